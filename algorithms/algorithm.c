@@ -223,6 +223,13 @@ static gyre_status check_programs(const struct gyre_program *const *programs,
                              first->algorithm, collective, first->n_ranks, rank, program->n_chunks,
                              program->n_lanes, program->min_depth, program->max_range,
                              first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
+        if ((program->names == NULL) != (first->names == NULL) ||
+            (program->names != NULL &&
+             memcmp(program->names, first->names, first->n_ranks * sizeof(*first->names)) != 0))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s %s of %u ranks: rank %u and rank 0 count the blocks in different "
+                             "orders",
+                             first->algorithm, collective, first->n_ranks, rank);
     }
     return GYRE_SUCCESS;
 }

@@ -92,17 +92,15 @@ static int moved_at(const struct gyre_shape *shape, int distance)
 
 static void emit_all_to_all(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    uint8_t log2_distance = 0;
     turn_round(shape, rank, builder);
     for (int distance = 1; distance < shape->n_ranks; distance *= 2) {
         const int first = at(shape, rank, distance);
         const struct gyre_chunks chunks = {.first = (uint16_t)first,
                                            .n = (uint16_t)moved_at(shape, distance),
-                                           .log2_run = log2_distance,
-                                           .log2_stride = (uint8_t)(log2_distance + 1)};
+                                           .run = (uint16_t)distance,
+                                           .stride = (uint16_t)(2 * distance)};
         copy(builder, chunks, gyre_out(first), gyre_peer(at(shape, rank, -distance), 0));
         copy(builder, chunks, gyre_peer(first, 0), gyre_out(first));
-        log2_distance++;
     }
 }
 

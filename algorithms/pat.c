@@ -38,12 +38,10 @@ static int at(const struct pat *pat, int distance)
  * distance. */
 static struct gyre_chunks moved_from(const struct pat *pat, int first, int distance)
 {
-    struct gyre_chunks chunks = {
+    return (struct gyre_chunks){
         .first = (uint16_t)first,
-        .n = (uint16_t)((pat->n_ranks - distance + 2 * distance - 1) / (2 * distance))};
-    while (1 << chunks.log2_stride < 2 * distance)
-        chunks.log2_stride++;
-    return chunks;
+        .n = (uint16_t)((pat->n_ranks - distance + 2 * distance - 1) / (2 * distance)),
+        .stride = (uint16_t)(2 * distance)};
 }
 
 static void copy(const struct pat *pat, struct gyre_chunks chunks, struct gyre_ref in,

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NO_WORKER UINT32_MAX
 
@@ -36,6 +37,11 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
                              "has %u, %u, %u, %u",
                              rank, p->n_chunks, p->n_lanes, p->min_depth, p->max_range,
                              first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
+        if ((p->names == NULL) != (first->names == NULL) ||
+            (p->names != NULL &&
+             memcmp(p->names, first->names, (size_t)n_ranks * sizeof(*p->names)) != 0))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "rank %d and rank 0 count the blocks in different orders", rank);
     }
     return GYRE_SUCCESS;
 }

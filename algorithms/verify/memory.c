@@ -90,6 +90,8 @@ bool gyre_verify_owns_in(const struct gyre_program *program)
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk)
 {
     const bool is_root = program->rank == program->root;
+    const uint32_t in_block = chunk % program->n_chunks;
+    const uint32_t own_first = gyre_program_chunk_of(program, program->rank);
     struct gyre_expectation expect = {.is_owned = true, .chunk = chunk, .source = program->root};
     switch (program->coll) {
     case GYRE_COLL_ALL_REDUCE:
@@ -101,20 +103,20 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
         break;
     case GYRE_COLL_REDUCE_SCATTER:
         expect.from_all = true;
-        expect.chunk = program->rank;
+        expect.chunk = own_first + in_block;
         break;
     case GYRE_COLL_ALL_GATHER:
     case GYRE_COLL_GATHER:
         expect.is_owned = program->coll == GYRE_COLL_ALL_GATHER || is_root;
-        expect.source = (uint16_t)chunk;
-        expect.chunk = 0;
+        expect.source = (uint16_t)gyre_program_block(program, chunk);
+        expect.chunk = in_block;
         break;
     case GYRE_COLL_ALL_TO_ALL:
-        expect.source = (uint16_t)chunk;
-        expect.chunk = program->rank;
+        expect.source = (uint16_t)gyre_program_block(program, chunk);
+        expect.chunk = own_first + in_block;
         break;
     case GYRE_COLL_SCATTER:
-        expect.chunk = program->rank;
+        expect.chunk = own_first + in_block;
         break;
     case GYRE_COLL_SEND_RECV:
         expect.is_owned = !is_root || program->n_ranks == 1;
@@ -130,14 +132,17 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
  * cannot be. */
 static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
 {
+    const uint32_t n_chunks = program->n_chunks;
     switch (program->coll) {
     case GYRE_COLL_ALL_GATHER:
-        return program->rank;
+        return gyre_program_chunk_of(program, program->rank) + chunk;
     case GYRE_COLL_GATHER:
-        return program->rank == program->root ? program->rank : NO_CELL;
+        return program->rank == program->root
+                   ? gyre_program_chunk_of(program, program->rank) + chunk
+                   : NO_CELL;
     case GYRE_COLL_REDUCE_SCATTER:
     case GYRE_COLL_SCATTER:
-        return chunk == program->rank ? 0 : NO_CELL;
+        return gyre_program_block(program, chunk) == program->rank ? chunk % n_chunks : NO_CELL;
     case GYRE_COLL_ALL_TO_ALL:
         return program->is_placed ? NO_CELL : chunk;
     default:

@@ -17,7 +17,7 @@ struct gyre_verify_slot {
     uint16_t tile;
     uint16_t chunk;
     uint16_t n_chunks;
-    uint8_t spacing;
+    uint16_t run, stride;
     bool is_placed;
     struct gyre_content contents[];
 };

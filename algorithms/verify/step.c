@@ -37,9 +37,14 @@ static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
 static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
 {
     const struct gyre_step *step = act->step;
-    return slot->n_chunks == step->n_chunks &&
-           (act->program->n_chunks == 1 ||
-            (slot->chunk == step->chunk && slot->spacing == step->spacing));
+    const struct gyre_step sent = {.run = slot->run, .stride = slot->stride};
+    const uint32_t n_parts = gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH);
+    const uint32_t n_chunks = act->program->n_chunks;
+    for (uint32_t i = 0; i < step->n_chunks && n_chunks > 1; i++)
+        if (gyre_step_part(&sent, slot->chunk, i, n_parts) % n_chunks !=
+            gyre_step_part(step, step->chunk, i, n_parts) % n_chunks)
+            return false;
+    return true;
 }
 
 static uint32_t chunk_of_piece(const struct gyre_verify_act *act)
@@ -108,7 +113,7 @@ static gyre_status read_scratch(const struct gyre_verify_act *act, struct gyre_o
     if (scratch->content.value == GYRE_NO_VALUE || scratch->tile != act->access.tile)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "reads scratch %u before it is written in this tile", index);
-    if (act->program->n_chunks > 1 && scratch->chunk != chunk)
+    if (scratch->chunk % act->program->n_chunks != chunk % act->program->n_chunks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "reads scratch %u, written for chunk %u, for chunk %u", index,
                          scratch->chunk, chunk);
@@ -217,7 +222,8 @@ static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand
     slot->tile = (uint16_t)act->access.tile;
     slot->chunk = act->step->chunk;
     slot->n_chunks = act->step->n_chunks;
-    slot->spacing = act->step->spacing;
+    slot->run = act->step->run;
+    slot->stride = act->step->stride;
     slot->is_placed = operand.is_placed != 0;
     memcpy(slot->contents, run->results, slot->n_chunks * sizeof(*run->results));
     if (run->credits_elidable && needs_credit(act, fifo, run->network->fifos[number].receiver))

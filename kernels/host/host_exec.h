@@ -75,6 +75,7 @@ struct gyre_loaded {
     bool in_blocks;
     bool out_blocks;
     bool is_placed;
+    uint16_t *names;             /* of the program; NULL = blocks are counted by rank */
     struct gyre_worker *workers; /* [variant][worker]; n_steps is 0 where a variant has fewer */
     struct gyre_step *steps;
     struct gyre_host_end **ends; /* [channel][connection] */

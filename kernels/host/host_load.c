@@ -77,6 +77,7 @@ static gyre_status resolve_channel(const struct gyre_host_executor *executor,
 
 static void free_loaded(struct gyre_loaded *loaded)
 {
+    free(loaded->names);
     free(loaded->workers);
     free(loaded->steps);
     free(loaded->ends);
@@ -154,6 +155,18 @@ static void copy_steps(const struct gyre_load_config *config, struct gyre_loaded
     }
 }
 
+static gyre_status copy_names(const struct gyre_program *program, struct gyre_loaded *loaded)
+{
+    if (program->names == NULL)
+        return GYRE_SUCCESS;
+    loaded->names = allocate(program->n_ranks, sizeof(*loaded->names));
+    if (loaded->names == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: names of %u blocks",
+                         program->algorithm, program->n_ranks);
+    memcpy(loaded->names, program->names, program->n_ranks * sizeof(*loaded->names));
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out)
 {
@@ -178,6 +191,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     GYRE_TRY_GOTO(status, allocate_all(config, n_steps, loaded), fail_loaded);
     copy_steps(config, loaded);
+    GYRE_TRY_GOTO(status, copy_names(program, loaded), fail_loaded);
     for (uint32_t channel = 0; channel < config->n_channels; channel++)
         GYRE_TRY_GOTO(status, resolve_channel(executor, config, channel, loaded), fail_loaded);
     for (unsigned kind = 0; kind < GYRE_OPERAND_CONNECTION; kind++)

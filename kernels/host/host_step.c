@@ -110,8 +110,10 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
         return runner->scratch + (size_t)part * loaded->area_bytes;
     const bool is_in = operand->kind == GYRE_OPERAND_IN;
     uint64_t first = piece->range.first_elem;
-    if (is_in ? loaded->in_blocks : loaded->out_blocks)
-        first += part * work->split.count;
+    if (is_in ? loaded->in_blocks : loaded->out_blocks) {
+        const uint32_t block = loaded->n_chunks == 1 ? part : part / loaded->n_chunks;
+        first += (loaded->names == NULL ? block : loaded->names[block]) * work->split.count;
+    }
     const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
     /* IN is only read, but operands have one type of address. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;

@@ -187,10 +187,11 @@ static bool mutate(struct gyre_program *p, enum mutation mutation)
     case MUTATION_RESIZE:
         step->n_chunks = (uint16_t)(1 + pick(p->max_range));
         if (step->n_chunks == 1)
-            step->spacing = 0;
+            step->run = step->stride = 0;
         return p->max_range > 1;
     case MUTATION_RESPACE:
-        step->spacing = (uint8_t)(pick(3) << 4 | pick(4));
+        step->stride = (uint16_t)pick(9);
+        step->run = step->stride == 0 ? 0 : (uint16_t)(1 + pick(4));
         return step->n_chunks > 1;
     case MUTATION_REORDER: {
         if (step->n_ins < 2)

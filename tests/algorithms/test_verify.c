@@ -7,6 +7,7 @@
  */
 #include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
+#include "tests/support/halves.h"
 #include "tests/support/shapes.h"
 
 static const int many_ranks[] = {48, 64, 96, 128, 256};
@@ -706,6 +707,36 @@ static const struct gyre_algorithm toy = {
     .emit = toy_emit,
     .n_chunks = toy_n_chunks,
 };
+
+static void wrong_name(struct gyre_program *program)
+{
+    const uint16_t first = program->names[0];
+    program->names[0] = program->names[1];
+    program->names[1] = first;
+}
+
+static void whole_range(struct gyre_program *program)
+{
+    program->steps[0].n_chunks = 1; /* the first half only */
+}
+
+TEST_CASE("blocks of several chunks and names are proved")
+{
+    for (int n = 1; n <= 9; n++)
+        for (int c = 0; c < 2; c++) {
+            const struct gyre_shape shape = {.coll = c == 0 ? GYRE_COLL_ALL_GATHER
+                                                            : GYRE_COLL_ALL_TO_ALL,
+                                             .n_ranks = (uint16_t)n};
+            struct summary summary = {.elidable = true};
+            uint64_t no_hash = 0;
+            prove_variant(&halves, &shape, "one host", &no_hash, &summary);
+        }
+    CHECK_REFUSED(&halves, GYRE_COLL_ALL_GATHER, 4, 2, wrong_name, false,
+                  "count the blocks in different orders");
+    CHECK_REFUSED(&halves, GYRE_COLL_ALL_GATHER, 4, EVERY_RANK, wrong_name, false,
+                  "does not hold the input of rank");
+    CHECK_REFUSED(&halves, GYRE_COLL_ALL_TO_ALL, 4, 1, whole_range, false, "was never written");
+}
 
 TEST_CASE("a new algorithm is one struct, proved and printed")
 {

@@ -6,6 +6,7 @@
  */
 #include "kernels/host/host_exec.h"
 #include "kernels/pattern.h"
+#include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/shapes.h"
 
@@ -309,6 +310,14 @@ TEST_CASE("every algorithm gives the right bits")
         }
     }
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
+}
+
+TEST_CASE("blocks of several chunks and names give the right bits")
+{
+    for (int n = 2; n <= HOST_RIG_MAX_RANKS; n++) {
+        run_algorithm(&halves, GYRE_COLL_ALL_GATHER, n, false);
+        run_algorithm(&halves, GYRE_COLL_ALL_TO_ALL, n, false);
+    }
 }
 
 TEST_CASE("placed data give the same bits")

@@ -56,17 +56,20 @@ TEST_CASE("a range counts its chunks round")
 {
     static const struct {
         struct gyre_chunks chunks;
-        uint8_t spacing;
+        uint16_t run, stride;
         uint32_t expected[6];
     } ranges[] = {
-        {{2, 4, 0, 0}, 0, {2, 3, 4, 5}},
-        {{6, 4, 0, 0}, 0, {6, 7, 0, 1}},
-        {{5, 4, 0, 1}, 0x01, {5, 7, 1, 3}},
-        {{1, 4, 1, 2}, 0x12, {1, 2, 5, 6}},
-        {{3, 6, 1, 2}, 0, {0}},       /* the sixth would be chunk 3 + 9, after the first again */
-        {{2, 3, 2, 2}, 0, {2, 3, 4}}, /* runs without gaps, and less than a run: no spacing */
-        {{2, 4, 2, 3}, 0, {2, 3, 4, 5}},
-        {{7, 1, 1, 3}, 0, {7}},
+        {{2, 4, 0, 0}, 0, 0, {2, 3, 4, 5}},
+        {{6, 4, 0, 0}, 0, 0, {6, 7, 0, 1}},
+        {{5, 4, 1, 2}, 1, 2, {5, 7, 1, 3}},
+        {{5, 4, 0, 2}, 1, 2, {5, 7, 1, 3}},
+        {{1, 4, 2, 4}, 2, 4, {1, 2, 5, 6}},
+        {{7, 4, 2, 3}, 2, 3, {7, 0, 2, 3}}, /* no powers of two */
+        {{4, 3, 1, 3}, 1, 3, {4, 7, 2}},
+        {{3, 6, 2, 4}, 0, 0, {0}},       /* the sixth would be chunk 3 + 9, after the first again */
+        {{2, 3, 4, 4}, 0, 0, {2, 3, 4}}, /* runs without gaps, and less than a run: no spacing */
+        {{2, 4, 4, 8}, 0, 0, {2, 3, 4, 5}},
+        {{7, 1, 2, 8}, 0, 0, {7}},
     };
     const struct gyre_shape eight = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 8};
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
@@ -80,7 +83,8 @@ TEST_CASE("a range counts its chunks round")
         CHECK_MSG(p != NULL, "%s", gyre_cause());
         if (p == NULL)
             continue;
-        CHECK(p->steps[0].spacing == ranges[i].spacing && p->max_range == 6);
+        CHECK(p->steps[0].run == ranges[i].run && p->steps[0].stride == ranges[i].stride &&
+              p->max_range == 6);
         for (uint32_t k = 0; k < ranges[i].chunks.n; k++)
             CHECK(gyre_step_part(&p->steps[0], p->steps[0].chunk, k, 8) == ranges[i].expected[k]);
         gyre_program_free(p);
@@ -105,14 +109,15 @@ TEST_CASE("a range that does not fit is refused")
     CHECK(strstr(gyre_cause(), "places a range of 2 chunks") != NULL);
     CHECK(range_of(&four, 4, 4, two, &area) == NULL);
     CHECK(strstr(gyre_cause(), "from scratch 4 on") != NULL);
-    CHECK(range_of(&four, 4, 4, (struct gyre_chunks){0, 2, 16, 16}, NULL) == NULL);
-    CHECK(strstr(gyre_cause(), "runs of 2^16 chunks") != NULL);
+    CHECK(range_of(&four, 4, 4, (struct gyre_chunks){0, 4, 3, 2}, NULL) == NULL);
+    CHECK(strstr(gyre_cause(), "4 chunks in runs of 3, 2 apart") != NULL);
     struct gyre_program *p = range_of(&four, 4, 4, two, NULL);
     if (p == NULL)
         return;
-    p->steps[0].spacing = 0x21;
-    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "in runs of 2^2, 2^1 apart");
-    p->steps[0].spacing = 0;
+    p->steps[0].run = 4;
+    p->steps[0].stride = 2;
+    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "in runs of 4, 2 apart");
+    p->steps[0].run = p->steps[0].stride = 0;
     p->max_range = 0;
     CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "longest range");
     gyre_program_free(p);
@@ -249,7 +254,7 @@ SPOIL(no_ranks, p->n_ranks = 0)
 SPOIL(rank, p->rank = 12)
 SPOIL(root, p->root = 12)
 SPOIL(no_chunks, p->n_chunks = 0)
-SPOIL(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = 2))
+SPOIL(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = GYRE_MAX_RANKS))
 SPOIL(lanes, p->n_lanes = 9)
 SPOIL(depth, p->min_depth = 9)
 SPOIL(worker, p->workers[0].n_steps--)
@@ -385,7 +390,10 @@ TEST_CASE("equal programs hash equal and any change shows")
     b->steps[0].n_chunks++;
     CHECK(gyre_program_hash(b) != hash);
     b->steps[0].n_chunks--;
-    b->steps[0].spacing = 1;
+    b->steps[0].run = 1;
+    CHECK(gyre_program_hash(b) != hash);
+    b->steps[0].run = 0;
+    b->steps[0].stride = 2;
     CHECK(gyre_program_hash(b) != hash);
     CHECK(gyre_program_hash(a) == hash);
     gyre_program_free(a);

@@ -109,8 +109,10 @@ TEST_CASE("ranges are read with gaps and round the end")
         {"chunks 15-1: out 15 -> to 2", {.chunk = 15, .n_chunks = 3}},
         {"chunks 1 - 7", {.n_chunks = 0}},
         {"chunks 9-9: out 9 -> to 2", {.chunk = 9, .n_chunks = 1}},
-        {"chunks 1-15 by 2: out 1 -> to 2", {.chunk = 1, .n_chunks = 8, .spacing = 0x01}},
-        {"chunks 12-5 by 8/4: out 12 -> to 2", {.chunk = 12, .n_chunks = 6, .spacing = 0x23}},
+        {"chunks 1-15 by 2: out 1 -> to 2", {.chunk = 1, .n_chunks = 8, .run = 1, .stride = 2}},
+        {"chunks 12-5 by 8/4: out 12 -> to 2", {.chunk = 12, .n_chunks = 6, .run = 4, .stride = 8}},
+        {"chunks 2-12 by 5: out 2 -> to 2", {.chunk = 2, .n_chunks = 3, .run = 1, .stride = 5}},
+        {"chunks 10-7 by 6/3: out 10 -> to 2", {.chunk = 10, .n_chunks = 8, .run = 3, .stride = 6}},
         {"chunks 0-3 by 8/4: out 0 -> to 2", {.chunk = 0, .n_chunks = 4}},
     };
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
@@ -128,12 +130,42 @@ TEST_CASE("ranges are read with gaps and round the end")
         const struct gyre_step *step = &p->steps[0];
         CHECK_MSG(step->chunk == steps[i].expected.chunk &&
                       step->n_chunks == steps[i].expected.n_chunks &&
-                      step->spacing == steps[i].expected.spacing,
-                  "%s: %u chunks from %u on, spacing %x", steps[i].line, step->n_chunks,
-                  step->chunk, step->spacing);
+                      step->run == steps[i].expected.run &&
+                      step->stride == steps[i].expected.stride,
+                  "%s: %u chunks from %u on, runs of %u, %u apart", steps[i].line, step->n_chunks,
+                  step->chunk, step->run, step->stride);
         round_trip(p);
         gyre_program_free(p);
     }
+}
+
+TEST_CASE("blocks may have chunks and names")
+{
+    static const char text[] = "program x all_gather\n"
+                               "ranks 3 rank 1 root 0 chunks 2 lanes 1 depth 1 range 2\n"
+                               "names 2 0 1\n"
+                               "worker 0\n"
+                               "  chunks 4-5: in 0 -> out 4, to 2\n"
+                               "  chunk 3: from 0 -> out 3\n"
+                               "end\n";
+    struct gyre_program *p = NULL;
+    CHECK_OK(gyre_program_from_text(text, &p));
+    if (p == NULL)
+        return;
+    CHECK(gyre_program_n_parts(p, GYRE_OPERAND_OUT) == 6);
+    CHECK(gyre_program_n_parts(p, GYRE_OPERAND_IN) == 2);
+    CHECK(gyre_program_block(p, 4) == 1 && gyre_program_block(p, 1) == 2);
+    CHECK(gyre_program_chunk_of(p, 1) == 4 && gyre_program_chunk_of(p, 2) == 0);
+    round_trip(p);
+    const uint64_t hash = gyre_program_hash(p);
+    p->names[0] = 0;
+    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "no permutation of the ranks");
+    p->names[1] = 2;
+    CHECK_OK(gyre_program_check(p));
+    CHECK(gyre_program_hash(p) != hash);
+    p->steps[1].outs[0].index = 2; /* the first chunk of a block, in place of the second */
+    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "in a step that moves chunk 3");
+    gyre_program_free(p);
 }
 
 #define HEAD "program x all_reduce\nranks 3 rank 1 root 0 chunks 3 lanes 1 depth 2\n"
@@ -175,11 +207,12 @@ TEST_CASE("malformed text is refused with its line")
         {RANGES "chunks 2: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
         {RANGES "chunks 2-16: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
         {RANGES "chunks 2-4-6: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
-        {RANGES "chunks 2-4 by 3: out 2 -> to 2\n", "expected a power of two"},
+        {RANGES "chunks 2-4 by 3: out 2 -> to 2\n", "chunk 4 is in none of the runs"},
+        {RANGES "names 1 0\n", "expected \"chunk\""},
         {RANGES "chunks 2-5 by 2: out 2 -> to 2\n", "chunk 5 is in none of the runs"},
         {RANGES "chunks 2-8 by 4/2: out 2 -> to 2\n", "chunk 8 is in none of the runs"},
         {RANGES "chunks 0-3 by 2/4: out 0 -> to 2\n", "runs of 4 chunks cannot begin 2 after"},
-        {RANGES "chunks 0-3 by 0: out 0 -> to 2\n", "expected a power of two"},
+        {RANGES "chunks 0-3 by 0: out 0 -> to 2\n", "cannot begin 0 after each other"},
         {RANGES "chunks 0-9: out 0 -> to 2\nend\n", "moves 10 chunks (1..9)"},
         {HEAD "worker 0\nchunks 0-1: in 0 -> out 0\nend\n", "moves 2 chunks (1..1)"},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\n", "the text ends before \"end\""},

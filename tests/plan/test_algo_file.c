@@ -168,7 +168,6 @@ TEST_CASE("init refuses programs that are wrong, with what is wrong")
     init_is_refused("/nonexistent/programs", "/nonexistent/programs");
 }
 
-/* Two ranks with different files: both must say so. */
 TEST_CASE("other orders run only if they are allowed")
 {
     struct text_file text = open_text();
@@ -187,6 +186,7 @@ TEST_CASE("other orders run only if they are allowed")
     unlink(text.path);
 }
 
+/* Two ranks with different files: both must say so. */
 TEST_CASE("ranks with different programs are told")
 {
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);

@@ -82,9 +82,9 @@ static int alias(const struct gyre_program *p, unsigned chunk)
     if ((root_only && p->rank != p->root) || (p->coll == GYRE_COLL_ALL_TO_ALL && p->is_placed))
         return -1;                /* a placed all-to-all in place has no defined result */
     if (blocks_in && !blocks_out) /* recv == send + rank * count */
-        return chunk == p->rank ? 0 : -1;
+        return chunk / p->n_chunks == p->rank ? (int)(chunk % p->n_chunks) : -1;
     if (blocks_out && !blocks_in) /* send == recv + rank * count */
-        return p->rank;
+        return p->rank * p->n_chunks + (int)chunk;
     return (int)chunk;
 }
 
@@ -97,6 +97,15 @@ static struct value *cell(struct machine *machine, unsigned rank, unsigned tile,
         return &base[chunk];
     const int same = machine->options->in_place ? alias(machine->programs[rank], chunk) : -1;
     return same >= 0 ? &base[same] : &base[machine->n_outs + chunk];
+}
+
+/* Where a chunk lies that a program calls so: the blocks may have other names there. */
+static unsigned place_of(const struct gyre_program *p, bool is_in, unsigned chunk)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[p->coll];
+    if (p->names == NULL || !(is_in ? traits->in_blocks : traits->out_blocks))
+        return chunk;
+    return p->names[chunk / p->n_chunks] * p->n_chunks + chunk % p->n_chunks;
 }
 
 static bool gives_input(const struct gyre_program *p)
@@ -147,7 +156,8 @@ static bool can_run(struct machine *machine, unsigned rank, const struct gyre_st
 /* Counts through runs of chunks from `first` on; after the last of n_parts comes number 0. */
 static struct pieces list_pieces(const struct gyre_step *step, unsigned first, unsigned n_parts)
 {
-    const unsigned run = 1U << (step->spacing / 16), stride = 1U << (step->spacing % 16);
+    const unsigned run = step->stride == 0 ? 1 : step->run;
+    const unsigned stride = step->stride == 0 ? 1 : step->stride;
     struct pieces pieces = {.n = step->n_chunks};
     unsigned start = 0, in_run = 0;
     for (unsigned i = 0; i < pieces.n; i++) {
@@ -167,7 +177,7 @@ static unsigned count_parts(const struct gyre_program *p, unsigned kind)
     const bool blocks_out = gyre_collectives[p->coll].out_blocks;
     const bool counts_in = blocks_in && kind != GYRE_OPERAND_OUT;
     const bool counts_out = blocks_out && kind != GYRE_OPERAND_IN;
-    return counts_in || counts_out ? p->n_ranks : p->n_chunks;
+    return (counts_in || counts_out ? p->n_ranks : 1U) * p->n_chunks;
 }
 
 static bool has_same_lengths(const struct gyre_program *program, const struct pieces *a,
@@ -175,8 +185,8 @@ static bool has_same_lengths(const struct gyre_program *program, const struct pi
 {
     if (a->n != b->n)
         return false;
-    for (unsigned i = 0; i < a->n && program->n_chunks > 1; i++)
-        if (a->numbers[i] != b->numbers[i])
+    for (unsigned i = 0; i < a->n; i++)
+        if (a->numbers[i] % program->n_chunks != b->numbers[i] % program->n_chunks)
             return false;
     return true;
 }
@@ -196,7 +206,8 @@ static void take_slot(struct machine *machine, const struct worker *worker,
     for (unsigned piece = 0; piece < step->n_chunks; piece++) {
         values[piece] = slot->values[piece];
         if (operand.is_placed != 0)
-            values[piece] = *cell(machine, worker->rank, worker->tile, false, step->chunk);
+            values[piece] = *cell(machine, worker->rank, worker->tile, false,
+                                  place_of(program, false, step->chunk));
         else if (slot->is_placed) /* nothing was written into it */
             values[piece].sum ^= next_random(&machine->random);
         if (!fits) /* other chunks have other lengths: what is read is not what was sent */
@@ -214,8 +225,9 @@ static struct value *local_value(struct machine *machine, const struct worker *w
         list_pieces(step, operand.index, count_parts(program, operand.kind));
     if (operand.kind == GYRE_OPERAND_SCRATCH)
         return &machine->scratch[worker->rank * machine->n_scratch + pieces.numbers[piece]];
-    return cell(machine, worker->rank, worker->tile, operand.kind == GYRE_OPERAND_IN,
-                pieces.numbers[piece]);
+    const bool is_in = operand.kind == GYRE_OPERAND_IN;
+    return cell(machine, worker->rank, worker->tile, is_in,
+                place_of(program, is_in, pieces.numbers[piece]));
 }
 
 /* Reduce one piece and write it to the local output. */
@@ -257,7 +269,8 @@ static void send_slot(struct machine *machine, const struct worker *worker,
     for (unsigned piece = 0; piece < step->n_chunks; piece++)
         slot->values[piece] = results[piece];
     if (out.is_placed != 0)
-        *cell(machine, peer, worker->tile, false, step->chunk) = results[0];
+        *cell(machine, peer, worker->tile, false, place_of(program, false, step->chunk)) =
+            results[0];
 }
 
 /* The pieces run in a random order: a program may not rely on any. */
@@ -339,26 +352,26 @@ static enum interpret_result run_all(struct machine *machine)
 static bool expected_sum(const struct machine *machine, const struct gyre_program *p, unsigned tile,
                          unsigned chunk, uint64_t *sum_out)
 {
+    const unsigned k = p->n_chunks, own = p->rank * k + chunk % k;
     uint64_t sum = 0;
     switch (p->coll) {
     case GYRE_COLL_ALL_REDUCE:
     case GYRE_COLL_REDUCE:
     case GYRE_COLL_REDUCE_SCATTER:
         for (unsigned rank = 0; rank < machine->n_ranks; rank++)
-            sum += raw_input(machine, rank, tile,
-                             p->coll == GYRE_COLL_REDUCE_SCATTER ? p->rank : chunk)
+            sum += raw_input(machine, rank, tile, p->coll == GYRE_COLL_REDUCE_SCATTER ? own : chunk)
                        .sum;
         *sum_out = sum * PREMULTIPLY * FINISH;
         return p->coll != GYRE_COLL_REDUCE || p->rank == p->root;
     case GYRE_COLL_ALL_GATHER:
     case GYRE_COLL_GATHER:
-        *sum_out = raw_input(machine, chunk, tile, 0).sum;
+        *sum_out = raw_input(machine, chunk / k, tile, chunk % k).sum;
         return p->coll == GYRE_COLL_ALL_GATHER || p->rank == p->root;
     case GYRE_COLL_ALL_TO_ALL:
-        *sum_out = raw_input(machine, chunk, tile, p->rank).sum;
+        *sum_out = raw_input(machine, chunk / k, tile, own).sum;
         return true;
     case GYRE_COLL_SCATTER:
-        *sum_out = raw_input(machine, p->root, tile, p->rank).sum;
+        *sum_out = raw_input(machine, p->root, tile, own).sum;
         return true;
     case GYRE_COLL_SEND_RECV:
         *sum_out = raw_input(machine, p->root, tile, chunk).sum;

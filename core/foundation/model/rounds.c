@@ -170,8 +170,8 @@ static void print_step(FILE *file, const struct gyre_program *program, const str
     fprintf(file, "c%u", step->chunk);
     if (step->n_chunks > 1)
         fprintf(file, "-%u", gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
-    if (step->spacing != 0)
-        fprintf(file, "/%u", 1U << (step->spacing & 15));
+    if (step->stride != 0)
+        fprintf(file, "/%u", step->stride);
     fputc(':', file);
     for (unsigned i = 0; i < step->n_ins; i++) {
         fputs(i == 0 ? "" : "+", file);

@@ -59,6 +59,7 @@ void gyre_program_free(struct gyre_program *program)
     free(program->workers);
     free(program->connections);
     free(program->steps);
+    free(program->names);
     free(program);
 }
 
@@ -90,12 +91,16 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
     }
     for (unsigned i = 0; i < program->n_steps; i++) {
         const struct gyre_step *step = &program->steps[i];
-        const uint16_t fields[] = {step->n_ins,   step->n_outs, step->flags,
-                                   step->spacing, step->chunk,  step->n_chunks};
+        const uint16_t fields[] = {step->n_ins, step->n_outs, step->flags,
+                                   step->run,   step->chunk,  step->n_chunks};
         hash = gyre_hash(hash, fields, sizeof(fields));
+        if (step->stride != 0)
+            hash = gyre_hash(hash, &step->stride, sizeof(step->stride));
         hash = hash_operands(hash, step->ins, step->n_ins);
         hash = hash_operands(hash, step->outs, step->n_outs);
     }
+    if (program->names != NULL)
+        hash = gyre_hash(hash, program->names, program->n_ranks * sizeof(*program->names));
     return hash;
 }
 
@@ -103,9 +108,8 @@ static bool only_copies(const struct gyre_program *program, const struct gyre_st
 {
     /* A copy tail cannot apply the operation to IN or to the result. */
     const bool reduces = gyre_collectives[program->coll].reduces;
-    if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
-        return false;
-    if (step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
+    if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0 ||
+        step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
         (step->ins[0].kind == GYRE_OPERAND_IN && reduces) ||
         (step->ins[0].kind == GYRE_OPERAND_CONNECTION && step->ins[0].is_placed == 0))
         return false;
@@ -151,7 +155,10 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
     copy->connections =
         copy_of(program->connections, program->n_connections * sizeof(*program->connections));
     copy->steps = copy_of(program->steps, program->n_steps * sizeof(*program->steps));
-    if (copy->workers == NULL || copy->connections == NULL || copy->steps == NULL) {
+    if (program->names != NULL)
+        copy->names = copy_of(program->names, program->n_ranks * sizeof(*program->names));
+    if (copy->workers == NULL || copy->connections == NULL || copy->steps == NULL ||
+        (program->names != NULL && copy->names == NULL)) {
         gyre_program_free(copy);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to copy a program of %u steps",
                          program->n_steps);
@@ -276,6 +283,15 @@ void gyre_builder_max_range(struct gyre_builder *builder, int max_range)
     builder->program->max_range = (uint16_t)max_range;
 }
 
+void gyre_builder_names(struct gyre_builder *builder, const uint16_t *names)
+{
+    struct gyre_program *program = builder->program;
+    free(program->names);
+    program->names = copy_of(names, program->n_ranks * sizeof(*names));
+    if (program->names == NULL)
+        builder_fail(builder, GYRE_ERROR_OUT_OF_MEMORY, "no memory to build a program");
+}
+
 void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes)
 {
     builder->program->n_lanes = (uint16_t)n_lanes;
@@ -368,25 +384,21 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
     step->n_ins = (uint8_t)n_ins;
     step->n_outs = (uint8_t)n_outs;
     step->flags = (uint8_t)flags;
-    if (chunks.log2_run > 15 || chunks.log2_stride > 15) {
-        builder_fail(builder, GYRE_ERROR_INTERNAL, "step %u: runs of 2^%u chunks, 2^%u apart",
-                     program->n_steps, chunks.log2_run, chunks.log2_stride);
-        return;
-    }
     step->chunk = chunks.first;
     step->n_chunks = chunks.n;
-    /* Equal ranges get equal spacings. */
-    if (chunks.log2_run != chunks.log2_stride && chunks.n > 1 << chunks.log2_run)
-        step->spacing = (uint8_t)(chunks.log2_run << 4 | chunks.log2_stride);
-    bool has_scratch = false;
-    for (int i = 0; i < n_ins; i++) {
+    /* Equal ranges get equal numbers. */
+    const uint16_t run = chunks.run == 0 ? 1 : chunks.run;
+    if (chunks.stride != 0 && run != chunks.stride && chunks.n > run) {
+        step->run = run;
+        step->stride = chunks.stride;
+    }
+    for (int i = 0; i < n_ins; i++)
         step->ins[i] = resolve(builder, ins[i], false);
-        has_scratch = has_scratch || ins[i].kind == GYRE_OPERAND_SCRATCH;
-    }
-    for (int i = 0; i < n_outs; i++) {
+    for (int i = 0; i < n_outs; i++)
         step->outs[i] = resolve(builder, outs[i], true);
-        has_scratch = has_scratch || outs[i].kind == GYRE_OPERAND_SCRATCH;
-    }
+    bool has_scratch = false;
+    for (int i = 0; i < n_ins + n_outs; i++)
+        has_scratch |= (i < n_ins ? ins[i] : outs[i - n_ins]).kind == GYRE_OPERAND_SCRATCH;
     /* The scratch areas of a range wrap round to area 0, so all must exist. */
     const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
     if (chunks.n > 1 && has_scratch && program->n_scratch < n_parts)

@@ -56,17 +56,17 @@ enum gyre_step_flag {
     GYRE_STEP_FINAL = 2
 };
 
-/* Which chunks a step moves. Chunk number i of them, from 0, is at the distance
+/* Which chunks a step moves: runs of `run` consecutive chunks, which begin `stride` chunks after
+ * each other. Chunk number i of them, from 0, is at the distance
  *
- *     (i >> log2_run << log2_stride) + (i & ((1 << log2_run) - 1))
+ *     i / run * stride + i % run
  *
- * from the first one: runs of 1 << log2_run consecutive chunks, which begin 1 << log2_stride chunks
- * after each other. Chunk 0 follows the last one. */
+ * from the first one. Chunk 0 follows the last one. */
 struct gyre_chunks {
     uint16_t first;
-    uint16_t n; /* >= 1 */
-    uint8_t log2_run;
-    uint8_t log2_stride; /* >= log2_run */
+    uint16_t n;      /* >= 1 */
+    uint16_t run;    /* 0 stands for 1 */
+    uint16_t stride; /* >= run; 0 = the chunks are consecutive */
 };
 
 /* A step moves the tile of one chunk, or of a range of chunks. Tile t of a range consists of tile t
@@ -77,9 +77,11 @@ struct gyre_step {
     uint8_t n_ins;
     uint8_t n_outs; /* 0: only waits until placed data have arrived */
     uint8_t flags;
-    uint8_t spacing; /* log2_run << 4 log2_stride; 0 where that means the same */
-    uint16_t chunk;  /* the first one; tiles are as long as the step's chunks */
+    uint8_t pad;
+    uint16_t chunk; /* the first one; tiles are as long as the step's chunks */
     uint16_t n_chunks;
+    uint16_t run;    /* as in struct gyre_chunks; both are 0 where the chunks are consecutive */
+    uint16_t stride; /* > run */
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };
@@ -120,7 +122,7 @@ struct gyre_program {
     uint16_t n_ranks;
     uint16_t root;
     uint16_t rank;
-    uint16_t n_chunks; /* pieces of a vector; 1 if IN or OUT consists of blocks */
+    uint16_t n_chunks; /* pieces of a vector, or of each block if IN or OUT consists of blocks */
     uint16_t n_scratch;
     uint16_t n_lanes; /* the same on all ranks */
     uint16_t n_workers;
@@ -132,11 +134,14 @@ struct gyre_program {
     struct gyre_worker *workers;
     struct gyre_connection *connections;
     struct gyre_step *steps;
+    /* n_ranks blocks in the order in which programs count them, the same on all ranks: chunk number
+     * c of a buffer of blocks belongs to block names[c / n_chunks]. NULL = block 0, 1, 2, ... */
+    uint16_t *names;
     char algorithm[16];
 };
 
-/** Of IN or OUT, blocks or pieces of the vector. For scratch the larger of both: after so many
- * areas a range continues with area 0. */
+/** Chunks of IN or OUT: n_chunks of the vector, or of each block in turn. For scratch the larger of
+ * both: after so many areas a range continues with area 0. */
 static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
                                             enum gyre_operand_kind kind)
 {
@@ -144,14 +149,30 @@ static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
     const bool has_blocks = kind == GYRE_OPERAND_IN    ? traits->in_blocks
                             : kind == GYRE_OPERAND_OUT ? traits->out_blocks
                                                        : traits->in_blocks || traits->out_blocks;
-    return has_blocks ? program->n_ranks : program->n_chunks;
+    return has_blocks ? (uint32_t)program->n_ranks * program->n_chunks : program->n_chunks;
+}
+
+/** The block to which a chunk of a buffer of blocks belongs. */
+static inline uint32_t gyre_program_block(const struct gyre_program *program, uint32_t chunk)
+{
+    const uint32_t position = chunk / program->n_chunks;
+    return program->names == NULL ? position : program->names[position];
+}
+
+/** The first chunk of a block. */
+static inline uint32_t gyre_program_chunk_of(const struct gyre_program *program, uint32_t block)
+{
+    uint32_t position = block;
+    if (program->names != NULL)
+        for (position = 0; program->names[position] != block;)
+            position++;
+    return position * program->n_chunks;
 }
 
 /** To chunk number `i`. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_distance(const struct gyre_step *step, uint32_t i)
 {
-    const uint32_t log2_run = step->spacing >> 4;
-    return (i >> log2_run << (step->spacing & 15)) + (i & ((1U << log2_run) - 1));
+    return step->stride == 0 ? i : i / step->run * step->stride + i % step->run;
 }
 
 /** @first: an operand's index. @n_parts: gyre_program_n_parts() of the buffer. */
@@ -167,7 +188,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_step_part(const struct gyre_step *s
 #define GYRE_STATIC_ASSERT _Static_assert
 #endif
 GYRE_STATIC_ASSERT(sizeof(struct gyre_operand) == 4, "read by devices");
-GYRE_STATIC_ASSERT(sizeof(struct gyre_step) == 84, "read by devices");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_step) == 88, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 
 /* ---- building -----------------------------------------------------------------------------------
@@ -242,8 +263,12 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
 /** Default 1, the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** Reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch area keeps the
- * result so far, the first input of the next step. */
+/** The order in which the program counts blocks, for collectives of blocks; the same on all ranks.
+ * @names: a permutation of the ranks, which is copied. */
+void gyre_builder_names(struct gyre_builder *builder, const uint16_t *names);
+
+/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch
+ * area keeps the result so far, the first input of the next step. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 

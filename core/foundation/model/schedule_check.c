@@ -56,9 +56,8 @@ static gyre_status check_head(const struct gyre_program *p)
         wrong = "root";
     else if (p->n_chunks < 1 || p->n_chunks > GYRE_MAX_RANKS)
         wrong = "number of chunks";
-    else if (p->n_chunks != 1 &&
-             (gyre_collectives[p->coll].in_blocks || gyre_collectives[p->coll].out_blocks))
-        wrong = "a collective of blocks has one chunk";
+    else if (gyre_program_n_parts(p, GYRE_OPERAND_SCRATCH) > GYRE_MAX_RANKS)
+        wrong = "number of chunks of all blocks";
     else if (p->n_lanes < 1 || p->n_lanes > GYRE_MAX_LANES)
         wrong = "number of lanes";
     else if (p->n_workers > GYRE_MAX_WORKERS)
@@ -73,6 +72,30 @@ static gyre_status check_head(const struct gyre_program *p)
                          "%u connections, depth %u, range %u: %s",
                          p->algorithm, p->rank, p->n_ranks, p->root, p->n_chunks, p->n_lanes,
                          p->n_workers, p->n_connections, p->min_depth, p->max_range, wrong);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_names(const struct gyre_program *p)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[p->coll];
+    const char *wrong = NULL;
+    if (p->names == NULL)
+        return GYRE_SUCCESS;
+    bool *seen = calloc(p->n_ranks, sizeof(*seen));
+    if (seen == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to check a program");
+    if (!traits->in_blocks && !traits->out_blocks)
+        wrong = "its buffers have no blocks";
+    for (unsigned i = 0; i < p->n_ranks && wrong == NULL; i++) {
+        if (p->names[i] >= p->n_ranks || seen[p->names[i]])
+            wrong = "they are no permutation of the ranks";
+        else
+            seen[p->names[i]] = true;
+    }
+    free(seen);
+    if (wrong != NULL)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "program %s of rank %u, names of blocks: %s",
+                         p->algorithm, p->rank, wrong);
     return GYRE_SUCCESS;
 }
 
@@ -179,7 +202,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     if (is_connection && (p->connections[operand.index].is_send != 0) != is_out)
         return REFUSE(check, "connection %u used as %s", operand.index, role);
     const struct gyre_step *step = &p->steps[check->step];
-    if (operand.kind <= GYRE_OPERAND_OUT && p->n_chunks > 1 && operand.index != step->chunk)
+    if (operand.kind <= GYRE_OPERAND_OUT && p->n_chunks > 1 &&
+        operand.index % p->n_chunks != step->chunk % p->n_chunks)
         return REFUSE(check, "%s %u in a step that moves chunk %u", kind, operand.index,
                       step->chunk);
     if (is_connection)
@@ -225,14 +249,15 @@ static gyre_status check_placed(struct check *check, const struct gyre_step *ste
 /* @n_chunks: of the buffer that has more. */
 static gyre_status check_range(struct check *check, const struct gyre_step *step, uint32_t n_chunks)
 {
-    const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
     if (step->chunk >= n_chunks)
         return REFUSE(check, "chunk %u of %u, counted from 0", step->chunk, n_chunks);
     if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
         return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
-    if (step->spacing != 0 && (log2_run >= log2_stride || step->n_chunks <= 1U << log2_run))
-        return REFUSE(check, "%u chunks in runs of 2^%u, 2^%u apart", step->n_chunks, log2_run,
-                      log2_stride);
+    if (step->stride == 0
+            ? step->run != 0
+            : step->run == 0 || step->run >= step->stride || step->n_chunks <= step->run)
+        return REFUSE(check, "%u chunks in runs of %u, %u apart", step->n_chunks, step->run,
+                      step->stride);
     if (gyre_step_distance(step, step->n_chunks - 1U) >= n_chunks)
         return REFUSE(check, "moves %u chunks of %u", step->n_chunks, n_chunks);
     return GYRE_SUCCESS;
@@ -305,6 +330,7 @@ static gyre_status check_steps(struct check *check)
 gyre_status gyre_program_check(const struct gyre_program *program)
 {
     GYRE_TRY(check_head(program));
+    GYRE_TRY(check_names(program));
     GYRE_TRY(check_workers(program));
     GYRE_TRY(check_connections(program));
     struct check check = {.program = program};

@@ -11,7 +11,8 @@
  *   end
  *
  * "chunks 2-5" moves four chunks, "chunks 0-11 by 8/4" runs of four that begin 8 after each other;
- * the head then says how many chunks a step moves at most ("range 4"). "into 1" places the data in
+ * the head then says how many chunks a step moves at most ("range 4"). A line "names 0 2 1 3" says
+ * in which order blocks are counted. "into 1" places the data in
  * rank 1's OUT, "placed 3" is what rank 3 has placed here. Connections are numbered by their first
  * use, as the builder does it. Everything after # is a comment.
  */
@@ -33,7 +34,8 @@ struct reader {
     int head_line;
     char token[TOKEN_BYTES]; /* the next one; "" = end of line */
     struct gyre_builder *builder;
-    unsigned n_parts; /* chunks, or blocks */
+    unsigned n_parts; /* chunks, of all blocks */
+    unsigned n_ranks;
     unsigned n_workers;
 };
 
@@ -118,9 +120,7 @@ static gyre_status take_named(struct reader *reader, const char *word, unsigned 
 
 static gyre_status take_end_of_line(struct reader *reader)
 {
-    if (reader->token[0] != '\0')
-        return EXPECTED(reader, "the end of the line");
-    return GYRE_SUCCESS;
+    return reader->token[0] == '\0' ? GYRE_SUCCESS : EXPECTED(reader, "the end of the line");
 }
 
 static gyre_status need_line(struct reader *reader)
@@ -172,7 +172,8 @@ static gyre_status read_head(struct reader *reader)
         GYRE_TRY(take_named(reader, "range", GYRE_MAX_RANKS, &max_range));
     GYRE_TRY(take_end_of_line(reader));
     const bool has_blocks = gyre_collectives[coll].in_blocks || gyre_collectives[coll].out_blocks;
-    reader->n_parts = has_blocks ? n_ranks : n_chunks;
+    reader->n_parts = has_blocks ? n_ranks * n_chunks : n_chunks;
+    reader->n_ranks = n_ranks;
     shape.coll = (enum gyre_collective)coll;
     shape.n_ranks = (uint16_t)n_ranks;
     shape.root = (uint16_t)root;
@@ -243,25 +244,11 @@ static gyre_status take_interval(struct reader *reader, unsigned *first_out, uns
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_power(struct reader *reader, uint8_t *log2_out)
-{
-    unsigned number, log2 = 0;
-    GYRE_TRY(take_number(reader, GYRE_MAX_RANKS, &number));
-    while (1U << log2 < number)
-        log2++;
-    if (1U << log2 != number)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "line %d: %u chunks in a run or from run to run: expected a power of two",
-                         reader->line, number);
-    *log2_out = (uint8_t)log2;
-    return GYRE_SUCCESS;
-}
-
 /* runs of 4 that begin 8 after each other: "chunks 0-11 by 8/4" */
 static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
 {
     struct gyre_chunks chunks = {.n = 1};
-    unsigned first = 0, last = 0;
+    unsigned first = 0, last = 0, run = 1, stride = 1;
     if (is_token(reader, "chunk")) {
         GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &first));
         chunks.first = (uint16_t)first;
@@ -272,24 +259,26 @@ static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks
     GYRE_TRY(take_interval(reader, &first, &last));
     if (is_token(reader, "by")) {
         next_token(reader);
-        GYRE_TRY(take_power(reader, &chunks.log2_stride));
+        GYRE_TRY(take_number(reader, GYRE_MAX_RANKS, &stride));
         if (is_token(reader, "/")) {
             next_token(reader);
-            GYRE_TRY(take_power(reader, &chunks.log2_run));
+            GYRE_TRY(take_number(reader, GYRE_MAX_RANKS, &run));
         }
     }
-    if (chunks.log2_run > chunks.log2_stride)
+    if (run == 0 || run > stride)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "line %d: runs of %u chunks cannot begin %u after each other",
-                         reader->line, 1U << chunks.log2_run, 1U << chunks.log2_stride);
+                         reader->line, run, stride);
     const unsigned distance = (last + reader->n_parts - first) % reader->n_parts;
-    const unsigned in_run = distance & ((1U << chunks.log2_stride) - 1);
-    if (in_run >> chunks.log2_run != 0)
+    const unsigned in_run = distance % stride;
+    if (in_run >= run)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "line %d: chunk %u is in none of the runs that begin with chunk %u",
                          reader->line, last, first);
     chunks.first = (uint16_t)first;
-    chunks.n = (uint16_t)((distance >> chunks.log2_stride << chunks.log2_run) + in_run + 1);
+    chunks.n = (uint16_t)(distance / stride * run + in_run + 1);
+    chunks.run = (uint16_t)run;
+    chunks.stride = (uint16_t)stride;
     *chunks_out = chunks;
     return GYRE_SUCCESS;
 }
@@ -318,6 +307,22 @@ static gyre_status read_step(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
+/* The line is not at its end. */
+static gyre_status read_names(struct reader *reader)
+{
+    uint16_t *names = gyre_builder_allocate(reader->builder, reader->n_ranks * sizeof(*names));
+    GYRE_TRY(take_word(reader, "names"));
+    for (unsigned i = 0; i < reader->n_ranks; i++) {
+        unsigned block = 0;
+        GYRE_TRY(take_number(reader, reader->n_ranks - 1, &block));
+        if (names != NULL) /* the builder remembers it otherwise */
+            names[i] = (uint16_t)block;
+    }
+    if (names != NULL)
+        gyre_builder_names(reader->builder, names);
+    return take_end_of_line(reader);
+}
+
 static gyre_status read_body(struct reader *reader)
 {
     for (;;) {
@@ -331,7 +336,9 @@ static gyre_status read_body(struct reader *reader)
             reader->line = line;
             return GYRE_SUCCESS;
         }
-        if (is_token(reader, "worker")) {
+        if (reader->n_workers == 0 && is_token(reader, "names")) {
+            GYRE_TRY(read_names(reader));
+        } else if (is_token(reader, "worker")) {
             unsigned number;
             GYRE_TRY(take_named(reader, "worker", GYRE_MAX_WORKERS - 1, &number));
             GYRE_TRY(take_end_of_line(reader));
@@ -401,17 +408,16 @@ static void print_operand(FILE *file, const struct gyre_connection *connections,
 
 static void print_chunks(FILE *file, const struct gyre_step *step, uint32_t n_parts)
 {
-    const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
     if (step->n_chunks == 1) {
         fprintf(file, "chunk %u: ", step->chunk);
         return;
     }
     fprintf(file, "chunks %u-%u", step->chunk,
             gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
-    if (log2_stride > 0)
-        fprintf(file, " by %u", 1U << log2_stride);
-    if (log2_run > 0)
-        fprintf(file, "/%u", 1U << log2_run);
+    if (step->stride > 0)
+        fprintf(file, " by %u", step->stride);
+    if (step->run > 1)
+        fprintf(file, "/%u", step->run);
     fputs(": ", file);
 }
 
@@ -465,6 +471,8 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
             program->rank, program->root, program->n_chunks, program->n_lanes, program->min_depth);
     if (program->max_range > 1)
         fprintf(file, " range %u", program->max_range);
+    for (unsigned i = 0; program->names != NULL && i < program->n_ranks; i++)
+        fprintf(file, "%s %u", i == 0 ? "\nnames" : "", program->names[i]);
     fputc('\n', file);
     for (unsigned w = 0; w < program->n_workers; w++) {
         const struct gyre_worker *worker = &program->workers[w];

@@ -11,9 +11,9 @@
 #include "core/foundation/model/schedule.h"
 
 struct gyre_split {
-    uint64_t count; /* of the vector or of one block */
-    uint32_t n_channels;
-    uint32_t n_chunks;
+    uint64_t count;      /* of the vector, or of one block */
+    uint32_t n_channels; /* >= 1 */
+    uint32_t n_chunks;   /* of the vector, or of one block */
     uint32_t tile_elems; /* a multiple of unit_elems */
     uint32_t unit_elems;
 };
@@ -41,12 +41,14 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
     return part;
 }
 
+/** Over all tiles. @chunk: where there are blocks, those of all blocks are counted. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct gyre_split *split,
                                                                   uint32_t channel, uint32_t chunk)
 {
     struct gyre_range whole = {0, split->count};
     const struct gyre_range mine = gyre_part(whole, split->unit_elems, split->n_channels, channel);
-    return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
+    return gyre_part(mine, split->unit_elems, split->n_chunks,
+                     split->n_chunks == 1 ? 0 : chunk % split->n_chunks);
 }
 
 static GYRE_HOST_DEVICE inline struct gyre_range

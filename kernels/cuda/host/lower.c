@@ -213,6 +213,14 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
                              "a step of algorithm %s moves up to %u chunks; range steps run on the "
                              "host device only",
                              lower->program->algorithm, lower->program->max_range);
+        if (lower->program->names != NULL ||
+            (lower->program->n_chunks > 1 && (gyre_collectives[lower->program->coll].in_blocks ||
+                                              gyre_collectives[lower->program->coll].out_blocks)))
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "algorithm %s %s; such programs run on the host device only",
+                             lower->program->algorithm,
+                             lower->program->names != NULL ? "names its blocks"
+                                                           : "cuts blocks into chunks");
         GYRE_TRY(lower_variant(lower, &n_steps, &n_connections, &shape));
     }
     shape.slot_bytes = lower->slot_bytes;
