@@ -17,7 +17,7 @@ gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm)
 {
     const char *name = algorithm->name != NULL ? algorithm->name : "";
     const size_t n = strlen(name);
-    const uint32_t legal = (1U << GYRE_COLL_SEND_RECV) - 1;
+    const uint32_t legal = ((1U << GYRE_N_COLLECTIVES) - 1) & ~(1U << GYRE_COLL_SEND_RECV);
     int at = 0;
     while (gyre_algorithms[at] != NULL)
         at++;

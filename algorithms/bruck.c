@@ -23,6 +23,7 @@
  * every rank, all-to-all about B/2 log2(n). It suits short blocks on many ranks.
  */
 #include "algorithms/algorithm.h"
+#include "algorithms/library/library.h"
 
 static int at(const struct gyre_shape *shape, int rank, int distance)
 {
@@ -84,41 +85,63 @@ static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_bui
 }
 
 /* How many numbers below n_ranks have the bit `distance`. */
-static int moved_at(const struct gyre_shape *shape, int distance)
+/* How many of the numbers below n_ranks have this digit at this weight. */
+static int moved_at(const struct gyre_shape *shape, int radix, int weight, int digit)
 {
-    const int rest = shape->n_ranks % (2 * distance);
-    return shape->n_ranks / (2 * distance) * distance + (rest > distance ? rest - distance : 0);
+    const int period = radix * weight, before = digit * weight;
+    const int rest = shape->n_ranks % period - before;
+    return shape->n_ranks / period * weight + (rest < 0 ? 0 : rest < weight ? rest : weight);
 }
 
-static void emit_all_to_all(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+/* To base 2 a block moves for each bit of its distance, to base `radix` for each digit that is not
+ * 0: fewer bytes, and more rounds. */
+static void emit_all_to_all(const struct gyre_shape *shape, int radix, int rank,
+                            struct gyre_builder *builder)
 {
-    turn_round(shape, rank, builder);
-    for (int distance = 1; distance < shape->n_ranks; distance *= 2) {
-        const int first = at(shape, rank, distance);
-        const struct gyre_chunks chunks = {.first = (uint16_t)first,
-                                           .n = (uint16_t)moved_at(shape, distance),
-                                           .run = (uint16_t)distance,
-                                           .stride = (uint16_t)(2 * distance)};
-        copy(builder, chunks, gyre_out(first), gyre_peer(at(shape, rank, -distance), 0));
-        copy(builder, chunks, gyre_peer(first, 0), gyre_out(first));
+    int most = 1;
+    for (int weight = 1; weight < shape->n_ranks; weight *= radix) {
+        const int n = moved_at(shape, radix, weight, 1); /* no other digit has more */
+        most = n > most ? n : most;
     }
+    gyre_builder_max_range(builder, most);
+    turn_round(shape, rank, builder);
+    for (int weight = 1; weight < shape->n_ranks; weight *= radix)
+        for (int distance = weight; distance < radix * weight && distance < shape->n_ranks;
+             distance += weight) {
+            const int first = at(shape, rank, distance);
+            const struct gyre_chunks chunks = {
+                .first = (uint16_t)first,
+                .n = (uint16_t)moved_at(shape, radix, weight, distance / weight),
+                .run = (uint16_t)weight,
+                .stride = (uint16_t)(radix * weight)};
+            copy(builder, chunks, gyre_out(first), gyre_peer(at(shape, rank, -distance), 0));
+            copy(builder, chunks, gyre_peer(first, 0), gyre_out(first));
+        }
 }
 
 /* ---- the algorithm -------------------------------------------------------------------------- */
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const bool gathers = shape->coll == GYRE_COLL_ALL_GATHER;
     int most = 1;
-    for (int distance = 1; distance < shape->n_ranks; distance *= 2) {
-        const int n = gathers ? gathered_at(shape, distance) : moved_at(shape, distance);
-        most = n > most ? n : most;
+    if (shape->coll != GYRE_COLL_ALL_GATHER) {
+        emit_all_to_all(shape, 2, rank, builder);
+        return;
     }
+    for (int distance = 1; distance < shape->n_ranks; distance *= 2)
+        most = gathered_at(shape, distance) > most ? gathered_at(shape, distance) : most;
     gyre_builder_max_range(builder, most);
-    if (gathers)
-        emit_all_gather(shape, rank, builder);
-    else
-        emit_all_to_all(shape, rank, builder);
+    emit_all_gather(shape, rank, builder);
+}
+
+static void emit_3(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_all_to_all(shape, 3, rank, builder);
+}
+
+static void emit_4(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_all_to_all(shape, 4, rank, builder);
 }
 
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
@@ -136,4 +159,20 @@ const struct gyre_algorithm gyre_algorithm_bruck = {
     .collectives = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
     .can_do = can_do,
     .emit = emit,
+};
+
+const struct gyre_algorithm gyre_algorithm_bruck3 = {
+    .name = "bruck3",
+    .summary = "bruck to base 3",
+    .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
+    .can_do = can_do,
+    .emit = emit_3,
+};
+
+const struct gyre_algorithm gyre_algorithm_bruck4 = {
+    .name = "bruck4",
+    .summary = "bruck to base 4",
+    .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
+    .can_do = can_do,
+    .emit = emit_4,
 };

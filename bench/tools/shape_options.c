@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/shape_options.h"
 
+#include "algorithms/library/library.h"
 #include "core/engine/plan/plan.h"
 
 #include <assert.h>
@@ -12,15 +13,22 @@ static_assert(GYRE_MAX_RANKS == 16384, "the help of --ranks says so");
 
 const char *const bench_net_words[] = {"", "ib", "socket"};
 
+static void print_algorithm(const struct gyre_algorithm *algorithm, FILE *out)
+{
+    fprintf(out, "  %-15s %s:", algorithm->name, algorithm->summary);
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        if (gyre_algorithm_has(algorithm, (enum gyre_collective)coll))
+            fprintf(out, " %s", gyre_collectives[coll].name);
+    fputc('\n', out);
+}
+
 void bench_shape_print_algorithms(FILE *out)
 {
-    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        fprintf(out, "  %-15s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
-        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-            if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
-                fprintf(out, " %s", gyre_collectives[coll].name);
-        fputc('\n', out);
-    }
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        print_algorithm(gyre_algorithms[i], out);
+    fputs("of the library, which calls run only as programs from a file:\n", out);
+    for (int i = 0; gyre_library[i] != NULL; i++)
+        print_algorithm(gyre_library[i], out);
 }
 
 /* False if there are too many. */
@@ -118,9 +126,23 @@ static void print_unknown(const char *user, const char *given, bool is_algorithm
     fprintf(stderr, "%s: %s: \"%s\" is none of", user, is_algorithm ? "--algo" : "--coll", given);
     for (int i = 0; is_algorithm && gyre_algorithms[i] != NULL; i++)
         fprintf(stderr, " %s", gyre_algorithms[i]->name);
+    for (int i = 0; is_algorithm && gyre_library[i] != NULL; i++)
+        fprintf(stderr, " %s", gyre_library[i]->name);
     for (int i = 0; !is_algorithm && i < GYRE_N_COLLECTIVES; i++)
         fprintf(stderr, " %s", gyre_collectives[i].name);
     fputc('\n', stderr);
+}
+
+/* The algorithm joins those of this process, so that all that knows algorithms knows it. */
+static const struct gyre_algorithm *take_from_library(const char *name)
+{
+    static struct gyre_algorithm taken; /* one job a process */
+    const struct gyre_algorithm *found = gyre_library_find(name);
+    if (found == NULL)
+        return NULL;
+    taken = *found;
+    taken.from = "library";
+    return gyre_algorithms_add(&taken) == GYRE_SUCCESS ? &taken : NULL;
 }
 
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
@@ -133,6 +155,8 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
     }
     const struct gyre_algorithm *algorithm =
         options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
+    if (algorithm == NULL && options->algorithm != NULL)
+        algorithm = take_from_library(options->algorithm);
     const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
     const bool no_algorithm = algorithm == NULL && needs_algorithm;
     int n_ranks = options->n_ranks;

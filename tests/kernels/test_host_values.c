@@ -5,6 +5,7 @@
  * many tiles run. Types, operations, counts, channels, alignment and placement are drawn.
  */
 #include "kernels/host/host_exec.h"
+#include "algorithms/library/library.h"
 #include "kernels/pattern.h"
 #include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
@@ -310,6 +311,21 @@ TEST_CASE("every algorithm gives the right bits")
         }
     }
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
+}
+
+TEST_CASE("the library gives the right bits")
+{
+    for (int n = 2; n <= HOST_RIG_MAX_RANKS; n++)
+        for (int a = 0; gyre_library[a] != NULL; a++)
+            for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+                const enum gyre_collective coll = (enum gyre_collective)c;
+                const struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n};
+                struct gyre_ability ability;
+                const char *why_not = "";
+                if (gyre_algorithm_has(gyre_library[a], coll) &&
+                    gyre_library[a]->can_do(&shape, &ability, &why_not))
+                    run_algorithm(gyre_library[a], coll, n, false);
+            }
 }
 
 TEST_CASE("blocks of several chunks and names give the right bits")

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reduce-scatter, all-gather and all-reduce in which ranks exchange in pairs, given only who the
+ * partner is. The rule: in reduce-scatter, rank q is responsible for the blocks R(q, k) before step
+ * k, with
+ *
+ *     R(q, n_steps) = {q},  R(q, k) = R(q, k + 1) and R(partner(q, k), k + 1).
+ *
+ * In step k a rank sends its partner p the sums of R(p, k + 1), except those of R(own, k + 1), for
+ * which it stays responsible itself. All-gather is the way back, from the last step to step 0.
+ */
+#ifndef GYRE_ALGORITHMS_LIBRARY_BUTTERFLY_H
+#define GYRE_ALGORITHMS_LIBRARY_BUTTERFLY_H
+
+#include "algorithms/algorithm.h"
+
+struct gyre_butterfly {
+    const struct gyre_shape *shape;
+    struct gyre_builder *builder;
+    int rank;
+    int n_steps;
+    /* An involution in each step, the same on all ranks. */
+    int (*partner)(const struct gyre_butterfly *butterfly, int rank, int step);
+    bool is_named; /* blocks are counted in the order in which rank 0 reaches their ranks */
+};
+
+/** gyre_butterfly_emit - append one rank's steps. */
+void gyre_butterfly_emit(const struct gyre_butterfly *butterfly);
+
+/** gyre_butterfly_steps - log2 of the number of ranks, rounded up. */
+int gyre_butterfly_steps(const struct gyre_shape *shape);
+
+#endif

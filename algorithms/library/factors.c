@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Halving and doubling with the factors of n in place of 2, so that no rank is folded: a rank's
+ * number is written in digits, one for each prime factor, and in a round the ranks that differ in
+ * one digit exchange all with all. (Rings of groups as in BlueConnect, Cho et al., MLSys 2019;
+ * recursive multiplying, Wilkins et al., CLUSTER 2023.) Six ranks, digits to base 2 and 3:
+ *
+ *   reduce-scatter, all-reduce
+ *   round   rank 0                    rank 1                    rank 5
+ *     0     sends b1 b3 b5 to 1       sends b0 b2 b4 to 0       sends b0 b2 b4 to 4
+ *           adds  b0 b2 b4            adds  b1 b3 b5            adds  b1 b3 b5
+ *     1     sends b2 to 2, b4 to 4    sends b3 to 3, b5 to 5    sends b1 to 1, b3 to 3
+ *           adds  b0!                 adds  b1!                 adds  b5!
+ *   all-gather, all-reduce: the same way back
+ *
+ * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n out of
+ * every rank each way. If neighbours in number share a host, most bytes stay inside hosts.
+ */
+#include "algorithms/library/library.h"
+
+struct round {
+    int factor;
+    int weight; /* the product of the factors before it */
+};
+
+struct factors {
+    struct gyre_builder *builder;
+    enum gyre_collective coll;
+    int n_ranks;
+    int rank;
+    int n_rounds;
+    struct round rounds[16]; /* GYRE_MAX_RANKS is 2^14 */
+};
+
+static int smallest_factor(int n)
+{
+    for (int factor = 2; factor * factor <= n; factor++)
+        if (n % factor == 0)
+            return factor;
+    return n;
+}
+
+static void find_rounds(struct factors *f)
+{
+    int weight = 1;
+    for (; weight < f->n_ranks; f->n_rounds++) {
+        const int factor = smallest_factor(f->n_ranks / weight);
+        f->rounds[f->n_rounds] = (struct round){factor, weight};
+        weight *= factor;
+    }
+}
+
+static int digit_of(const struct factors *f, const struct round *round)
+{
+    return f->rank / round->weight % round->factor;
+}
+
+static struct gyre_ref peer_of(const struct factors *f, const struct round *round, int digit)
+{
+    return gyre_peer(f->rank + (digit - digit_of(f, round)) * round->weight, 0);
+}
+
+/* The blocks of ranks that have this digit and this rank's digits before it. */
+static struct gyre_chunks blocks_of(const struct factors *f, const struct round *round, int digit)
+{
+    const int stride = round->factor * round->weight;
+    return (struct gyre_chunks){.first =
+                                    (uint16_t)(f->rank % round->weight + digit * round->weight),
+                                .n = (uint16_t)(f->n_ranks / stride),
+                                .stride = (uint16_t)stride};
+}
+
+/* In reduce-scatter sums are in scratch, because OUT has room for one block only. If n is a prime
+ * number, one area is enough. */
+static struct gyre_ref sum_of(const struct factors *f, int chunk)
+{
+    return f->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(f->n_rounds == 1 ? 0 : chunk)
+                                               : gyre_out(chunk);
+}
+
+/* In groups of as many inputs as a step can have. */
+static void add_all(const struct factors *f, const struct round *round, bool is_first, bool is_last)
+{
+    const struct gyre_chunks own = blocks_of(f, round, digit_of(f, round));
+    const struct gyre_ref sum = sum_of(f, own.first);
+    struct gyre_ref ins[GYRE_STEP_MAX_INS] = {is_first ? gyre_in(own.first) : sum};
+    int n_ins = 1, n_left = round->factor - 1;
+    for (int digit = 0; digit < round->factor; digit++) {
+        if (digit == digit_of(f, round))
+            continue;
+        ins[n_ins++] = peer_of(f, round, digit);
+        n_left--;
+        if (n_ins <= GYRE_STEP_MAX_RECVS && n_left > 0)
+            continue;
+        const bool is_result = is_last && n_left == 0;
+        const struct gyre_ref out =
+            is_result && f->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_out(0) : sum;
+        gyre_builder_range_step(f->builder, own, ins, n_ins, &out, 1,
+                                is_result ? GYRE_STEP_FINAL : 0);
+        ins[0] = sum;
+        n_ins = 1;
+    }
+}
+
+static void reduce_scatter(const struct factors *f)
+{
+    for (int i = 0; i < f->n_rounds; i++) {
+        const struct round *round = &f->rounds[i];
+        for (int digit = 0; digit < round->factor; digit++) {
+            const struct gyre_chunks given = blocks_of(f, round, digit);
+            const struct gyre_ref to = peer_of(f, round, digit);
+            const struct gyre_ref in = i == 0 ? gyre_in(given.first) : sum_of(f, given.first);
+            if (digit != digit_of(f, round))
+                gyre_builder_range_step(f->builder, given, &in, 1, &to, 1, 0);
+        }
+        add_all(f, round, i == 0, i == f->n_rounds - 1);
+    }
+}
+
+static void all_gather(const struct factors *f)
+{
+    for (int i = f->n_rounds - 1; i >= 0; i--) {
+        const struct round *round = &f->rounds[i];
+        const struct gyre_chunks own = blocks_of(f, round, digit_of(f, round));
+        const struct gyre_ref in = gyre_out(own.first);
+        for (int digit = 0; digit < round->factor; digit++) {
+            const struct gyre_ref to = peer_of(f, round, digit);
+            if (digit != digit_of(f, round))
+                gyre_builder_range_step(f->builder, own, &in, 1, &to, 1, 0);
+        }
+        for (int digit = 0; digit < round->factor; digit++) {
+            const struct gyre_chunks come = blocks_of(f, round, digit);
+            const struct gyre_ref from = peer_of(f, round, digit), out = gyre_out(come.first);
+            if (digit != digit_of(f, round))
+                gyre_builder_range_step(f->builder, come, &from, 1, &out, 1, 0);
+        }
+    }
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    struct factors f = {
+        .builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank};
+    find_rounds(&f);
+    gyre_builder_max_range(builder, shape->n_ranks / f.rounds[0].factor);
+    if (shape->coll == GYRE_COLL_ALL_GATHER) {
+        const struct gyre_ref in = gyre_in(0), out = gyre_out(rank);
+        gyre_builder_step(builder, rank, &in, 1, &out, 1, 0);
+    } else {
+        reduce_scatter(&f);
+    }
+    if (shape->coll != GYRE_COLL_REDUCE_SCATTER)
+        all_gather(&f);
+}
+
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    (void)shape;
+    (void)why_not;
+    *can_out = (struct gyre_ability){.ranges = true};
+    return true;
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
+}
+
+const struct gyre_algorithm gyre_algorithm_factors = {
+    .name = "factors",
+    .summary = "groups of the prime factors of n, for any number of ranks without folding",
+    .collectives =
+        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
+    .can_do = can_do,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pairs along a ring whose distances alternate in direction and hardly double: 1, -1, 3, -5, 11,
+ * ... so that messages travel fewer hops on a torus than in halving, 2^k/3 in place of 2^k. Even
+ * ranks add the distance, odd ranks subtract it. Pairs of eight ranks:
+ *
+ *   step 0   0 1   2 3   4 5   6 7
+ *   step 1   0 7   1 2   3 4   5 6
+ *   step 2   0 3   1 6   2 5   4 7
+ *
+ * `swing` (De Sensi et al., Swing: short-cutting rings for higher bandwidth allreduce, NSDI 2024)
+ * begins with step 0, so that the largest messages go to neighbours. `bine` (De Sensi et al., Bine
+ * trees, SC 2025: the butterfly whose distances halve) begins with the last step; then the blocks
+ * of a message follow each other. Both are for even numbers of ranks.
+ *
+ * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
+ * each way.
+ */
+#include "algorithms/library/butterfly.h"
+#include "algorithms/library/library.h"
+
+#define COLLECTIVES \
+    (1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER)
+
+/* The sum of (-2)^i for i = 0 to k. */
+static int distance_of(int k)
+{
+    int distance = 0;
+    for (int i = 0, power = 1; i <= k; i++, power *= -2)
+        distance += power;
+    return distance;
+}
+
+static int near_first(const struct gyre_butterfly *b, int rank, int step)
+{
+    const int n = b->shape->n_ranks;
+    const int distance = distance_of(step) * (rank % 2 == 0 ? 1 : -1);
+    return ((rank + distance) % n + n) % n;
+}
+
+static int far_first(const struct gyre_butterfly *b, int rank, int step)
+{
+    return near_first(b, rank, b->n_steps - 1 - step);
+}
+
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    *can_out = (struct gyre_ability){.ranges = true};
+    *why_not = "it needs an even number of ranks";
+    return shape->n_ranks == 1 || shape->n_ranks % 2 == 0;
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
+}
+
+static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct gyre_butterfly butterfly = {.shape = shape,
+                                             .builder = builder,
+                                             .rank = rank,
+                                             .n_steps = gyre_butterfly_steps(shape),
+                                             .partner = near_first,
+                                             .is_named = true};
+    gyre_butterfly_emit(&butterfly);
+}
+
+static void emit_bine(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct gyre_butterfly butterfly = {.shape = shape,
+                                             .builder = builder,
+                                             .rank = rank,
+                                             .n_steps = gyre_butterfly_steps(shape),
+                                             .partner = far_first};
+    gyre_butterfly_emit(&butterfly);
+}
+
+const struct gyre_algorithm gyre_algorithm_swing = {
+    .name = "swing",
+    .summary =
+        "pairs at distance 1, -1, 3, -5, 11, ..., the nearest first; an even number of ranks",
+    .collectives = COLLECTIVES,
+    .can_do = can_do,
+    .emit = emit_swing,
+    .n_chunks = n_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_bine = {
+    .name = "bine",
+    .summary = "the pairs of swing, the farthest first; an even number of ranks",
+    .collectives = COLLECTIVES,
+    .can_do = can_do,
+    .emit = emit_bine,
+    .n_chunks = n_chunks,
+};

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Proves the algorithms of the library for every number of ranks up to 64, and compares what they
+ * send with the formulas of their papers.
+ *
+ * TEST_FEW=1: up to 24 ranks (for sanitizers).
+ */
+#include "algorithms/library/library.h"
+#include "algorithms/verify/verify.h"
+#include "tests/support/check.h"
+#include "tests/support/shapes.h"
+
+static const int many_ranks[] = {96, 100, 128, 243};
+
+static bool can_do(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct gyre_ability ability;
+    const char *why_not = "";
+    return gyre_algorithm_has(algorithm, shape->coll) &&
+           algorithm->can_do(shape, &ability, &why_not);
+}
+
+static void prove(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct gyre_program **programs = can_do(algorithm, shape) ? emit_all(algorithm, shape) : NULL;
+    CHECK_MSG(!can_do(algorithm, shape) || programs != NULL, "%s", gyre_cause());
+    for (int in_place = 0; in_place < 2 && programs != NULL; in_place++) {
+        const struct gyre_verify_options options = {.in_place = in_place == 1};
+        struct gyre_verify_report report;
+        CHECK_MSG(gyre_verify((const struct gyre_program *const *)programs, shape->n_ranks,
+                              &options, &report) == GYRE_SUCCESS,
+                  "%s %s, %u ranks%s: %s", algorithm->name, gyre_collectives[shape->coll].name,
+                  shape->n_ranks, in_place == 1 ? ", in place" : "", report.reason);
+        CHECK(report.same_bits && report.min_depth == 1);
+    }
+    if (programs != NULL)
+        free_programs(programs, shape->n_ranks);
+}
+
+TEST_CASE("the library is proved for every number of ranks")
+{
+    const int most = getenv("TEST_FEW") != NULL ? 24 : 64;
+    for (int a = 0; gyre_library[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+            struct gyre_shape shape = {.coll = (enum gyre_collective)c};
+            for (int n = 1; n <= most; n++) {
+                shape.n_ranks = (uint16_t)n;
+                prove(gyre_library[a], &shape);
+            }
+            for (size_t i = 0; i < sizeof(many_ranks) / sizeof(many_ranks[0]) && most > 24; i++) {
+                shape.n_ranks = (uint16_t)many_ranks[i];
+                prove(gyre_library[a], &shape);
+            }
+        }
+}
+
+/* The messages of a program, and their blocks. */
+static void count_sent(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
+                       int rank, unsigned *messages_out, unsigned *blocks_out)
+{
+    struct gyre_program *program = NULL;
+    *messages_out = *blocks_out = 0;
+    CHECK_OK(gyre_algorithm_emit(algorithm, shape, rank, &program));
+    for (uint32_t s = 0; program != NULL && s < program->n_steps; s++)
+        for (unsigned i = 0; i < program->steps[s].n_outs; i++)
+            if (program->steps[s].outs[i].kind == GYRE_OPERAND_CONNECTION) {
+                ++*messages_out;
+                *blocks_out += program->steps[s].n_chunks;
+            }
+    gyre_program_free(program);
+}
+
+TEST_CASE("no rank sends more than n - 1 blocks each way")
+{
+    for (int a = 0; gyre_library[a] != NULL; a++)
+        for (int n = 2; n <= 64; n++)
+            for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+                const struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                                 .n_ranks = (uint16_t)n};
+                const unsigned n_ways = c == GYRE_COLL_ALL_REDUCE ? 2 : 1;
+                unsigned n_messages, n_blocks;
+                if (c == GYRE_COLL_ALL_TO_ALL || !can_do(gyre_library[a], &shape))
+                    continue;
+                count_sent(gyre_library[a], &shape, n / 3, &n_messages, &n_blocks);
+                CHECK_MSG(n_blocks == n_ways * (unsigned)(n - 1), "%s %s, %d ranks: %u blocks",
+                          gyre_library[a]->name, gyre_collectives[c].name, n, n_blocks);
+            }
+}
+
+/* The rounds of circulant are log2(n), rounded up; those of bruck to base x are about
+ * (x - 1) log_x(n); factors has as many messages as the sum of the factors, less 1 each. In 64
+ * ranks bruck4 has 9 rounds and moves 144 blocks; by hand for 27 and 9 ranks to base 3. */
+TEST_CASE("rounds and blocks are those of the papers")
+{
+    static const struct {
+        const struct gyre_algorithm *algorithm;
+        enum gyre_collective coll;
+        uint16_t n_ranks;
+        unsigned n_messages, n_blocks;
+    } expected[] = {
+        {&gyre_algorithm_bruck4, GYRE_COLL_ALL_TO_ALL, 64, 9, 144},
+        {&gyre_algorithm_bruck4, GYRE_COLL_ALL_TO_ALL, 16, 6, 24},
+        {&gyre_algorithm_bruck3, GYRE_COLL_ALL_TO_ALL, 9, 4, 12},
+        {&gyre_algorithm_bruck3, GYRE_COLL_ALL_TO_ALL, 27, 6, 54},
+        {&gyre_algorithm_bruck, GYRE_COLL_ALL_TO_ALL, 64, 6, 192},
+        {&gyre_algorithm_circulant, GYRE_COLL_REDUCE_SCATTER, 33, 6, 32},
+        {&gyre_algorithm_circulant, GYRE_COLL_ALL_REDUCE, 24, 10, 46},
+        {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 60, 8, 59},
+        {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 7, 6, 6},
+        /* one range for each message of swing */
+        {&gyre_algorithm_swing, GYRE_COLL_REDUCE_SCATTER, 64, 6, 63},
+        {&gyre_algorithm_swing, GYRE_COLL_ALL_GATHER, 48, 6, 47},
+        {&gyre_algorithm_bine, GYRE_COLL_REDUCE_SCATTER, 64, 6, 63},
+        {&gyre_algorithm_bine, GYRE_COLL_REDUCE_SCATTER, 40, 6, 39},
+    };
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const struct gyre_shape shape = {.coll = expected[i].coll, .n_ranks = expected[i].n_ranks};
+        unsigned n_messages, n_blocks;
+        count_sent(expected[i].algorithm, &shape, 1, &n_messages, &n_blocks);
+        CHECK_MSG(n_messages == expected[i].n_messages && n_blocks == expected[i].n_blocks,
+                  "%s %s, %u ranks: %u messages of %u blocks", expected[i].algorithm->name,
+                  gyre_collectives[shape.coll].name, shape.n_ranks, n_messages, n_blocks);
+    }
+}
+
+/* r + 1, r - 1, r + 3, r - 5 for even ranks, and mirrored for odd ones. */
+TEST_CASE("the partners of swing are at its distances")
+{
+    static const int distances[] = {1, -1, 3, -5};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_REDUCE_SCATTER, .n_ranks = 16};
+    for (int rank = 0; rank < 16; rank++) {
+        struct gyre_program *program = NULL;
+        int n_found = 0;
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_swing, &shape, rank, &program));
+        for (uint32_t s = 0; program != NULL && s < program->n_steps && n_found < 4; s++) {
+            const struct gyre_operand out = program->steps[s].outs[0];
+            if (out.kind != GYRE_OPERAND_CONNECTION)
+                continue;
+            const int distance = distances[n_found++] * (rank % 2 == 0 ? 1 : -1);
+            CHECK(program->connections[out.index].peer == (rank + distance + 16) % 16);
+        }
+        CHECK(n_found == 4);
+        gyre_program_free(program);
+    }
+}
+
+TEST_CASE("what the library has not is refused with the reason")
+{
+    const struct gyre_shape odd = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 5};
+    struct gyre_program *program = NULL;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_swing, &odd, 0, &program),
+                GYRE_ERROR_INVALID_ARGUMENT, "it needs an even number of ranks");
+    CHECK(gyre_library_find("SWING") == &gyre_algorithm_swing);
+    CHECK(gyre_library_find("ring") == NULL);
+}
