@@ -426,3 +426,43 @@ TEST_CASE("the caller's floating-point state does not reach the data")
         }
     }
 }
+
+/* ---- little stack ---------------------------------------------------------------------------- */
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+/* what a thread has by default with musl */
+#define LITTLE_STACK_BYTES ((size_t)128 << 10)
+
+static gyre_unique_id little_id;
+
+static void *use_little_stack(void *argument)
+{
+    const int rank = *(const int *)argument;
+    const gyre_config config = test_config(0);
+    gyre_comm *comms[2] = {NULL, NULL};
+    CHECK_OK(gyre_comm_init_rank(&comms[rank], 2, &little_id, rank, &config));
+    CHECK_OK(add_up(comms, rank, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK_OK(gyre_comm_destroy(comms[rank]));
+    return NULL;
+}
+
+TEST_CASE("threads with little stack make a communicator and call")
+{
+    pthread_t threads[2];
+    pthread_attr_t attributes;
+    const int ranks[2] = {0, 1};
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    fill();
+    CHECK_OK(gyre_get_unique_id(&little_id));
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, LITTLE_STACK_BYTES) == 0);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(pthread_create(&threads[rank], &attributes, use_little_stack,
+                             (void *)(uintptr_t)&ranks[rank]) == 0);
+    for (int rank = 0; rank < 2; rank++)
+        pthread_join(threads[rank], NULL);
+    check_sums();
+}
+#endif

@@ -28,30 +28,36 @@
 
 static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
-    struct gyre_ib_scan scan;
     char words[400];
-    GYRE_TRY(gyre_ib_scan_open(params, &scan));
-    gyre_status status = GYRE_SUCCESS;
-    for (int i = 0; i < scan.n_ports; i++) {
+    struct gyre_ib_scan *scan = malloc(sizeof(*scan));
+    if (scan == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a list of RDMA ports");
+    gyre_status status = gyre_ib_scan_open(params, scan);
+    if (status != GYRE_SUCCESS) {
+        free(scan);
+        return status;
+    }
+    for (int i = 0; i < scan->n_ports; i++) {
         struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS];
         int n_gids;
-        struct ibv_context *context = scan.verbs->open_device(scan.ports[i].device);
+        struct ibv_context *context = scan->verbs->open_device(scan->ports[i].device);
         if (context == NULL) {
-            status = gyre_fail_errno(errno, "ibv_open_device(%s)", scan.ports[i].name);
+            status = gyre_fail_errno(errno, "ibv_open_device(%s)", scan->ports[i].name);
             break;
         }
-        status = gyre_ib_rail_gids(scan.verbs, params, context, &scan.ports[i], gids, &n_gids);
-        scan.verbs->close_device(context);
+        status = gyre_ib_rail_gids(scan->verbs, params, context, &scan->ports[i], gids, &n_gids);
+        scan->verbs->close_device(context);
         if (status != GYRE_SUCCESS)
             break;
-        const uint32_t mbit_per_s = scan.ports[i].gbit_per_s * 1000;
+        const uint32_t mbit_per_s = scan->ports[i].gbit_per_s * 1000;
         if (mbit_per_s > 0 && (info->ib_mbit_per_s == 0 || mbit_per_s < info->ib_mbit_per_s))
             info->ib_mbit_per_s = mbit_per_s;
     }
-    info->ib_n_ports = (uint32_t)scan.n_ports;
+    info->ib_n_ports = (uint32_t)scan->n_ports;
     if (status == GYRE_SUCCESS)
-        GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(&scan, words, sizeof(words)));
-    gyre_ib_scan_close(&scan);
+        GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(scan, words, sizeof(words)));
+    gyre_ib_scan_close(scan);
+    free(scan);
     return status;
 }
 

@@ -221,12 +221,12 @@ static void scan_device(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule
     scan->verbs->close_device(context);
 }
 
-gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out)
+gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan)
 {
     struct gyre_ib_hca_rule rule;
     struct scan_notes notes = {.hca = gyre_param_called(params, GYRE_PARAM_IB_HCA)};
-    struct gyre_ib_scan scan = {.n_ports = 0};
     int n_devices = 0;
+    memset(scan, 0, sizeof(*scan));
     gyre_status status = gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "%s", notes.hca);
@@ -234,19 +234,19 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_HCA, status));
     if (is_bad)
         (void)gyre_ib_hca_parse("", &rule);
-    GYRE_TRY(gyre_verbs_load(&scan.verbs));
+    GYRE_TRY(gyre_verbs_load(&scan->verbs));
     pthread_mutex_lock(&list_lock);
-    scan.list = scan.verbs->get_device_list(&n_devices);
+    scan->list = scan->verbs->get_device_list(&n_devices);
     const int error_number = errno;
     pthread_mutex_unlock(&list_lock);
     errno = error_number;
-    if (scan.list == NULL && errno != ENOSYS && errno != 0)
+    if (scan->list == NULL && errno != ENOSYS && errno != 0)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no RDMA devices: ibv_get_device_list: %s",
                          gyre_text_error(errno));
-    for (int i = 0; i < n_devices && scan.list != NULL; i++)
-        scan_device(&scan, &rule, scan.list[i], &notes);
-    if (scan.n_ports == 0) {
-        gyre_ib_scan_close(&scan);
+    for (int i = 0; i < n_devices && scan->list != NULL; i++)
+        scan_device(scan, &rule, scan->list[i], &notes);
+    if (scan->n_ports == 0) {
+        gyre_ib_scan_close(scan);
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no usable RDMA port%s%s",
                          n_devices > 0 ? ": " : ": there is no RDMA device",
                          n_devices > 0 ? notes.seen : "");
@@ -254,9 +254,8 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     if (notes.n_too_many > 0)
         GYRE_WARN(
             "NET/IB : %d RDMA ports are looked at, and %d more are not; name those to use in %s",
-            scan.n_ports, notes.n_too_many, notes.hca);
-    qsort(scan.ports, (size_t)scan.n_ports, sizeof(scan.ports[0]), compare_ports);
-    *scan_out = scan;
+            scan->n_ports, notes.n_too_many, notes.hca);
+    qsort(scan->ports, (size_t)scan->n_ports, sizeof(scan->ports[0]), compare_ports);
     return GYRE_SUCCESS;
 }
 

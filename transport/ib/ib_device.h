@@ -36,8 +36,9 @@ struct gyre_ib_scan {
 };
 
 /** gyre_ib_scan_open - Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA
- * takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not parse). */
-gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out);
+ * takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not parse).
+ * @scan: 90 kB, too much for a stack. Filled in place, without a list on failure. */
+gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan);
 void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 
 /** gyre_ib_scan_to_text - "[0]mlx5_0:1/RoCE [1]mlx5_1:1/IB". */
