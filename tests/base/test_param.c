@@ -319,6 +319,8 @@ TEST_CASE("a file that cannot be read is told and ends nothing")
     char *const nothing[] = {NULL};
     static const char wrong[] = "GYRE_IB_TC=999\n", unknown[] = "GYRE_IB_TCC=1\n";
     static const char zeros[] = "NCCL_IB_SL=3\n\0\0\nNCCL_IB_TC=7\0\n";
+    static const char marked[] = "\xef\xbb\xbf"
+                                 "NCCL_IB_SL=4\nNCCL_IB_TC=9\n";
     struct gyre_param_sources sources;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         setenv("NCCL_CONF_FILE", paths[i], 1);
@@ -338,6 +340,9 @@ TEST_CASE("a file that cannot be read is told and ends nothing")
     CHECK_OK(load_file(nothing, zeros, sizeof(zeros) - 1));
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_SL) == 3);
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 7);
+    CHECK_OK(load_file(nothing, marked, sizeof(marked) - 1));
+    CHECK(gyre_param_number(&params, GYRE_PARAM_IB_SL) == 4);
+    CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 9);
     /* GYRE_* is as strict in a file, and the error names the file. */
     CHECK_FAILS(load_file(nothing, wrong, sizeof(wrong) - 1), GYRE_ERROR_INVALID_ARGUMENT,
                 "/tmp/gyre_test_param.");

@@ -280,8 +280,11 @@ static gyre_status add_file(const char *path, struct gyre_param_sources *sources
         free(text);
         return gyre_fail_errno(ENOMEM, "%s", path);
     }
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some editors put it first */
     size_t n_entries = 0;
     char *rest = text;
+    if (strncmp(text, byte_order_mark, sizeof(byte_order_mark) - 1) == 0)
+        rest += sizeof(byte_order_mark) - 1;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *entry = entry_of_line(line);
         if (entry != NULL)
