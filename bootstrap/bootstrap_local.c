@@ -14,8 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SECOND_NS       1000000000ULL
-#define CANCEL_SLICE_NS (SECOND_NS / 4)
+#define CANCEL_SLICE_NS (GYRE_SECOND_NS / 4)
 
 struct shared;
 
@@ -118,7 +117,7 @@ static gyre_status fail_missing(struct local *local)
                                        n_text == 0 ? "" : ", ", rank);
     }
     gyre_fail(GYRE_ERROR_TIMEOUT, "init: after %llu s an all-gather still waits for ranks: %s",
-              (unsigned long long)(shared->timeout_ns / SECOND_NS), missing);
+              (unsigned long long)(shared->timeout_ns / GYRE_SECOND_NS), missing);
     set_broken(local, GYRE_ERROR_TIMEOUT, gyre_cause());
     tell_others(local, GYRE_EVENT_NONE, gyre_cause(), "");
     return GYRE_ERROR_TIMEOUT;
@@ -340,7 +339,7 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
     if (shared == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the bootstrap of %d ranks", n_ranks);
     shared->timeout_ns =
-        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * GYRE_SECOND_NS;
     shared->n_ranks = n_ranks;
     shared->n_open = n_ranks;
     pthread_mutex_init(&shared->lock, NULL);

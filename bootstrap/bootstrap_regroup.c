@@ -41,9 +41,8 @@ struct verdict {
     gyre_unique_id id;
 };
 
-#define SECOND_NS  1000000000ULL
-#define CONNECT_NS (4 * SECOND_NS) /* after so long the listening process counts as gone */
-#define TRY_NS     (1 * SECOND_NS) /* for one of several addresses */
+#define CONNECT_NS (4 * GYRE_SECOND_NS) /* after so long the listening process counts as gone */
+#define TRY_NS     (1 * GYRE_SECOND_NS) /* for one of several addresses */
 
 static struct claim claim_of(const struct gyre_regroup *regroup)
 {
@@ -63,7 +62,8 @@ static struct claim claim_of(const struct gyre_regroup *regroup)
 static uint64_t deadline_of(const struct gyre_regroup *regroup)
 {
     return gyre_now_ns() +
-           (uint64_t)gyre_param_number(regroup->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+           (uint64_t)gyre_param_number(regroup->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) *
+               GYRE_SECOND_NS;
 }
 
 gyre_status gyre_regroup_listen(const struct gyre_params *params,
@@ -143,7 +143,7 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
                               gyre_unique_id *id_out)
 {
     /* The lowest member's error names the missing ranks, so its deadline comes first. */
-    const uint64_t deadline_ns = deadline_of(regroup) + 2 * SECOND_NS;
+    const uint64_t deadline_ns = deadline_of(regroup) + 2 * GYRE_SECOND_NS;
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     struct verdict verdict;
     char text[256];

@@ -235,8 +235,7 @@ static void read_link(struct gyre_server *server, struct gyre_server_link *link)
     }
 }
 
-#define SECOND_NS     1000000000ULL
-#define REFUSED_NS    (SECOND_NS / 2)
+#define REFUSED_NS    (GYRE_SECOND_NS / 2)
 
 #define RESERVE_FILES 64
 
@@ -373,7 +372,7 @@ GYRE_WATCH_FORKS(NULL, forget_servers)
 
 __attribute__((destructor)) static void finish_serving(void)
 {
-    const uint64_t deadline_ns = gyre_now_ns() + 2 * SECOND_NS;
+    const uint64_t deadline_ns = gyre_now_ns() + 2 * GYRE_SECOND_NS;
     const struct timespec nap = {0, 1000000};
     while (gyre_load_acquire_u32(&n_serving) > 0 && gyre_now_ns() < deadline_ns)
         nanosleep(&nap, NULL);
@@ -423,7 +422,7 @@ static void *run_server(void *context)
             gyre_server_check_deadlines(server, now_ns);
             if (!server->is_accepting)
                 set_accepting(server, true);
-            next_check_ns = gyre_now_ns() + (is_joining ? SECOND_NS / 10 : SECOND_NS);
+            next_check_ns = gyre_now_ns() + (is_joining ? GYRE_SECOND_NS / 10 : GYRE_SECOND_NS);
         }
         sweep(server);
     }
@@ -451,7 +450,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     server->spare_fd = -1;
     server->is_accepting = true;
     server->timeout_ns =
-        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * GYRE_SECOND_NS;
     server->deadline_ns = gyre_now_ns() + server->timeout_ns;
     GYRE_TRY_GOTO(status, gyre_random_bytes(server->secret, sizeof(server->secret)), free_server);
     GYRE_TRY_GOTO(

@@ -13,12 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND_NS        1000000000ULL
-#define PROGRESS_NS      (5 * SECOND_NS)
-#define PROGRESS_MAX_NS  (60 * SECOND_NS)
-#define FINISH_NS        (5 * SECOND_NS)
-#define LINGER_NS        (60 * SECOND_NS) /* so that late ranks of a failed job learn why */
-#define MAX_POSTED_BYTES (4u << 20)       /* for one rank; more is dropped */
+#define PROGRESS_NS      (5 * GYRE_SECOND_NS)
+#define PROGRESS_MAX_NS  (60 * GYRE_SECOND_NS)
+#define FINISH_NS        (5 * GYRE_SECOND_NS)
+#define LINGER_NS        (60 * GYRE_SECOND_NS) /* so that late ranks of a failed job learn why */
+#define MAX_POSTED_BYTES (4u << 20)            /* for one rank; more is dropped */
 
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload)
@@ -330,7 +329,7 @@ void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *lin
 static void check_joining(struct gyre_server *server, uint64_t now_ns)
 {
     char missing[400];
-    const unsigned long long waited_s = (now_ns - server->first_join_ns) / SECOND_NS;
+    const unsigned long long waited_s = (now_ns - server->first_join_ns) / GYRE_SECOND_NS;
     name_missing(server, false, missing, sizeof(missing));
     if (now_ns >= server->deadline_ns) {
         gyre_server_fail(
@@ -360,6 +359,6 @@ void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns)
         name_missing(server, true, missing, sizeof(missing));
         gyre_server_fail(server, GYRE_ERROR_TIMEOUT,
                          "init: after %llu s an all-gather still waits for ranks: %s",
-                         (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
+                         (unsigned long long)(server->timeout_ns / GYRE_SECOND_NS), missing);
     }
 }

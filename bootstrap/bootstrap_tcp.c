@@ -17,11 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS        1000000000ULL
-#define CONNECT_SLICE_NS (1 * SECOND_NS)
-#define HASTY_NS         (SECOND_NS * 3 / 10) /* for the first round over several addresses */
-#define WORD_NS          (2 * SECOND_NS)      /* for the first word at one of several addresses */
-#define PROOF_NS         (5 * SECOND_NS)      /* for which the server waits for a stranger */
+#define CONNECT_SLICE_NS (1 * GYRE_SECOND_NS)
+#define HASTY_NS         (GYRE_SECOND_NS * 3 / 10) /* for the first round over several addresses */
+#define WORD_NS          (2 * GYRE_SECOND_NS) /* for the first word at one of several addresses */
+#define PROOF_NS         (5 * GYRE_SECOND_NS) /* for which the server waits for a stranger */
 #define HANDSHAKE_TRIES  5
 
 /* The server speaks first, because the kernel takes connections also while its process is
@@ -131,10 +130,10 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     }
 }
 
-#define GRACE_NS   (2 * SECOND_NS) /* because the server's verdict names more */
-#define GIVE_UP_NS (2 * SECOND_NS)
-#define RETRY_NS   (SECOND_NS * 3 / 10)
-#define POST_NS    (5 * SECOND_NS)
+#define GRACE_NS   (2 * GYRE_SECOND_NS) /* because the server's verdict names more */
+#define GIVE_UP_NS (2 * GYRE_SECOND_NS)
+#define RETRY_NS   (GYRE_SECOND_NS * 3 / 10)
+#define POST_NS    (5 * GYRE_SECOND_NS)
 
 static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
 {
@@ -428,7 +427,8 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
                          place->rank, place->n_ranks);
     GYRE_TRY(gyre_id_read(id, &layout));
     GYRE_TRY_GOTO(status, make_tcp(&layout, place, &tcp), give_up);
-    tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+    tcp->timeout_ns =
+        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * GYRE_SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, connect_server(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
     /* Only after the connection, because one descriptor is enough to tell the other ranks of a

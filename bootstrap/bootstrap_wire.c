@@ -160,15 +160,14 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
  * acknowledgement, a probe, or an answer to ours. Loss in one direction alone is seen by the side
  * that hears nothing. It resets the connection, because a FIN would wait behind bytes that are
  * never acknowledged. */
-#define SECOND_NS 1000000000ULL
 /* As keepalive: 2 s, and five probes a second apart. */
-#define SILENT_NS (7 * SECOND_NS)
+#define SILENT_NS (7 * GYRE_SECOND_NS)
 /* Longer than any kernel's acknowledgement takes, shorter than SILENT_NS. */
-#define UNHEARD_NS (5 * SECOND_NS)
+#define UNHEARD_NS (5 * GYRE_SECOND_NS)
 /* A reset leads to this state of TCP (TCP_CLOSE in netinet/tcp.h), a FIN to another one. */
 #define STATE_CLOSED 7
 /* A process that was stopped has not looked for long, which is no silence of the peer. */
-#define LOOK_MAX_NS (2 * SECOND_NS)
+#define LOOK_MAX_NS (2 * GYRE_SECOND_NS)
 
 static bool read_info(int fd, struct tcp_info *info_out)
 {

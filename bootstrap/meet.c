@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND_NS  1000000000ULL
 #define SILENCE_MS 10000 /* after which a silent host counts as gone */
 
 bool gyre_meet_is_named(const struct gyre_meet_place *place)
@@ -150,11 +149,11 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
     gyre_status status = GYRE_ERROR_SYSTEM;
     for (int i = 0; i < n && status != GYRE_SUCCESS; i++) {
         /* Several addresses are tried in turns, so none is waited for. */
-        status =
-            gyre_meet_is_named(place)
-                ? connect_named(place, fd_out)
-                : gyre_sock_connect(&addresses[i],
-                                    gyre_min_u64(deadline_ns, gyre_now_ns() + SECOND_NS), fd_out);
+        status = gyre_meet_is_named(place)
+                     ? connect_named(place, fd_out)
+                     : gyre_sock_connect(&addresses[i],
+                                         gyre_min_u64(deadline_ns, gyre_now_ns() + GYRE_SECOND_NS),
+                                         fd_out);
         if (status != GYRE_SUCCESS)
             continue;
         status =

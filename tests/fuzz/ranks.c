@@ -2,6 +2,7 @@
 #include "tests/fuzz/ranks.h"
 
 #include "tests/fuzz/calls/comms.h"
+#include "core/foundation/base/util.h"
 #include "tests/fuzz/report.h"
 #include "tests/fuzz/shared.h"
 #include "tests/fuzz/watchdog.h"
@@ -16,15 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS 1000000000ULL
-
 struct fuzz_shared *fuzz_shared;
 
 uint64_t fuzz_now_ns(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * SECOND_NS + (uint64_t)time.tv_nsec;
+    return (uint64_t)time.tv_sec * GYRE_SECOND_NS + (uint64_t)time.tv_nsec;
 }
 
 /* ---- threads -------------------------------------------------------------------------------- */
@@ -149,8 +148,8 @@ static uint64_t find_end_ns(uint64_t last_event_ns)
     const uint64_t from_ns = newest_ns > last_event_ns ? newest_ns : last_event_ns;
     const int verdict = atomic_load(&fuzz_shared->verdict);
     if (verdict != 0 && verdict != FUZZ_HANG)
-        return last_event_ns + 3 * SECOND_NS;
-    return from_ns + ((uint64_t)fuzz_options.timeout_s + 60) * SECOND_NS;
+        return last_event_ns + 3 * GYRE_SECOND_NS;
+    return from_ns + ((uint64_t)fuzz_options.timeout_s + 60) * GYRE_SECOND_NS;
 }
 
 static int wait_for_processes(pid_t *pids)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/watchdog.h"
 
+#include "core/foundation/base/util.h"
 #include "tests/fuzz/report.h"
 #include "tests/fuzz/shared.h"
 
@@ -17,8 +18,6 @@
 /* gyre's threads block all signals but those of faults, and this is the one of them that no fault
  * of a program without a debugger raises. */
 #define BACKTRACE_SIGNAL SIGTRAP
-
-#define SECOND_NS        1000000000ULL
 
 enum { MAX_FRAMES = 64 };
 
@@ -121,8 +120,8 @@ static void print_threads(void)
 }
 
 /* Wait until the condition holds, at most this long. */
-#define WAIT_FOR(condition, seconds)                             \
-    for (uint64_t end_ns_ = fuzz_now_ns() + (seconds)*SECOND_NS; \
+#define WAIT_FOR(condition, seconds)                                  \
+    for (uint64_t end_ns_ = fuzz_now_ns() + (seconds)*GYRE_SECOND_NS; \
          !(condition) && fuzz_now_ns() < end_ns_; usleep(1000))
 
 /* An idle lock: the process that takes it prints. */
@@ -163,7 +162,7 @@ uint64_t fuzz_watchdog_newest_ns(void)
 
 static void *watch(void *unused)
 {
-    const uint64_t limit_ns = (uint64_t)fuzz_options.timeout_s * SECOND_NS;
+    const uint64_t limit_ns = (uint64_t)fuzz_options.timeout_s * GYRE_SECOND_NS;
     for (;; usleep(50000)) {
         const uint64_t newest_ns = fuzz_watchdog_newest_ns(), now_ns = fuzz_now_ns();
         int verdict = 0;

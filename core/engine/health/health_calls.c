@@ -16,10 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECOND_NS      1000000000ULL
-#define ASK_NS         SECOND_NS
-#define ASK_SELDOM_NS  (10 * SECOND_NS) /* a stopped rendezvous has to keep the questions */
-#define SELDOM_FROM_NS (30 * SECOND_NS)
+#define ASK_NS         GYRE_SECOND_NS
+#define ASK_SELDOM_NS  (10 * GYRE_SECOND_NS) /* a stopped rendezvous has to keep the questions */
+#define SELDOM_FROM_NS (30 * GYRE_SECOND_NS)
 
 /* ---- telling ------------------------------------------------------------------------------ */
 

@@ -14,10 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECOND_NS      ((uint64_t)1000000000)
-#define STALL_NS       300000000ULL /* without progress this long: ask */
-#define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless stopped */
-#define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
+#define STALL_NS       300000000ULL   /* without progress this long: ask */
+#define SELF_GAP_NS    GYRE_SECOND_NS /* this rank looks ten times a second, unless stopped */
+#define SPEAKER_NS     500000000ULL   /* for the verdict of the rank that explains to arrive */
 #define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is given up */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
@@ -61,8 +60,10 @@ static const char *why_silent(const struct gyre_health *health, int rank)
 static void name_silent(const struct gyre_health *health, const char *name, int rank,
                         uint64_t now_ns, char *who)
 {
-    gyre_health_append(who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
-                       (gyre_health_silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
+    gyre_health_append(
+        who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
+        (uint64_t)((gyre_health_silent_ns(health, rank, now_ns) + GYRE_SECOND_NS / 2) /
+                   GYRE_SECOND_NS));
 }
 
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
@@ -376,12 +377,12 @@ void gyre_health_check_progress(struct gyre_health *health)
         ask(health, now_ns, gyre_health_ask_ns(health, now_ns), progress.completed, launched))
         gyre_health_share_waits(health, now_ns);
     const uint64_t warn_ns =
-        (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_STALL_WARN) * SECOND_NS;
+        (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_STALL_WARN) * GYRE_SECOND_NS;
     if (still_ns > warn_ns && !health->has_warned && are_answers_due(health, now_ns)) {
         struct reasons reasons;
         find_reasons(health, now_ns, &reasons);
         GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s%s", reasons.call, reasons.name,
-                  still_ns / SECOND_NS, reasons.who, reasons.why);
+                  (uint64_t)(still_ns / GYRE_SECOND_NS), reasons.who, reasons.why);
         health->has_warned = true;
     }
     check_timeout(health, now_ns);
@@ -400,7 +401,7 @@ bool gyre_health_check_leaving(struct gyre_health *health)
         health->asks_since_ns = 0;
         health->asked_ns = 0;
     }
-    (void)ask(health, now_ns, SECOND_NS, 0, 0);
+    (void)ask(health, now_ns, GYRE_SECOND_NS, 0, 0);
     for (int rank = 0; rank < member->n_ranks && !is_awaited; rank++)
         is_awaited = rank != member->rank && !health->has_left[rank] &&
                      gyre_health_silent_ns(health, rank, now_ns) < GONE_NS;

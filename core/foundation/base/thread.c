@@ -2,6 +2,7 @@
 #include "core/foundation/base/thread.h"
 
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECOND_NS 1000000000ULL
 /* The default is ulimit -s, which may be too small. */
 #define MIN_STACK_BYTES ((size_t)256 << 10)
 
@@ -57,8 +57,8 @@ void gyre_cond_init(pthread_cond_t *cond)
 
 void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
-                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / GYRE_SECOND_NS),
+                                   .tv_nsec = (long)(deadline_ns % GYRE_SECOND_NS)};
     (void)pthread_cond_timedwait(cond, lock, &until);
 }
 

@@ -11,6 +11,7 @@
 
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
+#define GYRE_SECOND_NS           1000000000ULL
 
 /** CLOCK_MONOTONIC. */
 uint64_t gyre_now_ns(void);
