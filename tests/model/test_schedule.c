@@ -284,6 +284,8 @@ SPOIL(final, (p->coll = GYRE_COLL_BROADCAST))
 SPOIL(chunk, p->steps[0].chunk = 1)
 SPOIL(local_ins, (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},
                   p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}))
+SPOIL(local_outs, (p->steps[2].n_outs = 2,
+                   p->steps[2].outs[1] = (struct gyre_operand){.kind = GYRE_OPERAND_OUT}))
 
 TEST_CASE("each kind of malformed program is refused")
 {
@@ -324,6 +326,7 @@ TEST_CASE("each kind of malformed program is refused")
         {spoil_final, "does not reduce"},
         {spoil_chunk, "chunk 1 of 1, counted from 0"},
         {spoil_local_ins, "local inputs"},
+        {spoil_local_outs, "2 local outputs"},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         struct gyre_program *p = sample();
