@@ -110,6 +110,30 @@ TEST_CASE("a group makes any number of windows")
     start_clients(register_many, 2, 1);
 }
 
+/* No window of the group may be made on a communicator that is gone when the group ends. */
+static void *abort_inside(void *argument)
+{
+    ncclComm_t comm = join(argument);
+    ncclWindow_t windows[3] = {NULL};
+    char *memory = NULL;
+    CHECK(ncclMemAlloc((void **)&memory, 4096) == ncclSuccess);
+    CHECK(ncclGroupStart() == ncclSuccess);
+    for (int i = 0; i < 3; i++)
+        CHECK(ncclCommWindowRegister(comm, memory + i * 8, 8, &windows[i],
+                                     NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+    CHECK(ncclCommAbort(comm) == ncclSuccess);
+    CHECK(ncclGroupEnd() == ncclSuccess);
+    for (int i = 0; i < 3; i++)
+        CHECK(windows[i] == NULL);
+    CHECK(ncclMemFree(memory) == ncclSuccess);
+    return NULL;
+}
+
+TEST_CASE("a communicator that ends in a group takes its windows along")
+{
+    start_clients(abort_inside, 2, 1);
+}
+
 /* A window of one communicator fails while another communicator is being made. */
 static void *fail_a_window(void *argument)
 {
