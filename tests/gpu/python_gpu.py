@@ -18,6 +18,7 @@ import traceback
 
 sys.dont_write_bytecode = True
 TIMEOUT_MS = 30000  # a call that stands still ends with an error
+barrier = None  # of ranks that are threads
 
 
 class Skip(Exception):
@@ -209,6 +210,13 @@ def interfaces(comm):
     expect(out, (comm.rank - 1) % n + 1, "send and recv of DLPack")
 
 
+def meet():
+    """Ranks that are threads wait for each other: CUDA's functions that make memory and streams can wait for
+    the kernels of all GPUs of a process (docs/python.md)."""
+    if barrier is not None:
+        barrier.wait(TIMEOUT_MS / 1000)
+
+
 def cupy_arrays(comm):
     """CuPy's arrays, on its current stream and on a given one, alone and together with torch's."""
     need_gpu(comm)
@@ -221,16 +229,20 @@ def cupy_arrays(comm):
 
     with cupy.cuda.Device(comm.ordinal):
         x = cupy.asarray(base)
+        meet()
         comm.all_reduce(x)
         check(x, n * base, "all_reduce")
         for explicit in (False, True):
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
                 x = cupy.asarray(base)
+                meet()
                 comm.all_reduce(x, stream=stream if explicit else None)
                 check(x, n * base, "all_reduce on a stream")
         parts = cupy.asarray(numpy.zeros((n, base.size), numpy.float32))
-        comm.all_gather(cupy.asarray(base + comm.rank), parts)
+        mine = cupy.asarray(base + comm.rank)
+        meet()
+        comm.all_gather(mine, parts)
         check(parts, numpy.stack([base + r for r in range(n)]), "all_gather")
         refused(["not contiguous"], comm.all_reduce, parts.T)
         refused(["in host memory"], comm.all_reduce, base)
@@ -247,6 +259,7 @@ def cupy_arrays(comm):
     tensor = torch.from_numpy(base).to(comm.device)
     with cupy.cuda.Device(comm.ordinal):  # both libraries use the default stream now
         result = cupy.asarray(numpy.zeros_like(base))
+        meet()
         comm.all_reduce(tensor, result)
         check(result, n * base, "all_reduce from torch to CuPy")
         with cupy.cuda.Stream(non_blocking=True):
@@ -350,9 +363,11 @@ def report(name, outcome, begin, where):
 
 def run_threads(names, n_ranks, device):
     """Whether all cases are right; the ranks are threads of this process."""
+    global barrier
     n_failed = 0
     for name in names:
         begin = time.perf_counter()
+        barrier = threading.Barrier(n_ranks)
         try:
             outcome = gyre.run_threads(n_ranks, guarded, CASES[name], device=device, timeout_ms=TIMEOUT_MS)[0]
             report(name, outcome, begin, f"{n_ranks} threads")
