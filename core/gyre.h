@@ -466,7 +466,8 @@ GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
 
 /** gyre_comm_async_error - the state of the communicator. Never blocks.
  * @status_out: SUCCESS while it is healthy, IN_PROGRESS while it is being made or finalized in the
- * background, else the error that ended it. The call's own result is about its arguments. */
+ * background, else the error that ended it; SUCCESS again after a gyre_comm_finalize() that
+ * succeeded. The call's own result is about its arguments. */
 GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
 
 /** gyre_comm_dump - write, for a person, the call that each rank waits in, the channel, step and

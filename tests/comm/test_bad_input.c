@@ -286,6 +286,8 @@ TEST_CASE("a rank whose work has ended may finalize")
             CHECK_FAILS(gyre_comm_finalize(comms[0]), GYRE_ERROR_REMOTE, "aborted");
         else
             CHECK_OK(gyre_comm_finalize(comms[0]));
+        CHECK_OK(gyre_comm_async_error(comms[0], &status));
+        CHECK(status == (is_cut_off ? GYRE_ERROR_REMOTE : GYRE_SUCCESS));
         CHECK_FAILS(gyre_comm_finalize(comms[0]), GYRE_ERROR_REMOTE, "aborted");
         for (int rank = 0; rank < N; rank++) {
             CHECK_OK(gyre_comm_destroy(comms[rank]));

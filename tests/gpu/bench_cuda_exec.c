@@ -186,7 +186,6 @@ static int compare(const void *a, const void *b)
 /* As people name it: the protocol, or where the data go. */
 static const char *proto_name(const struct point *point)
 {
-    const struct gyre_shape shape = {.coll = point->coll, .n_ranks = 2, .is_placed = true};
     if (point->is_copied)
         return "copy_engine";
     return point->is_placed ? "placed" : gyre_proto_names[point->proto];

@@ -155,7 +155,7 @@ def _of_interface(array, interface, device):
     address, is_read_only = interface["data"] or (0, False)
     stream, ordinal = stream_of_interface(interface) if device == CUDA else None, None
     cupy = sys.modules.get("cupy") if device == CUDA else None
-    if cupy is not None and isinstance(array, cupy.ndarray):
+    if cupy is not None and isinstance(array, getattr(cupy, "ndarray", ())):
         ordinal = array.device.id
         stream = cupy.cuda.get_current_stream(ordinal).ptr
     # Some objects make the interface anew at each look, and it can be what holds the memory.

@@ -52,10 +52,13 @@ def record(owner, stream):
 
 def use_device(ordinal):
     """Makes a GPU this thread's current one in torch and in CuPy, where the program has imported them."""
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.set_device(ordinal)
-    if cupy is not None:
+    # While another thread imports a module, a part of it is in sys.modules already: `import` waits for the rest.
+    if "torch" in sys.modules:
+        import torch
+        if torch.cuda.is_available():
+            torch.cuda.set_device(ordinal)
+    if "cupy" in sys.modules:
+        import cupy
         cupy.cuda.Device(ordinal).use()
 
 

@@ -213,7 +213,8 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
     if (status_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "async_error: status_out is NULL");
     GYRE_TRY(gyre_comm_pin(comm));
-    if (gyre_fault_is_raised(&comm->member.fault))
+    const bool is_over = gyre_load_acquire_u32(&comm->is_finalized) != 0 && is_unharmed(comm);
+    if (gyre_fault_is_raised(&comm->member.fault) && !is_over)
         *status_out = comm->member.fault.status;
     else
         *status_out = gyre_comm_phase(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
