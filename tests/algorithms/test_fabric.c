@@ -258,8 +258,8 @@ TEST_CASE("hosts that are alike stand for each other")
                               .hop_ns = 1000,
                               .n_channels = 4,
                               .n_bytes = 32 * 96 * 1024};
-            if (!suits_hosts(ask.algorithm, ask.coll, 2) ||
-                (i == 0 && ability_of(ask.algorithm, ask.coll, 4).reach == GYRE_REACH_ALL))
+            if (!suits_hosts(ask.algorithm, (int)ask.coll, 2) ||
+                (i == 0 && ability_of(ask.algorithm, (int)ask.coll, 4).reach == GYRE_REACH_ALL))
                 continue;
             struct gyre_fabric *alike = read_fabric(wirings[i]);
             snprintf(text, sizeof(text), "%slink host 5 nic 1 rate 7.99999\n", wirings[i]);

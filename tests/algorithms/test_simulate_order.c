@@ -102,7 +102,7 @@ static void check_folding(const struct gyre_cost *cost, struct question question
     const bool has_ties =
         question.grouping != NULL &&
         (question.algorithm == &gyre_algorithm_spread ||
-         (ability_of(question.algorithm, question.coll, question.n_ranks).two_level &&
+         (ability_of(question.algorithm, (int)question.coll, question.n_ranks).two_level &&
           question.coll == GYRE_COLL_REDUCE_SCATTER));
     CHECK_MSG(has_ties ? fabs(folded_ns / all_ns - 1) < 0.025 : is_near(folded_ns, all_ns),
               "%s %s, %u ranks: %.17g ns folded, %.17g not", question.algorithm->name,

@@ -105,7 +105,7 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
                                                    .tile_bytes = 32768};
                 row->coll = GYRE_COLL_ALL_REDUCE;
                 row->n_bytes = n_bytes;
-                if (!suits_hosts(gyre_algorithms[a], row->coll, 1))
+                if (!suits_hosts(gyre_algorithms[a], (int)row->coll, 1))
                     continue;
                 CHECK(n_rows + 1 < MAX_ROWS);
                 double time_ns = 0;

@@ -818,7 +818,7 @@ TEST_CASE("two-level algorithms that fan in say so")
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int i = 0; i < 2; i++) {
             const struct gyre_algorithm *algorithm = gyre_algorithms[a];
-            const struct gyre_ability can = ability_of(algorithm, colls[i], 4);
+            const struct gyre_ability can = ability_of(algorithm, (int)colls[i], 4);
             if (can.two_level)
                 CHECK_MSG((count_sending_hosts(algorithm, colls[i]) > 1) == can.fans_in, "%s: %s",
                           algorithm->name, gyre_collectives[colls[i]].name);
