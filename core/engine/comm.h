@@ -161,7 +161,8 @@ struct gyre_comm {
     uint64_t stream; /* host: address of the stream of this rank's latest launch, 0 = none.
                       * Set under the registry's lock; the calling thread reads it without */
     uint64_t
-        stream_works; /* n_launched after that launch; one writer: the calling thread; release */
+        stream_works;  /* n_launched after that launch; one writer: the calling thread; release */
+    bool has_captured; /* of a graph; by the calling thread */
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];

@@ -135,7 +135,9 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
     if (status == GYRE_SUCCESS && !executor->ops->helps)
         gyre_links_wake(&comm->links);
     /* A captured launch runs when its graph is launched, or never. */
-    if (status == GYRE_SUCCESS && comm->recorded != NULL && executor->n_launched != n_launched)
+    if (status == GYRE_SUCCESS && executor->n_launched == n_launched)
+        comm->has_captured = true;
+    else if (status == GYRE_SUCCESS && comm->recorded != NULL)
         trace_launch(comm->recorded, &items[0]->call, &works[0], n_launched, begin_ns);
     raise_failure(comm, status);
     if (works != few)

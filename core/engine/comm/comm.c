@@ -67,7 +67,8 @@ static void *finalize_in_background(void *argument)
 /* Then this rank says goodbye as if nothing had happened. */
 static bool is_unharmed(const gyre_comm *comm)
 {
-    return comm->is_made && gyre_health_is_unharmed(comm->health);
+    return comm->is_made && comm->windows.n_made == 0 && !comm->has_captured &&
+           gyre_health_is_unharmed(comm->health);
 }
 
 static gyre_status finalize(gyre_comm *comm)

@@ -36,7 +36,7 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
 void gyre_health_pass_on(struct gyre_health *health);
 
 /** gyre_health_is_unharmed - has another rank ended the communicator after all works of this rank
- * had ended? One-sided calls count as works. */
+ * had ended? Not for communicators with captured or one-sided calls, which are no such works. */
 bool gyre_health_is_unharmed(const struct gyre_health *health);
 
 /** gyre_health_watch_child - tell a child's origin all past and future failures of this

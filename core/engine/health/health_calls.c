@@ -51,7 +51,9 @@ void gyre_health_fail(struct gyre_health *health, gyre_status status, const char
     if (!gyre_fault_is_raised(&member->fault)) {
         gyre_store_release_u32(&member->fault.is_told, 1);
         const uint64_t n_launched = gyre_load_acquire_u64(&executor->n_launched);
-        if (status == GYRE_ERROR_REMOTE && executor->ops->is_idle(executor))
+        /* is_idle() would wait for a launch that waits for the fault */
+        if (status == GYRE_ERROR_REMOTE &&
+            executor->ops->progress(executor).completed == n_launched)
             gyre_store_release_u64(&health->idle_after, n_launched + 1);
     }
     if (gyre_fault_raise(&member->fault, status, text))
