@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-/* ---- records of calls (call/record.c) ------------------------------------------------------ */
+/* ---- records of calls (record.c) ----------------------------------------------------------- */
 
 /* The record of one call. A rank posts a record of every call in its own call log and waits for no
  * other rank. Call logs are compared only when a wait stalls or when GYRE_CHECK=calls asks for it.
@@ -164,6 +164,7 @@ struct gyre_comm {
         stream_works;  /* n_launched after that launch; one writer: the calling thread; release */
     bool has_captured; /* of a graph; by the calling thread */
     struct gyre_health *health;
+    void (*pass_on)(struct gyre_health *health); /* gyre_health_pass_on(), which lies above */
     struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
@@ -178,7 +179,7 @@ struct gyre_comm {
                        * thread, release */
 };
 
-/* ---- which thread may use it (comm/registry.c) --------------------------------------------- */
+/* ---- which thread may use it (registry.c) -------------------------------------------------- */
 
 /** gyre_comm_begin_call - hold a live handle that may take calls for this thread, until
  * gyre_comm_end_call(). If another thread is in a call, this one is refused and the communicator

@@ -328,7 +328,7 @@ def case_options(directory):
             (ring + ["--html", "/nonexistent/x"], "No such file"),
             (ring + ["--html", "-", "more"], "unexpected argument"),
             (["--algo", "halving", "--coll", "all_reduce", "--ranks", "4", "--html", "-"],
-             "move ranges of chunks"),
+             "moves ranges of chunks"),
             (["--algo", "ring", "--coll", "all_reduce", "--svg", "-", "--hosts",
               ",".join(["0"] * 20000)], "HOSTSxRANKS"),
             (["--algo", "ring", "--coll", "all_reduce", "--ranks", "1025", "--svg", "-"],

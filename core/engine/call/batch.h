@@ -143,7 +143,7 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 }
 
 /* ---- GYRE_CHECK=calls: every rank's record of a collective is gathered and compared before the
- * call is enqueued (record.c) --------------------------------------------------------------- */
+ * call is enqueued (compare.c) -------------------------------------------------------------- */
 
 /** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
 bool gyre_compares_calls(const gyre_comm *comm);

@@ -323,6 +323,7 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
     if (health == NULL)
         return gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
     health->comm = comm;
+    comm->pass_on = gyre_health_pass_on;
     health->max_questions = (uint32_t)n * GYRE_HEALTH_MAX_ASKED;
     health->has_left = calloc(n, sizeof(bool));
     health->was_lost = calloc(n, sizeof(bool));

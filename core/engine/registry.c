@@ -4,7 +4,7 @@
  * thread that makes a call holds its communicator, and a thread that only reads it pins it; it is
  * not freed meanwhile. A refusal says what the user has to change.
  */
-#include "core/engine/comm/parts.h"
+#include "core/engine/comm.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/thread.h"
@@ -305,7 +305,7 @@ gyre_status gyre_comm_check(gyre_comm *comm)
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
 {
     if (gyre_fault_raise(&comm->member.fault, status, gyre_cause()))
-        gyre_health_pass_on(comm->health);
+        comm->pass_on(comm->health);
     return gyre_fault_status(&comm->member.fault);
 }
 
