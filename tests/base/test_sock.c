@@ -100,7 +100,7 @@ TEST_CASE("many virtual addresses do not crowd out a real one")
     int n = 0;
     for (size_t k = 0; k < GYRE_ARRAY_LENGTH(kinds); k++) {
         for (int i = 0; i < LAST; i++) {
-            char name[32];
+            char name[sizeof(table[0].name)];
             snprintf(name, sizeof(name), kinds[k], i);
             table[i] = four(name, "10.96.0.1");
         }
