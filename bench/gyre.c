@@ -148,6 +148,15 @@ static const char reproduce_usage[] =
     "  -h, --help           print this text\n"
     "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
 
+static const char course_usage[] =
+    "usage: gyre course LESSON FILE\n"
+    "Checks the exercise of a lesson of docs/course, and says what is wrong. Start it from the "
+    "folder that has docs/.\n"
+    "  LESSON               1 to 8\n"
+    "  FILE                 your programs, or your copy of docs/course/cost.txt (lesson 7)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 right, 1 something is wrong, 2 wrong usage, or the file cannot be read.\n";
+
 static int start_bench(int argc, char **argv);
 
 /* In the order of `gyre --help`. */
@@ -181,6 +190,11 @@ static const struct command commands[] = {
      .examples = {"gyre reproduce", "gyre reproduce straggler --output figures"},
      .python = reproduce_usage,
      .debian_packages = "python3-matplotlib"},
+    {.name = "course",
+     .help = "check an exercise of the course (docs/course)",
+     .examples = {"gyre course 1 mine.gyre", "gyre course 7 my_cost.txt"},
+     .python = course_usage,
+     .debian_packages = ""},
     {.name = "bench",
      .help = "measure a collective: gyre bench allreduce, allgather, ...",
      .examples = {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",

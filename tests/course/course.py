@@ -26,8 +26,8 @@ from open_mpi import for_open_mpi
 
 INDENT = "    "
 SECONDS = 100  # for one command
-SOLUTIONS = 6
-BENCH_OF = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter"}
+SOLUTIONS = 14  # of programs
+BENCH_OF = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter", "broadcast": "broadcast"}
 
 
 class Command:
@@ -66,7 +66,8 @@ def execute(command, folder, bench_folder):
     environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command.text], cwd=folder, env=environment,
                           capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, f"$ {command.text}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
+    status = 1 if "--verify" in command.text and "course/wrong/" in command.text else 0  # the proof must fail
+    assert done.returncode == status, f"$ {command.text}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
     return [line.rstrip() for line in done.stdout.split("\n")[:-1]]
 
 
@@ -170,10 +171,11 @@ def case_solutions(bench_folder, source):
     assert len(paths) == SOLUTIONS, paths
     for path in paths:
         check_solution(path, bench_folder)
+    check_course_command(source, bench_folder)
     # Exercise 6 begins with the programs of host 0, which the solution contains unchanged.
     half = "\n".join(line for line in read_lines(os.path.join(source, "docs", "course", "host0.gyre"))
                      if not line.startswith("#"))
-    assert half.strip() in "\n".join(read_lines(paths[5])), "the solution of exercise 6 has another host 0"
+    assert half.strip() in "\n".join(read_lines(paths[5])), f"{paths[5]} has another host 0"
     # Exercise 4 is about speed: two workers must overlap tiles.
     line = os.path.join(source, "docs", "course", "line.gyre")
     one, two = (run([os.path.join(bench_folder, "schedule"), "--predict", "--file", path, "--cost", "host", "--bytes",
@@ -181,8 +183,47 @@ def case_solutions(bench_folder, source):
     assert float(two) < 0.6 * float(one), (one, two)
 
 
+# (lesson, file of docs/course, replacement, what gyre course says): mistakes that students make
+MISTAKES = [
+    (1, "solutions/1_backwards.gyre", ("chunk 1: in 1 -> to 3", "chunk 1: in 1 -> to 1"),
+     "rank 0 sends to rank 1 (worker 0, chunk 1: in 1 -> to 1); the other way round it sends to rank 3 only"),
+    (1, "line.gyre", None, "chunks is 1; a ring cuts the vector into as many chunks as there are ranks, 4"),
+    (2, "solutions/2_heap.gyre", ("from 3 + from 4 -> to 0", "from 3 + from 4 -> to 2"),
+     "rank 1 sends to rank 2 (worker 0, chunk 0: in 0 + from 3 + from 4 -> to 2); its parent and children are [0, 3, 4]"),
+    (3, "solutions/1_backwards.gyre", None, "the collective is all_reduce; the exercise asks for reduce_scatter"),
+    (4, "line.gyre", None, "tiles do not overlap yet; the worker of rank 0 waits for the result of a tile"),
+    (5, "wrong/2_order.gyre", None, "the verifier: refused out of place: tile 0: out 0 of rank 1 was reduced in another order"),
+    (6, "solutions/1_backwards.gyre", None, "rank 0 sends to rank 3 of the other host (worker 0, chunk 1: in 1 -> to 3); its rail leads to rank 2"),
+    (7, "cost.txt", None, "ring_messages has no number yet"),
+    (7, "solutions/7_cost.txt", ("messages = 14", "messages = 7"), "ring_messages = 7: that is the first way round"),
+    (7, "solutions/7_cost.txt", ("added = 917504", "added = 1835008"), "nothing is added on the second way round"),
+    (7, "solutions/7_cost.txt", ("ring_us = 69.29", "ring_us = many"), "ring_us = many: not a number"),
+    (7, "solutions/7_cost.txt", ("crossing_bytes = 617544", "crossing_bytes = 1235088"), "it is 2 times the right number"),
+    (8, "wrong/8_race.gyre", None, "writes chunk 0 while rank 1 in its step 0 may write it"),
+    (8, "solutions/8_final.gyre", ("ranks 2 rank 0", "ranks 3 rank 0"), "mend the steps"),
+    (8, "solutions/1_backwards.gyre", None, "its programs are named backwards, as none of docs/course/wrong"),
+]
+
+
+def check_course_command(source, bench_folder):
+    """gyre course takes every solution, and names what is wrong with each mistake."""
+    pages = os.path.join(source, "docs", "course")
+    solutions = sorted(os.path.relpath(path, pages) for path in glob.glob(os.path.join(pages, "solutions", "*")))
+    right = [(int(re.search(r"/(\d+)_", path)[1]), path, None, None) for path in solutions]
+    with tempfile.TemporaryDirectory() as folder:
+        open_folder(folder, source)
+        for lesson, name, change, words in right + MISTAKES:
+            text = "\n".join(read_lines(os.path.join(pages, name)))
+            assert change is None or change[0] in text, (name, change)
+            with open(os.path.join(folder, "mine"), "w", encoding="utf-8") as file:
+                file.write(text.replace(*change, 1) if change else text)
+            done = run([os.path.realpath(os.path.join(bench_folder, "gyre")), "course", str(lesson), "mine"],
+                       status=0 if words is None else 1, cwd=folder)
+            assert (words or f"exercise {lesson}: right") in done.stdout, (lesson, name, change, done.stdout)
+
+
 def case_update(bench_folder, source):
-    for path in sorted(glob.glob(os.path.join(source, "docs", "course", "[1-6]_*.md"))):
+    for path in sorted(glob.glob(os.path.join(source, "docs", "course", "[0-9]_*.md"))):
         with tempfile.TemporaryDirectory() as folder:
             open_folder(folder, source)
             lines = read_lines(path)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gyre course` (bench/gyre.c starts it and prints its help): checks exercises of docs/course.
+
+    python3 bench/python/course.py TOOLS_FOLDER LESSON FILE
+
+An exercise is a function that yields what is wrong with a file, the most helpful first. Programs are also proved."""
+import os
+import re
+import subprocess
+import sys
+
+from program_text import Refused, parse, verify
+
+N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA = 8, 1 << 20, 2.0, 1 / 50e3, 1 / 200e3  # us, us a byte
+
+
+def shape_is(programs, coll, n_ranks):
+    if programs.coll != coll:
+        yield f"the collective is {programs.coll}; the exercise asks for {coll}"
+    if len(programs.ranks) != n_ranks:
+        yield f"there are programs of {len(programs.ranks)} ranks; the exercise has {n_ranks}"
+
+
+def messages(programs):
+    """(sender, receiver, worker, step) of each message."""
+    for rank, workers in enumerate(programs.ranks):
+        for number, steps in enumerate(workers):
+            for step in steps:
+                for output in step.outputs:
+                    to = re.match(r"to (\d+)", output)
+                    if to:
+                        yield rank, int(to[1]), number, step
+
+
+def wrong_way(programs, allowed, words):
+    """allowed: from a rank, the ranks that it may send to."""
+    for rank, to, number, step in messages(programs):
+        if to not in allowed(rank):
+            yield f"rank {rank} sends to rank {to} (worker {number}, {step.text().strip()}); {words(rank)}"
+            return
+
+
+def sends(programs, rank):
+    return sum(sender == rank for sender, *_ in messages(programs))
+
+
+def exercise_1(programs, _):
+    yield from wrong_way(programs, lambda rank: {(rank - 1) % 4},
+                         lambda rank: f"the other way round it sends to rank {(rank - 1) % 4} only")
+    if programs.n_chunks != 4:
+        yield f"chunks is {programs.n_chunks}; a ring cuts the vector into as many chunks as there are ranks, 4"
+    for rank in range(4):
+        if sends(programs, rank) != 6:
+            yield f"rank {rank} sends {sends(programs, rank)} chunks; in a ring of 4 ranks each sends 2 (4 - 1) = 6"
+
+
+def exercise_2(programs, _):
+    def neighbours(rank):
+        return {(rank - 1) // 2} - {-1} | {2 * rank + 1, 2 * rank + 2} & set(range(7))
+
+    yield from wrong_way(programs, neighbours,
+                         lambda rank: f"its parent and children are {sorted(neighbours(rank))}")
+    for rank, to, number, step in messages(programs):
+        if to < rank and number != 0 or to > rank and number == 0 and rank != 0:
+            yield f"rank {rank} sends {'up' if to < rank else 'down'} in worker {number} ({step.text().strip()}); " \
+                  "sums go up in worker 0, results down in worker 1"
+            return
+
+
+def exercise_3(programs, _):
+    for rank in range(len(programs.ranks)):
+        receivers = sorted(to for sender, to, *_ in messages(programs) if sender == rank)
+        if receivers != sorted({0, 1, 2, 3} - {rank}):
+            yield f"rank {rank} sends to the ranks {receivers}; in one shot it sends one block to each of the others"
+    for step in programs.steps():
+        if any(word.startswith("from") for word in step.inputs) and any(word.startswith("to") for word in step.outputs):
+            yield f"\"{step.text().strip()}\" sends on what it received: that is a second shot"
+
+
+def predicted_us(tools, path, n_bytes):
+    text = subprocess.run([os.path.join(tools, "schedule"), "--predict", "--file", path, "--cost", "host", "--bytes",
+                           n_bytes, "--tile", "64K"], capture_output=True, text=True, check=True).stdout
+    return float(text.split("\n")[3].split()[4])
+
+
+def exercise_4(programs, given):
+    yield from wrong_way(programs, lambda rank: {rank - 1, rank + 1}, lambda _: "in a line it sends to its neighbours")
+    one, two = (predicted_us(given.tools, path, "4M") for path in (given.page("line.gyre"), given.path))
+    if two > one / 2:
+        alone = [rank for rank, workers in enumerate(programs.ranks[:-1]) if len(workers) < 2]
+        yield f"4 MiB are predicted to take {two:.0f} us, and with one worker {one:.0f}: tiles do not overlap yet" + \
+            (f"; the worker of rank {alone[0]} waits for the result of a tile before it sends the next" if alone else "")
+
+
+def exercise_5(programs, _):
+    for rank in (0, 1):
+        n_steps = sum(len(steps) for steps in programs.ranks[rank])
+        if n_steps != 2:
+            yield f"rank {rank} has {n_steps} steps; two are enough: send the input, and add what arrives"
+
+
+def exercise_6(programs, given):
+    for rank, to, number, step in messages(programs):
+        if rank // 2 != to // 2 and to != (rank + 2) % 4:
+            yield f"rank {rank} sends to rank {to} of the other host (worker {number}, {step.text().strip()}); its " \
+                  f"rail leads to rank {(rank + 2) % 4}"
+            return
+    for rank in range(4):
+        crossing = sum(sender == rank and sender // 2 != to // 2 for sender, to, *_ in messages(programs))
+        if crossing != 1:
+            yield f"rank {rank} sends {crossing} chunks to the other host; one of the two chunks is enough, once"
+    with open(given.page("host0.gyre"), encoding="utf-8") as file:
+        host0 = parse(file.read())[0]
+    for rank in (0, 1):
+        if [[step.text() for step in steps] for steps in programs.ranks[rank]] != \
+                [[step.text() for step in steps] for steps in host0.ranks[rank]]:
+            yield f"the program of rank {rank} is not that of docs/course/host0.gyre"
+
+
+def costs(n, n_bytes, alpha, beta, gamma):
+    """The answers of exercise 7, from the formulas of lesson 7."""
+    log_n, part = (n - 1).bit_length(), (n - 1) / n
+    ring = {"messages": 2 * (n - 1), "bytes_sent": 2 * part * n_bytes, "bytes_added": part * n_bytes}
+    doubling = {"messages": log_n, "bytes_sent": log_n * n_bytes, "bytes_added": log_n * n_bytes}
+
+    def us(of):
+        return of["messages"] * alpha + of["bytes_sent"] * beta + of["bytes_added"] * gamma
+
+    bound = {"messages": log_n, "bytes_sent": ring["bytes_sent"], "bytes_added": ring["bytes_added"]}
+    answers = {f"{name}_{key}": value for name, of in (("ring", ring), ("doubling", doubling))
+               for key, value in {**of, "us": us(of)}.items()}
+    per_byte = (doubling["bytes_sent"] - ring["bytes_sent"]) * beta + \
+        (doubling["bytes_added"] - ring["bytes_added"]) * gamma
+    return {**answers, "bound_us": us(bound),
+            "crossing_bytes": (ring["messages"] - doubling["messages"]) * alpha / per_byte * n_bytes}
+
+
+def why_not(name, value, n, n_bytes, right):
+    """What may have been meant by a wrong number."""
+    known = {
+        "ring_messages": {n: "that is one way round; the results go round, too", n - 1: "that is the first way round; "
+                          "the results go round, too", 2 * n: "a chunk needs n - 1 messages to pass n ranks"},
+        "ring_bytes_sent": {n_bytes: "each message is a chunk, V / n", 2 * n_bytes: "a rank never sends its finished "
+                            "chunk to itself: n - 1 of n chunks, twice", (n - 1) * n_bytes: "each message is a chunk, "
+                            "V / n", (n - 1) * n_bytes // n: "that is the first way round only"},
+        "ring_bytes_added": {2 * (n - 1) * n_bytes // n: "nothing is added on the second way round"},
+        "doubling_messages": {n: "the distance doubles from message to message: 1, 2, 4"},
+        "doubling_bytes_sent": {n_bytes: "each of its messages is a whole vector"},
+    }.get(name, {})
+    for wrong, words in known.items():
+        if abs(value - wrong) <= 0.005 * abs(wrong):
+            return words
+    if name.endswith("_us"):
+        return "messages x alpha + bytes sent x beta + bytes added x gamma, of the lines above it" \
+            if name != "bound_us" else "log2(n) messages, and sent and added as few bytes as the ring"
+    return f"it is {value / right:.3g} times the right number"
+
+
+def exercise_7(text):
+    found = dict(re.findall(r"^(\w+) *=[ \t]*(\S*)", text, re.M))
+    for name, right in costs(N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA).items():
+        if not found.get(name):
+            yield f"{name} has no number yet"
+            return
+        try:
+            value = float(found[name])
+        except ValueError:
+            yield f"{name} = {found[name]}: not a number"
+            return
+        if abs(value - right) > 0.005 * right:
+            yield f"{name} = {found[name]}: {why_not(name, value, N_COST_RANKS, COST_BYTES, right)}"
+            return
+
+
+class Given:
+    def __init__(self, tools, path):
+        self.tools, self.path = tools, path
+
+    def page(self, name):
+        """A file of docs/course, beside which the commands of the lessons are run."""
+        path = os.path.join("docs", "course", name)
+        if not os.path.exists(path):
+            raise Refused(f"{path} is not here: start this command from the folder that has docs/")
+        return path
+
+
+PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 3: (exercise_3, "reduce_scatter", 4),
+            4: (exercise_4, "all_reduce", 4), 5: (exercise_5, "all_reduce", 2), 6: (exercise_6, "all_reduce", 4)}
+
+
+def check_program(tools, lesson, path, text):
+    exercise, coll, n_ranks = PROGRAMS[lesson]
+    shapes = parse(text)
+    if len(shapes) != 1:
+        return [f"the file has {len(shapes)} programs for all ranks; write one, for the ranks 0, 1, ... in order"]
+    wrong = list(shape_is(shapes[0], coll, n_ranks))
+    proof = verify(tools, text)
+    if not wrong and (proof is None or lesson != 4):  # lesson 4 predicts, which needs a proof
+        wrong += exercise(shapes[0], Given(tools, path))
+    return wrong + ([f"the verifier: {proof}"] if proof else [])
+
+
+def check_repaired(tools, path, text):
+    """Exercise 8: one file of docs/course/wrong, mended by few changes."""
+    given = Given(tools, path)
+    name = re.search(r"^program (\w+) ", text, re.M)
+    folder = given.page("wrong")
+    old = next((file for file in os.listdir(folder) if name and file[2:-len(".gyre")] == name[1]), None)
+    if old is None:
+        return [f"its programs are named {name[1] if name else 'nothing'}, as none of {folder}"]
+    with open(os.path.join(folder, old), encoding="utf-8") as file:
+        before = [line.strip() for line in file if not line.startswith("#")]
+    after = [line.strip() for line in text.splitlines() if line and not line.startswith("#")]
+    heads = [[line for line in lines if line.startswith(("program", "ranks"))] for lines in (before, after)]
+    if heads[0] != heads[1]:
+        return [f"the lines \"program\" and \"ranks\" are not those of {old}; mend the steps"]
+    n_changed = max(sum(line not in other for line in lines) for lines, other in ((before, after), (after, before)))
+    proof = verify(tools, text)
+    return ([f"the verifier: {proof}"] if proof else []) + \
+        ([f"{n_changed} lines differ from {old}; 2 are enough"] if n_changed > 2 else [])
+
+
+def check(tools, lesson, path):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if lesson == 7:
+        return list(exercise_7(text))
+    if not re.search(r"^program ", text, re.M):
+        return ["there is no line \"program NAME COLLECTIVE\": is this a file of programs?"]
+    return check_repaired(tools, path, text) if lesson == 8 else check_program(tools, lesson, path, text)
+
+
+def main():
+    tools, words = sys.argv[1], sys.argv[2:]
+    if len(words) != 2 or not words[0].isdigit() or int(words[0]) not in range(1, 9):
+        print("gyre course: a lesson, 1 to 8, and a file are needed: gyre course 1 mine.gyre", file=sys.stderr)
+        return 2
+    try:
+        wrong = check(tools, int(words[0]), words[1])
+    except (OSError, UnicodeDecodeError, Refused) as error:
+        print(f"gyre course: {words[1]}: {error}", file=sys.stderr)
+        return 2
+    for text in wrong:
+        print(text)
+    if not wrong:
+        print(f"exercise {words[0]}: right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
