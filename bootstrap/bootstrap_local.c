@@ -283,19 +283,6 @@ static void local_leave(struct gyre_bootstrap *bootstrap)
     pthread_mutex_unlock(&local->shared->lock);
 }
 
-static void free_shared(struct shared *shared)
-{
-    free(shared->result);
-    for (int rank = 0; rank < shared->n_ranks; rank++) {
-        gyre_events_clear(&shared->ranks[rank].events);
-        free(shared->ranks[rank].part);
-    }
-    pthread_cond_destroy(&shared->changed);
-    pthread_mutex_destroy(&shared->lock);
-    explicit_bzero(shared->ranks[0].base.secret, GYRE_SECRET_BYTES);
-    free(shared);
-}
-
 static void local_close(struct gyre_bootstrap *bootstrap)
 {
     struct local *local = local_of(bootstrap);
@@ -310,8 +297,17 @@ static void local_close(struct gyre_bootstrap *bootstrap)
     }
     const bool is_last = --shared->n_open == 0;
     pthread_mutex_unlock(&shared->lock);
-    if (is_last)
-        free_shared(shared);
+    if (is_last) {
+        free(shared->result);
+        for (int rank = 0; rank < shared->n_ranks; rank++) {
+            gyre_events_clear(&shared->ranks[rank].events);
+            free(shared->ranks[rank].part);
+        }
+        pthread_cond_destroy(&shared->changed);
+        pthread_mutex_destroy(&shared->lock);
+        explicit_bzero(shared->ranks[0].base.secret, GYRE_SECRET_BYTES);
+        free(shared);
+    }
 }
 
 static const struct gyre_bootstrap_ops local_ops = {

@@ -386,51 +386,6 @@ static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
     return GYRE_SUCCESS;
 }
 
-/* Drops strangers, and connections that end, without a message. */
-static gyre_status serve_candidates(struct serving *serving)
-{
-    for (int i = 0; i < serving->n_candidates;) {
-        struct candidate *candidate = &serving->candidates[i];
-        const enum progress progress = read_candidate(serving, candidate);
-        if (progress == IS_WHOLE) {
-            const int fd = candidate->stranger.fd;
-            struct claim claim = candidate->claim;
-            forget_candidate(serving, i);
-            GYRE_TRY(admit(serving, fd, &claim));
-        } else if (progress == IS_OVER || gyre_now_ns() - candidate->stranger.born_ns > PROOF_NS) {
-            drop_candidate(serving, i);
-        } else {
-            i++;
-        }
-    }
-    return GYRE_SUCCESS;
-}
-
-static gyre_status serve_once(struct serving *serving)
-{
-    const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
-    const int n_candidates = serving->n_candidates;
-    int n = 0;
-    for (int i = 0; i < listeners->n; i++)
-        serving->polls[n++] = (struct pollfd){.fd = listeners->fds[i], .events = POLLIN};
-    for (int i = 0; i < n_candidates; i++)
-        serving->polls[n++] =
-            (struct pollfd){.fd = serving->candidates[i].stranger.fd, .events = POLLIN};
-    const struct pollfd *joiners = serving->polls + n;
-    for (int i = 0; i < serving->n_joiners; i++)
-        serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
-    (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
-    /* A joiner sends nothing while it waits, so an event means that its connection has ended. */
-    for (int i = 0; i < serving->n_joiners; i++)
-        if (joiners[i].revents != 0)
-            return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",
-                             serving->rank_of[i]);
-    for (int i = 0; i < listeners->n; i++)
-        if (serving->polls[i].revents != 0)
-            GYRE_TRY(accept_some(serving, listeners->fds[i]));
-    return serve_candidates(serving);
-}
-
 static gyre_status wait_for_all(struct serving *serving)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -444,7 +399,43 @@ static gyre_status wait_for_all(struct serving *serving)
             list_ranks(regroup, serving->missing, true, text, sizeof(text));
             return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
         }
-        GYRE_TRY(serve_once(serving));
+        const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
+        const int n_candidates = serving->n_candidates;
+        int n = 0;
+        for (int i = 0; i < listeners->n; i++)
+            serving->polls[n++] = (struct pollfd){.fd = listeners->fds[i], .events = POLLIN};
+        for (int i = 0; i < n_candidates; i++)
+            serving->polls[n++] =
+                (struct pollfd){.fd = serving->candidates[i].stranger.fd, .events = POLLIN};
+        const struct pollfd *joiners = serving->polls + n;
+        for (int i = 0; i < serving->n_joiners; i++)
+            serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
+        (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
+        /* A joiner sends nothing while it waits, so an event means that its connection has ended.
+         */
+        for (int i = 0; i < serving->n_joiners; i++)
+            if (joiners[i].revents != 0)
+                return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",
+                                 serving->rank_of[i]);
+        for (int i = 0; i < listeners->n; i++)
+            if (serving->polls[i].revents != 0)
+                GYRE_TRY(accept_some(serving, listeners->fds[i]));
+        /* Drops strangers, and connections that end, without a message. */
+        for (int i = 0; i < serving->n_candidates;) {
+            struct candidate *candidate = &serving->candidates[i];
+            const enum progress progress = read_candidate(serving, candidate);
+            if (progress == IS_WHOLE) {
+                const int fd = candidate->stranger.fd;
+                struct claim claim = candidate->claim;
+                forget_candidate(serving, i);
+                GYRE_TRY(admit(serving, fd, &claim));
+            } else if (progress == IS_OVER ||
+                       gyre_now_ns() - candidate->stranger.born_ns > PROOF_NS) {
+                drop_candidate(serving, i);
+            } else {
+                i++;
+            }
+        }
     }
     return GYRE_SUCCESS;
 }

@@ -102,27 +102,6 @@ static void name_missing(const struct gyre_server *server, bool of_gather, char 
         snprintf(text_out + n_text, text_bytes - n_text, " and %d more", n_more);
 }
 
-static void welcome_all(struct gyre_server *server)
-{
-    struct gyre_frame_joined joined = {.server_rank = -1, .server_pid = getpid()};
-    gethostname(joined.server_host, sizeof(joined.server_host) - 1);
-    for (int rank = server->n_ranks - 1; rank >= 0; rank--) {
-        const struct gyre_frame_join *who = &server->ranks[rank]->who;
-        if (who->pid == joined.server_pid &&
-            strncmp(who->host, joined.server_host, sizeof(who->host)) == 0)
-            joined.server_rank = rank;
-    }
-    server->is_complete = true;
-    gyre_sock_close_all(&server->listeners);
-    struct gyre_server_buffer *buffer =
-        gyre_server_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
-    broadcast(server, -1, buffer);
-    gyre_server_buffer_drop(buffer);
-    if (server->n_dropped > 0)
-        GYRE_INFO(BOOTSTRAP, "init: %llu connections without this job's secret were dropped",
-                  (unsigned long long)server->n_dropped);
-}
-
 /* A rank that may not join has been told, and so have the others if it concerns them. */
 static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 {
@@ -182,8 +161,25 @@ static void on_join(struct gyre_server *server, struct gyre_server_link *link)
     }
     link->phase = GYRE_LINK_RANK;
     server->ranks[link->who.rank] = link;
-    if (++server->n_joined == server->n_ranks)
-        welcome_all(server);
+    if (++server->n_joined == server->n_ranks) {
+        struct gyre_frame_joined joined = {.server_rank = -1, .server_pid = getpid()};
+        gethostname(joined.server_host, sizeof(joined.server_host) - 1);
+        for (int rank = server->n_ranks - 1; rank >= 0; rank--) {
+            const struct gyre_frame_join *who = &server->ranks[rank]->who;
+            if (who->pid == joined.server_pid &&
+                strncmp(who->host, joined.server_host, sizeof(who->host)) == 0)
+                joined.server_rank = rank;
+        }
+        server->is_complete = true;
+        gyre_sock_close_all(&server->listeners);
+        struct gyre_server_buffer *buffer =
+            gyre_server_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
+        broadcast(server, -1, buffer);
+        gyre_server_buffer_drop(buffer);
+        if (server->n_dropped > 0)
+            GYRE_INFO(BOOTSTRAP, "init: %llu connections without this job's secret were dropped",
+                      (unsigned long long)server->n_dropped);
+    }
 }
 
 static void finish_gather(struct gyre_server *server)

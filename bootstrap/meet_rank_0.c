@@ -306,29 +306,6 @@ static int list_missing(const struct gyre_meet *meet, char *text_out, size_t tex
     return n_missing;
 }
 
-static void wait_for_ranks(struct reception *reception)
-{
-    struct pollfd fds[MAX_PENDING + MAX_LISTENERS];
-    const int n_before = reception->n_pending;
-    const int n_listeners = reception->n_listeners;
-    for (int i = 0; i < n_listeners; i++)
-        fds[i] = (struct pollfd){.fd = reception->listeners[i], .events = POLLIN};
-    for (int i = 0; i < n_before; i++)
-        fds[n_listeners + i] = (struct pollfd){.fd = reception->pending[i].fd, .events = POLLIN};
-    poll(fds, (nfds_t)(n_before + n_listeners), 100);
-    for (int i = n_before - 1; i >= 0; i--) {
-        if (fds[n_listeners + i].revents != 0) {
-            read_hello(reception, i);
-        } else if (gyre_now_ns() > reception->pending[i].deadline_ns) {
-            gyre_sock_close(reception->pending[i].fd);
-            reception->pending[i] = reception->pending[--reception->n_pending];
-        }
-    }
-    for (int i = 0; i < n_listeners; i++)
-        if (fds[i].revents != 0)
-            accept_one(reception, reception->listeners[i]);
-}
-
 static gyre_status receive(struct reception *reception)
 {
     const struct gyre_meet_place *place = reception->place;
@@ -355,7 +332,26 @@ static gyre_status receive(struct reception *reception)
                       missing, where, (double)place->timeout_ns / 1e9, reception->where);
             notice_ns = UINT64_MAX;
         }
-        wait_for_ranks(reception);
+        struct pollfd fds[MAX_PENDING + MAX_LISTENERS];
+        const int n_before = reception->n_pending;
+        const int n_listeners = reception->n_listeners;
+        for (int i = 0; i < n_listeners; i++)
+            fds[i] = (struct pollfd){.fd = reception->listeners[i], .events = POLLIN};
+        for (int i = 0; i < n_before; i++)
+            fds[n_listeners + i] =
+                (struct pollfd){.fd = reception->pending[i].fd, .events = POLLIN};
+        poll(fds, (nfds_t)(n_before + n_listeners), 100);
+        for (int i = n_before - 1; i >= 0; i--) {
+            if (fds[n_listeners + i].revents != 0) {
+                read_hello(reception, i);
+            } else if (gyre_now_ns() > reception->pending[i].deadline_ns) {
+                gyre_sock_close(reception->pending[i].fd);
+                reception->pending[i] = reception->pending[--reception->n_pending];
+            }
+        }
+        for (int i = 0; i < n_listeners; i++)
+            if (fds[i].revents != 0)
+                accept_one(reception, reception->listeners[i]);
     }
     return reception->status;
 }

@@ -78,24 +78,6 @@ void nccl_group_promise(struct nccl_comm *comm)
     group.promised = comm;
 }
 
-/* Every handle that the group was to fill in has its communicator, or never will. */
-static void settle(const struct group *ended)
-{
-    struct nccl_comm *next;
-    for (struct nccl_comm *comm = ended->promised; comm != NULL; comm = next) {
-        next = comm->next_promised;
-        if (comm->made == NULL)
-            __atomic_store_n(&comm->failure,
-                             ended->failure != ncclSuccess ? ended->failure : ncclInternalError,
-                             __ATOMIC_RELEASE);
-        __atomic_store_n(&comm->comm, comm->made, __ATOMIC_RELEASE);
-        nccl_profile_attach(comm);
-        if (nccl_comm_keep_promise(comm))
-            (void)nccl_comm_end(comm);
-        nccl_comm_unpin(comm);
-    }
-}
-
 /* ---- windows ------------------------------------------------------------------------------ */
 
 /* Gathered: fixed layout. */
@@ -180,20 +162,6 @@ static void *run_job(void *argument)
     return NULL;
 }
 
-/* All but the first. The process's signals are for the application's threads. */
-static void start_jobs(struct job *jobs, size_t n_jobs)
-{
-    static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
-        sigdelset(&blocked, own_signals[i]);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    for (size_t i = 1; i < n_jobs; i++)
-        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 /* Windows of one communicator are made in order, those of different ones at the same time. No
  * window is made, on all ranks, and that is no failure, if the ranks cannot reach each other's
  * memory, or if one thread serves two ranks: it would wait for itself when it deregisters. A rank
@@ -219,7 +187,16 @@ static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n
         jobs[n_jobs].comm = wishes[i].comm;
         jobs[n_jobs++].asker = this_thread();
     }
-    start_jobs(jobs, n_jobs);
+    /* All but the first. The process's signals are for the application's threads. */
+    static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
+        sigdelset(&blocked, own_signals[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    for (size_t i = 1; i < n_jobs; i++)
+        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (n_jobs > 0)
         run_job(&jobs[0]);
     for (size_t i = 0; i < n_jobs; i++) {
@@ -266,7 +243,20 @@ void nccl_group_forget(const gyre_comm *comm)
 /* After gyre's own group end. Returns the first failure. */
 static ncclResult_t finish(struct group *ending)
 {
-    settle(ending);
+    /* Every handle that the group was to fill in has its communicator, or never will. */
+    struct nccl_comm *next;
+    for (struct nccl_comm *comm = ending->promised; comm != NULL; comm = next) {
+        next = comm->next_promised;
+        if (comm->made == NULL)
+            __atomic_store_n(&comm->failure,
+                             ending->failure != ncclSuccess ? ending->failure : ncclInternalError,
+                             __ATOMIC_RELEASE);
+        __atomic_store_n(&comm->comm, comm->made, __ATOMIC_RELEASE);
+        nccl_profile_attach(comm);
+        if (nccl_comm_keep_promise(comm))
+            (void)nccl_comm_end(comm);
+        nccl_comm_unpin(comm);
+    }
     free(ending->wishes);
     return ending->failure != ncclSuccess ? nccl_refuse(ending->failure, ending->cause)
                                           : ncclSuccess;

@@ -55,23 +55,6 @@ static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
                         comm->member.rank, comm->member.name, other));
 }
 
-/* Records a launch for the trace. @first_work: works that were launched before it. */
-static void trace_launch(struct gyre_trace_buffer *buffer, const struct gyre_call *first,
-                         const struct gyre_work *work, uint64_t first_work, uint64_t begin_ns)
-{
-    struct gyre_trace_event *event = gyre_trace_next(buffer);
-    event->kind = GYRE_TRACE_LAUNCH;
-    event->begin_ns = begin_ns;
-    event->end_ns = gyre_now_ns();
-    event->call = first_work;
-    event->sequence = work->sequence;
-    event->n_bytes = first->count * gyre_dtype_bytes(first->dtype);
-    event->program = GYRE_TRACE_NO_PROGRAM;
-    event->step = first->coll;
-    event->n_ins = 0;
-    event->n_outs = 0;
-}
-
 /* Posts the record of a call in the call log, compares the call with those of the other ranks if
  * that is asked for, and fills in its work. @work_index: the number of works launched before it. */
 static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
@@ -137,8 +120,20 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
     /* A captured launch runs when its graph is launched, or never. */
     if (status == GYRE_SUCCESS && executor->n_launched == n_launched)
         comm->has_captured = true;
-    else if (status == GYRE_SUCCESS && comm->recorded != NULL)
-        trace_launch(comm->recorded, &items[0]->call, &works[0], n_launched, begin_ns);
+    else if (status == GYRE_SUCCESS && comm->recorded != NULL) {
+        /* Records a launch for the trace. */
+        struct gyre_trace_event *event = gyre_trace_next(comm->recorded);
+        event->kind = GYRE_TRACE_LAUNCH;
+        event->begin_ns = begin_ns;
+        event->end_ns = gyre_now_ns();
+        event->call = n_launched;
+        event->sequence = works[0].sequence;
+        event->n_bytes = items[0]->call.count * gyre_dtype_bytes(items[0]->call.dtype);
+        event->program = GYRE_TRACE_NO_PROGRAM;
+        event->step = items[0]->call.coll;
+        event->n_ins = 0;
+        event->n_outs = 0;
+    }
     raise_failure(comm, status);
     if (works != few)
         free(works);
@@ -325,27 +320,6 @@ static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, 
     return GYRE_SUCCESS;
 }
 
-static void enqueue_all(struct gyre_item **sorted, size_t n_sorted, struct gyre_failure *failure)
-{
-    size_t messages;
-    const bool has_several = n_sorted > 0 && sorted[0]->first != sorted[n_sorted - 1]->first;
-    for (size_t i = 0, end; i < n_sorted && has_several; i = end) {
-        end = end_of(sorted, n_sorted, i, &messages);
-        if (messages > i && gyre_compares_calls(sorted[i]->comm))
-            /* A failure here ends the communicator, and its launches report that. */
-            (void)gyre_comparer_start(sorted[i]->comm, &sorted[i], messages - i,
-                                      &sorted[i]->first->comparer);
-    }
-    for (size_t i = 0, end; i < n_sorted; i = end) {
-        end = end_of(sorted, n_sorted, i, &messages);
-        /* An earlier communicator's failure does not stop this launch, because other ranks wait for
-         * these calls. */
-        gyre_failure_note(failure, enqueue_part(&sorted[i], messages - i, end - i));
-    }
-    for (size_t i = 0; i < n_sorted && has_several; i = end_of(sorted, n_sorted, i, &messages))
-        gyre_comparer_finish(sorted[i]->first->comparer);
-}
-
 /* This thread holds the communicators. */
 static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
                      struct gyre_failure *failure)
@@ -357,9 +331,25 @@ static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
                                         : gyre_fail_errno(ENOMEM, "group of %zu calls", n_items);
     if (status == GYRE_SUCCESS && has_streams)
         status = order_streams(items, n_items, true);
-    if (status == GYRE_SUCCESS)
-        enqueue_all(sorted, n_sorted, failure);
-    else
+    if (status == GYRE_SUCCESS) {
+        size_t messages;
+        const bool has_several = n_sorted > 0 && sorted[0]->first != sorted[n_sorted - 1]->first;
+        for (size_t i = 0, end; i < n_sorted && has_several; i = end) {
+            end = end_of(sorted, n_sorted, i, &messages);
+            if (messages > i && gyre_compares_calls(sorted[i]->comm))
+                /* A failure here ends the communicator, and its launches report that. */
+                (void)gyre_comparer_start(sorted[i]->comm, &sorted[i], messages - i,
+                                          &sorted[i]->first->comparer);
+        }
+        for (size_t i = 0, end; i < n_sorted; i = end) {
+            end = end_of(sorted, n_sorted, i, &messages);
+            /* An earlier communicator's failure does not stop this launch, because other ranks wait
+             * for these calls. */
+            gyre_failure_note(failure, enqueue_part(&sorted[i], messages - i, end - i));
+        }
+        for (size_t i = 0; i < n_sorted && has_several; i = end_of(sorted, n_sorted, i, &messages))
+            gyre_comparer_finish(sorted[i]->first->comparer);
+    } else
         for (struct gyre_item *first = items; first != NULL; first = first->next_first)
             if (first->comm != NULL)
                 raise_failure(first->comm, status);

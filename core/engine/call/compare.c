@@ -65,17 +65,6 @@ struct gyre_comparer {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-static void report(struct gyre_comparer *comparer, gyre_status status)
-{
-    pthread_mutex_lock(&comparer->lock);
-    comparer->n_compared += status == GYRE_SUCCESS;
-    comparer->status = status;
-    if (status != GYRE_SUCCESS)
-        snprintf(comparer->cause, sizeof(comparer->cause), "%s", gyre_cause());
-    pthread_cond_signal(&comparer->changed);
-    pthread_mutex_unlock(&comparer->lock);
-}
-
 static void *run_comparer(void *argument)
 {
     struct gyre_comparer *comparer = argument;
@@ -85,7 +74,13 @@ static void *run_comparer(void *argument)
         struct gyre_record record = gyre_batch_record(&comparer->items[i]->call);
         record.sequence = ++sequence; /* the call log gives the same number at the launch */
         status = gyre_compare_call(comparer->comm, &record);
-        report(comparer, status);
+        pthread_mutex_lock(&comparer->lock);
+        comparer->n_compared += status == GYRE_SUCCESS;
+        comparer->status = status;
+        if (status != GYRE_SUCCESS)
+            snprintf(comparer->cause, sizeof(comparer->cause), "%s", gyre_cause());
+        pthread_cond_signal(&comparer->changed);
+        pthread_mutex_unlock(&comparer->lock);
     }
     return NULL;
 }

@@ -85,14 +85,6 @@ static void free_span(struct gyre_span *span)
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* The bytes of the whole vector, as nccl-tests counts a call's size. */
-static uint64_t size_of(const struct gyre_metrics *metrics, const struct gyre_call *call)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
-    const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
-    return traits->in_blocks || traits->out_blocks ? block * (uint64_t)metrics->n_ranks : block;
-}
-
 static int class_of(uint64_t n_bytes)
 {
     int size_class = 0;
@@ -149,7 +141,11 @@ struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
     pthread_mutex_lock(&metrics->lock);
     for (int i = 0; i < n_items; i++) {
         const struct gyre_call *call = &items[i]->call;
-        const uint64_t n_bytes = size_of(metrics, call);
+        /* The bytes of the whole vector, as nccl-tests counts a call's size. */
+        const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+        const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
+        const uint64_t n_bytes =
+            traits->in_blocks || traits->out_blocks ? block * (uint64_t)metrics->n_ranks : block;
         struct cell *cell = &metrics->table.cells[call->coll][class_of(n_bytes)];
         cell->n_calls++;
         cell->n_bytes += n_bytes;

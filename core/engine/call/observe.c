@@ -221,18 +221,6 @@ static void free_launch(struct gyre_span *span)
     release_observing(observing);
 }
 
-/* Of a launch whose times are lost, both are the present moment, because the observer waits for
- * them. */
-static void tell_times(struct gyre_observed_launch *launch)
-{
-    struct gyre_executor *executor = launch->observing->executor;
-    struct gyre_launch_span span;
-    if (!executor->ops->span_of(executor, launch->first_work, &span))
-        span.begin_ns = span.end_ns = gyre_now_ns();
-    tell_begin(&launch->span, span.begin_ns);
-    tell_end(&launch->span, span.end_ns);
-}
-
 /* Takes the oldest launch that waits for its times from the list, if it is complete. */
 static struct gyre_observed_launch *take_complete(struct gyre_observing *observing)
 {
@@ -253,7 +241,14 @@ void gyre_observe_times(struct gyre_observing *observing)
         return;
     pthread_mutex_lock(&observing->lock);
     while ((launch = take_complete(observing)) != NULL) {
-        tell_times(launch);
+        /* Of a launch whose times are lost, both are the present moment, because the observer waits
+         * for them. */
+        struct gyre_executor *executor = launch->observing->executor;
+        struct gyre_launch_span span;
+        if (!executor->ops->span_of(executor, launch->first_work, &span))
+            span.begin_ns = span.end_ns = gyre_now_ns();
+        tell_begin(&launch->span, span.begin_ns);
+        tell_end(&launch->span, span.end_ns);
         free_launch(&launch->span);
     }
     pthread_mutex_unlock(&observing->lock);
@@ -323,19 +318,6 @@ static struct gyre_observed_launch *new_launch(int n_calls)
     return NULL;
 }
 
-static void add_call(struct gyre_observed_launch *launch, const struct gyre_item *item)
-{
-    const struct gyre_call *call = &item->call;
-    const struct gyre_choice *choice = &item->plan->choice;
-    gyre_observed_call *told = &launch->calls[launch->n_calls];
-    launch->held[launch->n_calls++] = call->observed;
-    gyre_fetch_add_u32(&call->observed->n_holders, 1);
-    *told = describe(call);
-    told->algorithm = choice->algorithm->name;
-    told->protocol = gyre_proto_names[choice->proto];
-    told->n_channels = (int)choice->n_channels;
-}
-
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
                                                     gyre_stream stream)
 {
@@ -346,8 +328,17 @@ struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *ite
     if (launch == NULL)
         return NULL;
     for (int i = 0; i < n_items; i++)
-        if (items[i]->call.observed != NULL)
-            add_call(launch, items[i]);
+        if (items[i]->call.observed != NULL) {
+            const struct gyre_call *call = &items[i]->call;
+            const struct gyre_choice *choice = &items[i]->plan->choice;
+            gyre_observed_call *told = &launch->calls[launch->n_calls];
+            launch->held[launch->n_calls++] = call->observed;
+            gyre_fetch_add_u32(&call->observed->n_holders, 1);
+            *told = describe(call);
+            told->algorithm = choice->algorithm->name;
+            told->protocol = gyre_proto_names[choice->proto];
+            told->n_channels = (int)choice->n_channels;
+        }
     launch->observing = launch->held[0]->observing;
     struct gyre_observing *observing = launch->observing;
     gyre_fetch_add_u32(&observing->n_holders, 1);

@@ -134,19 +134,6 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
                      call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
 }
 
-/* Refuses a call whose own terms leave no choice, because a failure of its launch could end the
- * communicator. Failures that not all ranks have are left to the launch, which tells the others. */
-static gyre_status check_terms(gyre_comm *comm, struct gyre_call *call)
-{
-    const struct gyre_plan *plan;
-    if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
-        return GYRE_SUCCESS;
-    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
-    const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
-    return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
-                                                                             : status;
-}
-
 static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
@@ -158,7 +145,16 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
     GYRE_TRY(check_buffers(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    return check_terms(comm, call);
+    /* Refuses a call whose own terms leave no choice, because a failure of its launch could end the
+     * communicator. Failures that not all ranks have are left to the launch, which tells the
+     * others. */
+    const struct gyre_plan *plan;
+    if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
+        return GYRE_SUCCESS;
+    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
+    const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
+    return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
+                                                                             : status;
 }
 
 /* Checks a call, and runs it or adds it to this thread's group. A lone call goes from here through

@@ -80,25 +80,6 @@ static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, 
     return true;
 }
 
-/* Without memory a later check answers. */
-static bool waits_for_ever(gyre_comm *comm, const struct gyre_health_blocked *own)
-{
-    const size_t n = (size_t)comm->member.n_ranks;
-    bool *is_in_set = calloc(n, sizeof(*is_in_set));
-    int *set = malloc(n * sizeof(*set));
-    int n_ranks = 0;
-    bool is_closed = is_in_set != NULL && set != NULL;
-    if (is_closed) {
-        set[n_ranks++] = comm->member.rank;
-        is_in_set[comm->member.rank] = true;
-    }
-    for (int i = 0; is_closed && i < n_ranks; i++)
-        is_closed = add_senders(comm, own, set[i], is_in_set, set, &n_ranks);
-    free(is_in_set);
-    free(set);
-    return is_closed;
-}
-
 /* @told: what this rank has told so far. */
 static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
 {
@@ -109,7 +90,21 @@ static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
     if (memcmp(&own, told, sizeof(own)) != 0)
         gyre_health_tell_blocked(comm->health, &own);
     *told = own;
-    if (!waits_for_ever(comm, &own))
+    /* Without memory a later check answers. */
+    const size_t n = (size_t)comm->member.n_ranks;
+    bool *is_in_set = calloc(n, sizeof(*is_in_set));
+    int *set = malloc(n * sizeof(*set));
+    int n_ranks = 0;
+    bool is_closed = is_in_set != NULL && set != NULL;
+    if (is_closed) {
+        set[n_ranks++] = comm->member.rank;
+        is_in_set[comm->member.rank] = true;
+    }
+    for (int i = 0; is_closed && i < n_ranks; i++)
+        is_closed = add_senders(comm, &own, set[i], is_in_set, set, &n_ranks);
+    free(is_in_set);
+    free(set);
+    if (!is_closed)
         return;
     for (uint32_t i = 0; i < own.n_senders; i++)
         comm->executor->ops->peer_left(comm->executor, (int)own.senders[i].rank);

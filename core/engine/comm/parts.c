@@ -231,24 +231,6 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
                                   : gyre_origin_settle(&comm->member, comm->origin, status);
 }
 
-/* Collective, because clocks are measured between hosts. */
-static gyre_status identify_trace(const struct gyre_comm *comm)
-{
-    const struct gyre_member *member = &comm->member;
-    struct gyre_trace_identity identity = {
-        .communicator = member->name,
-        .job = member->job,
-        .number = member->number,
-        .process_id = comm->links.infos[member->rank].process_id,
-        .shares_a_thread = member->device_info.kind == GYRE_DEVICE_HOST,
-    };
-    GYRE_TRY(gyre_links_measure_clock(member, &comm->links, &identity.clock_offset_ns,
-                                      &identity.clock_error_ns));
-    if (member->trace != NULL)
-        gyre_trace_identify(member->trace, &identity);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status open_links(gyre_comm *comm)
 {
     struct gyre_member *member = &comm->member;
@@ -306,7 +288,19 @@ static gyre_status connect_ranks(gyre_comm *comm)
                  (unsigned)(comm->member.job ^ comm->member.job >> 32));
     comm->member.stage_ns = gyre_now_ns();
     GYRE_TRY(end_together(comm, open_links(comm)));
-    GYRE_TRY(identify_trace(comm));
+    /* Collective, because clocks are measured between hosts. */
+    const struct gyre_member *member = &comm->member;
+    struct gyre_trace_identity identity = {
+        .communicator = member->name,
+        .job = member->job,
+        .number = member->number,
+        .process_id = comm->links.infos[member->rank].process_id,
+        .shares_a_thread = member->device_info.kind == GYRE_DEVICE_HOST,
+    };
+    GYRE_TRY(gyre_links_measure_clock(member, &comm->links, &identity.clock_offset_ns,
+                                      &identity.clock_error_ns));
+    if (member->trace != NULL)
+        gyre_trace_identify(member->trace, &identity);
     gyre_links_log(&comm->member, &comm->links);
     /* Block placement launches blocks on all multiprocessors for a moment: off where the user
      * limits their number. */

@@ -120,17 +120,13 @@ static bool is_peer(const gyre_comm *comm, int rank)
     return rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank);
 }
 
-static bool has_fence(const gyre_comm *comm, int rank)
-{
-    return (int32_t)(gyre_load_acquire_u32(&comm->puts.n_fences[rank]) - comm->puts.n_sent) >= 0;
-}
-
 static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t deadline_ns)
 {
     const struct gyre_put_head head = {.kind = GYRE_PUT_FENCE, .signal = GYRE_NO_SIGNAL};
     const struct timespec nap = {0, NAP_NS};
     while (is_send ? !gyre_put_links_post(comm->puts.links, rank, &head, NULL)
-                   : !has_fence(comm, rank)) {
+                   : !((int32_t)(gyre_load_acquire_u32(&comm->puts.n_fences[rank]) -
+                                 comm->puts.n_sent) >= 0)) {
         GYRE_TRY(gyre_fault_status(&comm->member.fault));
         if (gyre_now_ns() > deadline_ns)
             return gyre_fail(GYRE_ERROR_TIMEOUT,

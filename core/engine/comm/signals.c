@@ -121,29 +121,6 @@ static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
                : NULL;
 }
 
-static gyre_status find_target(const gyre_comm *comm, const gyre_put_target *target,
-                               struct gyre_put *put)
-{
-    const uint64_t n_bytes = put->n_bytes;
-    const struct gyre_window_entry *entry = comm->windows.newest;
-    while (entry != NULL && entry->number != target->window)
-        entry = entry->next;
-    if (entry == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: window %u is none of this communicator",
-                         target->window);
-    if (target->offset_bytes > entry->n_bytes || n_bytes > entry->n_bytes - target->offset_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "put: %" PRIu64 " bytes at offset %" PRIu64
-                         " do not fit into window %u of %" PRIu64 " bytes",
-                         n_bytes, (uint64_t)target->offset_bytes, target->window, entry->n_bytes);
-    put->remote = remote_of(comm, target->peer);
-    put->window = target->window;
-    put->offset_bytes = target->offset_bytes;
-    if (put->remote == NULL)
-        put->to = (unsigned char *)entry->bases[target->peer] + target->offset_bytes;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                        const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
 {
@@ -167,7 +144,23 @@ static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                             .from = local,
                             .n_bytes = count * element,
                             .timeout_ns = timeout_of(comm)};
-    GYRE_TRY(find_target(comm, target, &work));
+    const uint64_t n_bytes = work.n_bytes;
+    const struct gyre_window_entry *entry = comm->windows.newest;
+    while (entry != NULL && entry->number != target->window)
+        entry = entry->next;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: window %u is none of this communicator",
+                         target->window);
+    if (target->offset_bytes > entry->n_bytes || n_bytes > entry->n_bytes - target->offset_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "put: %" PRIu64 " bytes at offset %" PRIu64
+                         " do not fit into window %u of %" PRIu64 " bytes",
+                         n_bytes, (uint64_t)target->offset_bytes, target->window, entry->n_bytes);
+    work.remote = remote_of(comm, target->peer);
+    work.window = target->window;
+    work.offset_bytes = target->offset_bytes;
+    if (work.remote == NULL)
+        work.to = (unsigned char *)entry->bases[target->peer] + target->offset_bytes;
     return comm->executor->ops->put(comm->executor, &work, stream);
 }
 

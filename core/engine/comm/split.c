@@ -87,18 +87,6 @@ static int compare_members(const void *a, const void *b)
     return first->rank < second->rank ? -1 : 1;
 }
 
-/* The ranks with the color of `rank`, in their order. Returns how many. */
-static int find_members(const struct split_place *all, int n_ranks, int rank,
-                        struct split_member *members_out)
-{
-    int n = 0;
-    for (int other = 0; other < n_ranks; other++)
-        if (all[other].color == all[rank].color)
-            members_out[n++] = (struct split_member){all[other].key, other};
-    qsort(members_out, (size_t)n, sizeof(*members_out), compare_members);
-    return n;
-}
-
 /* Fails if a member cannot take part. */
 static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
                               struct split_offer *offers, gyre_unique_id *id_out)
@@ -139,8 +127,13 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
     struct gyre_bootstrap *bootstrap = parent->member.bootstrap;
     const struct split_place mine = {.color = request->color, .key = request->key};
     GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), tables->places));
-    request->n_ranks =
-        find_members(tables->places, parent->member.n_ranks, parent->member.rank, tables->members);
+    /* The ranks with the color of `rank`, in their order. */
+    int n = 0;
+    for (int other = 0; other < parent->member.n_ranks; other++)
+        if (tables->places[other].color == tables->places[parent->member.rank].color)
+            tables->members[n++] = (struct split_member){tables->places[other].key, other};
+    qsort(tables->members, (size_t)n, sizeof(*tables->members), compare_members);
+    request->n_ranks = n;
     for (int rank = 0; rank < request->n_ranks; rank++) {
         tables->parent_ranks[rank] = tables->members[rank].rank;
         if (tables->members[rank].rank == parent->member.rank)
@@ -256,19 +249,6 @@ static gyre_status take_offers(const gyre_comm *parent, struct grow_offer *offer
     return GYRE_SUCCESS;
 }
 
-/* The new ranks wait for the ranks of the parent, which will not come. The size that this rank was
- * given may be wrong, so the least legal one stands here; the rendezvous does not compare it when a
- * rank gives up. */
-static void dismiss_new_ranks(const struct gyre_init_request *request)
-{
-    const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1, request->rank,
-                                               NULL};
-    char cause[GYRE_CAUSE_MAX_BYTES];
-    snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    gyre_bootstrap_tcp_give_up(&request->id, &place, cause);
-    gyre_set_cause(cause);
-}
-
 static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *child)
 {
     (void)child; /* it needs no facts of its own yet */
@@ -292,8 +272,17 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
         return status;
     gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->member.name,
                       parent->member.n_ranks, request->n_ranks);
-    if (request->has_id)
-        dismiss_new_ranks(request);
+    if (request->has_id) {
+        /* The new ranks wait for the ranks of the parent, which will not come. The size that this
+         * rank was given may be wrong, so the least legal one stands here; the rendezvous does not
+         * compare it when a rank gives up. */
+        const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1,
+                                                   request->rank, NULL};
+        char cause[GYRE_CAUSE_MAX_BYTES];
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
+        gyre_bootstrap_tcp_give_up(&request->id, &place, cause);
+        gyre_set_cause(cause);
+    }
     return status;
 }
 

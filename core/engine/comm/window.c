@@ -313,26 +313,6 @@ size_t gyre_registrations_count(struct gyre_registrations *registrations)
     return n;
 }
 
-static gyre_status add(struct gyre_registrations *registrations, const void *buffer, size_t n_bytes,
-                       gyre_registration *handle_out)
-{
-    pthread_mutex_lock(&registrations->lock);
-    struct gyre_registered *range = registrations->first;
-    while (range != NULL && (range->buffer != buffer || range->n_bytes != n_bytes))
-        range = range->next;
-    if (range == NULL && (range = malloc(sizeof(*range))) != NULL) {
-        *range = (struct gyre_registered){registrations->first, buffer, n_bytes,
-                                          ++registrations->last_handle, 0};
-        registrations->first = range;
-    }
-    if (range != NULL) {
-        range->n_users++;
-        *handle_out = (gyre_registration)(uintptr_t)range->handle;
-    }
-    pthread_mutex_unlock(&registrations->lock);
-    return range != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "a registered buffer");
-}
-
 static gyre_status drop(struct gyre_registrations *registrations, gyre_registration handle)
 {
     pthread_mutex_lock(&registrations->lock);
@@ -368,7 +348,21 @@ static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n
         status = comm->member.device->ops->check_pointer(comm->member.device, (const void *)last);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
-    return add(&comm->registrations, buffer, n_bytes, handle_out);
+    pthread_mutex_lock(&comm->registrations.lock);
+    struct gyre_registered *range = comm->registrations.first;
+    while (range != NULL && (range->buffer != buffer || range->n_bytes != n_bytes))
+        range = range->next;
+    if (range == NULL && (range = malloc(sizeof(*range))) != NULL) {
+        *range = (struct gyre_registered){comm->registrations.first, buffer, n_bytes,
+                                          ++comm->registrations.last_handle, 0};
+        comm->registrations.first = range;
+    }
+    if (range != NULL) {
+        range->n_users++;
+        *handle_out = (gyre_registration)(uintptr_t)range->handle;
+    }
+    pthread_mutex_unlock(&comm->registrations.lock);
+    return range != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "a registered buffer");
 }
 
 gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,

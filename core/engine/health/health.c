@@ -125,14 +125,6 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
     pthread_mutex_unlock(&health->lock);
 }
 
-static void stop_waiting(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    health->is_alone = true;
-    pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
-}
-
 /* ---- events ------------------------------------------------------------------------------- */
 
 static void take_message(struct gyre_health *health, const struct gyre_event *event)
@@ -196,28 +188,6 @@ static void mark_left(struct gyre_health *health, int rank, bool was_lost)
     pthread_mutex_unlock(&health->lock);
 }
 
-static void take_loss(struct gyre_health *health, const struct gyre_event *event)
-{
-    struct gyre_member *member = &health->comm->member;
-    char call[160];
-    char name[GYRE_RANK_NAME_BYTES];
-    char before[GYRE_CAUSE_MAX_BYTES];
-    char text[GYRE_CAUSE_MAX_BYTES];
-    gyre_health_call_text(health, call, sizeof(call));
-    gyre_health_rank_name(health, event->rank, name);
-    const int n_text =
-        snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
-                 member->rank, health->comm->origin != NULL ? " of it" : "", call);
-    /* The rank may only have given up because the parent had failed. */
-    if (gyre_origin_word(health->comm->origin, before) && strstr(before, name) == NULL)
-        snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
-    if (gyre_load_acquire_u32(&member->has_left) == 0)
-        gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
-                         member->rank == (event->rank == 0 ? 1 : 0));
-    mark_left(health, event->rank, true);
-    tell_children(health, event->rank, event->text, text);
-}
-
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
 {
     struct gyre_executor *executor = health->comm->executor;
@@ -234,7 +204,24 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
             executor->ops->peer_left(executor, event->rank);
         mark_left(health, event->rank, false);
     } else {
-        take_loss(health, event);
+        struct gyre_member *member = &health->comm->member;
+        char call[160];
+        char name[GYRE_RANK_NAME_BYTES];
+        char before[GYRE_CAUSE_MAX_BYTES];
+        char text[GYRE_CAUSE_MAX_BYTES];
+        gyre_health_call_text(health, call, sizeof(call));
+        gyre_health_rank_name(health, event->rank, name);
+        const int n_text =
+            snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
+                     member->rank, health->comm->origin != NULL ? " of it" : "", call);
+        /* The rank may only have given up because the parent had failed. */
+        if (gyre_origin_word(health->comm->origin, before) && strstr(before, name) == NULL)
+            snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
+        if (gyre_load_acquire_u32(&member->has_left) == 0)
+            gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
+                             member->rank == (event->rank == 0 ? 1 : 0));
+        mark_left(health, event->rank, true);
+        tell_children(health, event->rank, event->text, text);
     }
 }
 
@@ -277,8 +264,12 @@ static void *watch(void *argument)
         take_event(health, &event);
         gyre_health_check_dump(health);
         if (is_set(health, &health->is_leaving)) {
-            if (!gyre_health_check_leaving(health))
-                stop_waiting(health);
+            if (!gyre_health_check_leaving(health)) {
+                pthread_mutex_lock(&health->lock);
+                health->is_alone = true;
+                pthread_cond_broadcast(&health->changed);
+                pthread_mutex_unlock(&health->lock);
+            }
             continue;
         }
         if (!gyre_fault_is_raised(&member->fault)) {

@@ -252,23 +252,6 @@ static void report_mismatch(struct gyre_health *health, const struct gyre_record
     gyre_health_fail_all(health, GYRE_ERROR_INVALID_USAGE, text);
 }
 
-/* Keep the question until this rank makes the call. */
-static void remember_question(struct gyre_health *health, int rank,
-                              const struct gyre_record *record)
-{
-    pthread_mutex_lock(&health->lock);
-    bool is_known = false;
-    for (uint32_t i = 0; i < health->n_questions; i++)
-        is_known = is_known || (health->questions[i].rank == rank &&
-                                memcmp(&health->questions[i].record, record, sizeof(*record)) == 0);
-    if (!is_known && health->n_questions < health->max_questions) {
-        health->questions[health->n_questions].rank = rank;
-        health->questions[health->n_questions].record = *record;
-        gyre_store_release_u32(&health->n_questions, health->n_questions + 1);
-    }
-    pthread_mutex_unlock(&health->lock);
-}
-
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
 {
     /* gyre_health_answer() takes a question that arrives after this load */
@@ -307,7 +290,19 @@ void gyre_health_answer(struct gyre_health *health, int rank,
         if (!gyre_health_is_record(theirs))
             continue;
         if (!gyre_call_log_find(call_log, own, theirs, rank, &mine)) {
-            remember_question(health, rank, theirs);
+            /* Keep the question until this rank makes the call. */
+            pthread_mutex_lock(&health->lock);
+            bool is_known = false;
+            for (uint32_t j = 0; j < health->n_questions; j++)
+                is_known = is_known ||
+                           (health->questions[j].rank == rank &&
+                            memcmp(&health->questions[j].record, theirs, sizeof(*theirs)) == 0);
+            if (!is_known && health->n_questions < health->max_questions) {
+                health->questions[health->n_questions].rank = rank;
+                health->questions[health->n_questions].record = *theirs;
+                gyre_store_release_u32(&health->n_questions, health->n_questions + 1);
+            }
+            pthread_mutex_unlock(&health->lock);
             /* gyre_health_posted() may have missed the question */
             if (gyre_call_log_find(call_log, own, theirs, rank, &mine))
                 gyre_health_posted(health, &mine);

@@ -20,18 +20,15 @@
 
 /* ---- the graph ----------------------------------------------------------------------------- */
 
-static bool is_same(const struct gyre_wait_worker *a, const struct gyre_wait_worker *b)
-{
-    return a->work == b->work && a->channel == b->channel && a->worker == b->worker;
-}
-
 /* The edge of the worker that holds the other end of the connection. */
 static uint32_t find_next(const struct gyre_wait_graph *graph, const struct gyre_wait_edge *edge)
 {
     if (edge->answer != GYRE_PEER_END_HELD)
         return NOWHERE;
     for (uint32_t i = graph->first[edge->peer]; i < graph->first[edge->peer + 1]; i++)
-        if (is_same(&graph->edges[i].worker, &edge->peer_worker))
+        if (graph->edges[i].worker.work == edge->peer_worker.work &&
+            graph->edges[i].worker.channel == edge->peer_worker.channel &&
+            graph->edges[i].worker.worker == edge->peer_worker.worker)
             return i;
     return NOWHERE;
 }
@@ -188,38 +185,7 @@ static int weight(enum gyre_wait_end end)
     }
 }
 
-/* Keep the walk with the highest weight among those from this rank's workers. */
-static struct gyre_wait_path walk(const struct gyre_health *health, struct waits *waits)
-{
-    const int rank = health->comm->member.rank;
-    uint32_t best = waits->first[rank];
-    int most = -1;
-    for (uint32_t i = best; i < waits->first[rank + 1]; i++) {
-        const int found =
-            weight(gyre_wait_graph_walk(&waits->graph, i, waits->path, waits->places).end);
-        if (found > most) {
-            most = found;
-            best = i;
-        }
-    }
-    return gyre_wait_graph_walk(&waits->graph, best, waits->path, waits->places);
-}
-
 /* ---- words --------------------------------------------------------------------------------- */
-
-/* "2 -> 3 -> 2" */
-static void append_cycle(const struct waits *waits, const struct gyre_wait_path *path, char *why)
-{
-    const uint32_t n = path->n_edges - path->cycle_start;
-    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; these waits form a cycle: ");
-    for (uint32_t i = 0; i < n && i < MAX_IN_CYCLE; i++)
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d -> ",
-                           waits->edges[waits->path[path->cycle_start + i]].rank);
-    if (n > MAX_IN_CYCLE)
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%u more -> ", n - MAX_IN_CYCLE);
-    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d",
-                       waits->edges[waits->path[path->cycle_start]].rank);
-}
 
 /* Describe the rank at which a chain ends. */
 static void append_end_rank(const struct gyre_health *health, int rank,
@@ -271,9 +237,18 @@ static void append_end(const struct gyre_health *health, const struct waits *wai
 {
     const struct gyre_health_wait *last = waits->waits[waits->path[path->n_edges - 1]];
     switch (path->end) {
-    case GYRE_WAIT_ENDS_IN_CYCLE:
-        append_cycle(waits, path, why);
-        break;
+    case GYRE_WAIT_ENDS_IN_CYCLE: {
+        /* "2 -> 3 -> 2" */
+        const uint32_t n = path->n_edges - path->cycle_start;
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; these waits form a cycle: ");
+        for (uint32_t i = 0; i < n && i < MAX_IN_CYCLE; i++)
+            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d -> ",
+                               waits->edges[waits->path[path->cycle_start + i]].rank);
+        if (n > MAX_IN_CYCLE)
+            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%u more -> ", n - MAX_IN_CYCLE);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d",
+                           waits->edges[waits->path[path->cycle_start]].rank);
+    } break;
     case GYRE_WAIT_ENDS_RUNNABLE:
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
                            ": its step can run, but no thread runs its stream");
@@ -328,7 +303,20 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     bool is_certain = false;
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
-        const struct gyre_wait_path path = walk(health, &waits);
+        /* Keep the walk with the highest weight among those from this rank's workers. */
+        const int rank = health->comm->member.rank;
+        uint32_t best = waits.first[rank];
+        int most = -1;
+        for (uint32_t i = best; i < waits.first[rank + 1]; i++) {
+            const int found =
+                weight(gyre_wait_graph_walk(&waits.graph, i, waits.path, waits.places).end);
+            if (found > most) {
+                most = found;
+                best = i;
+            }
+        }
+        const struct gyre_wait_path path =
+            gyre_wait_graph_walk(&waits.graph, best, waits.path, waits.places);
         append_end(health, &waits, &path, mine, now_ns, end);
         /* the end names the cause, so a long text loses waits of the chain */
         append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));

@@ -36,25 +36,6 @@ static bool waits_at_end(const struct gyre_position *position)
     return position->waits_for == GYRE_WAIT_SLOT || waits_as_sender(position);
 }
 
-/* Keep the answers of peers about waits that still go on. */
-static void keep_answers(const struct gyre_health_waits *earlier, struct gyre_health_waits *waits)
-{
-    for (uint16_t i = 0; i < waits->n_waits; i++) {
-        struct gyre_health_wait *wait = &waits->waits[i];
-        const struct gyre_position *now = &wait->position;
-        for (uint16_t j = 0; j < earlier->n_waits && waits_at_end(now); j++) {
-            const struct gyre_health_wait *old = &earlier->waits[j];
-            const struct gyre_position *then = &old->position;
-            if (now->peer != then->peer || now->fifo != then->fifo || now->slot != then->slot ||
-                now->waits_for != then->waits_for || now->is_lines != then->is_lines)
-                continue;
-            wait->answer = old->answer;
-            wait->peer_worker = old->peer_worker;
-            wait->n_peer_moved = old->n_peer_moved;
-        }
-    }
-}
-
 void gyre_health_look(struct gyre_health *health)
 {
     struct gyre_executor *executor = health->comm->executor;
@@ -72,7 +53,21 @@ void gyre_health_look(struct gyre_health *health)
             waits.waits[i].position = positions[i];
             waits.waits[i].transport = health->comm->links.transport_of[positions[i].peer];
         }
-        keep_answers(&health->waits, &waits);
+        /* Keep the answers of peers about waits that still go on. */
+        for (uint16_t k = 0; k < waits.n_waits; k++) {
+            struct gyre_health_wait *wait = &waits.waits[k];
+            const struct gyre_position *now = &wait->position;
+            for (uint16_t j = 0; j < health->waits.n_waits && waits_at_end(now); j++) {
+                const struct gyre_health_wait *old = &health->waits.waits[j];
+                const struct gyre_position *then = &old->position;
+                if (now->peer != then->peer || now->fifo != then->fifo || now->slot != then->slot ||
+                    now->waits_for != then->waits_for || now->is_lines != then->is_lines)
+                    continue;
+                wait->answer = old->answer;
+                wait->peer_worker = old->peer_worker;
+                wait->n_peer_moved = old->n_peer_moved;
+            }
+        }
     } else {
         const struct gyre_progress progress = executor->ops->progress(executor);
         waits.n_all = 0;
@@ -142,16 +137,6 @@ static void clean(char *text, size_t text_bytes)
             *at = '?';
 }
 
-static bool is_wait(const struct gyre_health *health, const struct gyre_health_wait *wait)
-{
-    uint8_t n_transports = 0;
-    while (gyre_transports[n_transports] != NULL)
-        n_transports++;
-    return wait->position.peer < health->comm->member.n_ranks &&
-           wait->position.waits_for < GYRE_N_WAITS && wait->position.coll < GYRE_N_COLLECTIVES &&
-           wait->answer < GYRE_N_PEER_ENDS && wait->transport < n_transports;
-}
-
 void gyre_health_take_waits(struct gyre_health *health, int rank,
                             struct gyre_health_message *message, size_t n_bytes)
 {
@@ -165,7 +150,14 @@ void gyre_health_take_waits(struct gyre_health *health, int rank,
         return;
     for (uint16_t i = 0; i < waits->n_waits; i++) {
         struct gyre_position *position = &waits->waits[i].position;
-        if (!is_wait(health, &waits->waits[i]))
+        uint8_t n_transports = 0;
+        while (gyre_transports[n_transports] != NULL)
+            n_transports++;
+        if (!(waits->waits[i].position.peer < health->comm->member.n_ranks &&
+              waits->waits[i].position.waits_for < GYRE_N_WAITS &&
+              waits->waits[i].position.coll < GYRE_N_COLLECTIVES &&
+              waits->waits[i].answer < GYRE_N_PEER_ENDS &&
+              waits->waits[i].transport < n_transports))
             return;
         clean(position->algorithm, sizeof(position->algorithm));
         clean(position->step_text, sizeof(position->step_text));
@@ -258,31 +250,6 @@ static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32
         fputs("    the position in the program is not known on this device\n", file);
 }
 
-/* There may be more workers than a message holds. */
-static void print_own(FILE *file, struct gyre_health *health)
-{
-    struct gyre_executor *executor = health->comm->executor;
-    struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
-    struct gyre_health_place place;
-    uint32_t n = 0;
-    uint32_t n_printed = 0;
-    gyre_health_place_of(health, &place);
-    print_place(file, &place);
-    if (positions != NULL && executor != NULL &&
-        executor->ops->positions(executor, positions, MAX_OWN, &n) == GYRE_SUCCESS) {
-        for (; n_printed < n && n_printed < MAX_OWN; n_printed++) {
-            const struct gyre_position *position = &positions[n_printed];
-            const struct gyre_health_wait wait = {
-                .position = *position,
-                .transport = health->comm->links.transport_of[position->peer]};
-            print_wait(file, &wait);
-        }
-        health->waits.n_all = n;
-    }
-    print_rest(file, &health->waits, n_printed, place.is_waiting != 0);
-    free(positions);
-}
-
 /* the most likely cause of a standstill first */
 enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CALL, N_STATES };
 
@@ -304,9 +271,29 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
     char name[GYRE_RANK_NAME_BYTES];
     fprintf(file, "  %s ", gyre_health_rank_name(health, rank, name));
     switch (state_of(health, rank)) {
-    case IS_THIS_RANK:
-        print_own(file, health);
-        break;
+    case IS_THIS_RANK: {
+        /* There may be more workers than a message holds. */
+        struct gyre_executor *executor = health->comm->executor;
+        struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
+        struct gyre_health_place place;
+        uint32_t n = 0;
+        uint32_t n_printed = 0;
+        gyre_health_place_of(health, &place);
+        print_place(file, &place);
+        if (positions != NULL && executor != NULL &&
+            executor->ops->positions(executor, positions, MAX_OWN, &n) == GYRE_SUCCESS) {
+            for (; n_printed < n && n_printed < MAX_OWN; n_printed++) {
+                const struct gyre_position *position = &positions[n_printed];
+                const struct gyre_health_wait wait = {
+                    .position = *position,
+                    .transport = health->comm->links.transport_of[position->peer]};
+                print_wait(file, &wait);
+            }
+            health->waits.n_all = n;
+        }
+        print_rest(file, &health->waits, n_printed, place.is_waiting != 0);
+        free(positions);
+    } break;
     case HAS_GONE:
         fputs(health->was_lost[rank] ? "has died\n" : "has left\n", file);
         break;

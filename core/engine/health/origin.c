@@ -174,24 +174,6 @@ static void name_rank_in_parent(const struct gyre_origin *origin)
                     before + n_prefix);
 }
 
-static gyre_status add_origin(const struct gyre_origin *origin, gyre_status status)
-{
-    char ranks[128] = "";
-    if (origin == NULL)
-        return status;
-    name_rank_in_parent(origin);
-    for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
-        const size_t used = strlen(ranks);
-        snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",
-                 origin->members[rank].parent_rank);
-    }
-    return gyre_fail_context(status,
-                             "making the %s communicator of which ranks 0..%d are its "
-                             "parent's %s%s",
-                             kind_text(origin), origin->n_ranks - 1, ranks,
-                             origin->n_ranks > MAX_NAMED ? ", ..." : "");
-}
-
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status)
 {
@@ -220,5 +202,18 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
     if (gyre_fault_is_raised(&member->fault))
         return gyre_fault_status(&member->fault);
     gyre_set_cause(cause);
-    return add_origin(origin, status);
+    char ranks[128] = "";
+    if (origin == NULL)
+        return status;
+    name_rank_in_parent(origin);
+    for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
+        const size_t used = strlen(ranks);
+        snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",
+                 origin->members[rank].parent_rank);
+    }
+    return gyre_fail_context(status,
+                             "making the %s communicator of which ranks 0..%d are its "
+                             "parent's %s%s",
+                             kind_text(origin), origin->n_ranks - 1, ranks,
+                             origin->n_ranks > MAX_NAMED ? ", ..." : "");
 }

@@ -45,34 +45,6 @@ static uint64_t hash_rows(const struct gyre_links_options *options, uint64_t n)
     return hash;
 }
 
-static void fill_agreement(const struct gyre_member *member,
-                           const struct gyre_links_options *options, struct agreement *mine)
-{
-    memset(mine, 0, sizeof(*mine));
-    mine->version = GYRE_VERSION;
-    mine->device_kind = member->device_info.kind;
-    mine->config[0] = member->config.min_channels;
-    mine->config[1] = member->config.max_channels;
-    mine->config[2] = member->config.sm_budget;
-    if (member->config.transport != NULL)
-        mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
-                                             strlen(member->config.transport));
-    mine->algo_hash = options->algo_hash;
-    mine->tuning_hash = options->tuning_hash;
-    mine->rows_hash = hash_rows(options, options->n_rows);
-    mine->n_rows = options->n_rows;
-    mine->number = options->newest_number;
-    for (int id = 0; id < GYRE_N_PARAMS; id++) {
-        if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
-            continue;
-        const struct gyre_param_value *value = &member->params.values[id];
-        const char *text = value->text;
-        mine->params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
-        snprintf(mine->params[id].text, sizeof(mine->params[id].text), "%.*s",
-                 (int)sizeof(mine->params[id].text) - 1, value->is_set ? text : "unset");
-    }
-}
-
 static gyre_status compare_agreement(const struct agreement *first, const struct agreement *other,
                                      int other_rank)
 {
@@ -158,7 +130,29 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     int other = 0; /* the first rank whose rows differ; 0 = none do */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    fill_agreement(member, options, &mine);
+    memset(&mine, 0, sizeof(mine));
+    mine.version = GYRE_VERSION;
+    mine.device_kind = member->device_info.kind;
+    mine.config[0] = member->config.min_channels;
+    mine.config[1] = member->config.max_channels;
+    mine.config[2] = member->config.sm_budget;
+    if (member->config.transport != NULL)
+        mine.config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
+                                            strlen(member->config.transport));
+    mine.algo_hash = options->algo_hash;
+    mine.tuning_hash = options->tuning_hash;
+    mine.rows_hash = hash_rows(options, options->n_rows);
+    mine.n_rows = options->n_rows;
+    mine.number = options->newest_number;
+    for (int id = 0; id < GYRE_N_PARAMS; id++) {
+        if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
+            continue;
+        const struct gyre_param_value *value = &member->params.values[id];
+        const char *text = value->text;
+        mine.params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
+        snprintf(mine.params[id].text, sizeof(mine.params[id].text), "%.*s",
+                 (int)sizeof(mine.params[id].text) - 1, value->is_set ? text : "unset");
+    }
     gyre_status status =
         member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
     for (int rank = 1; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
@@ -275,18 +269,6 @@ static gyre_status run_rounds(const struct gyre_member *member, struct round_tim
     return status;
 }
 
-/* Narrow the bounds of (clock of `here` - clock of `there`). */
-static void narrow(const struct round_times *here, const struct round_times *there,
-                   int64_t *lowest_ns, int64_t *highest_ns)
-{
-    for (int i = 0; i < N_ROUNDS; i++) {
-        const int64_t low = (int64_t)(here->begun_ns[i] - there->ended_ns[i]);
-        const int64_t high = (int64_t)(here->ended_ns[i] - there->begun_ns[i]);
-        *lowest_ns = low > *lowest_ns ? low : *lowest_ns;
-        *highest_ns = high < *highest_ns ? high : *highest_ns;
-    }
-}
-
 gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                                      const struct gyre_links *links, int64_t *offset_ns_out,
                                      uint64_t *error_ns_out)
@@ -306,8 +288,15 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
     const gyre_status status = run_rounds(member, all);
     for (int here = 0; here < member->n_ranks && status == GYRE_SUCCESS; here++)
         for (int there = 0; there < member->n_ranks; there++)
-            if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0])
-                narrow(&all[here], &all[there], &lowest_ns, &highest_ns);
+            if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0]) {
+                /* Narrow the bounds of (clock of `here` - clock of `there`). */
+                for (int i = 0; i < N_ROUNDS; i++) {
+                    const int64_t low = (int64_t)(all[here].begun_ns[i] - all[there].ended_ns[i]);
+                    const int64_t high = (int64_t)(all[here].ended_ns[i] - all[there].begun_ns[i]);
+                    lowest_ns = low > lowest_ns ? low : lowest_ns;
+                    highest_ns = high < highest_ns ? high : highest_ns;
+                }
+            }
     free(all);
     if (status != GYRE_SUCCESS || host_of[member->rank] == host_of[0])
         return status;

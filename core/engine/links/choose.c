@@ -19,14 +19,6 @@
 
 /* ---- topology ---------------------------------------------------------------------------- */
 
-/* Detection asks NVML for every link of every GPU, so it runs only where it is used. */
-static bool is_wanted(const struct gyre_member *member)
-{
-    return (member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
-           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
-           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
-}
-
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links)
 {
     const char *level_text = gyre_param_text(&member->params, GYRE_PARAM_P2P_LEVEL);
@@ -39,7 +31,10 @@ gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_lin
         status = gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), level_text,
                                        &level);
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_P2P_LEVEL, status));
-    if (!is_wanted(member))
+    /* Detection asks NVML for every link of every GPU, so it runs only where it is used. */
+    if (!((member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
+          gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
+          gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE)))
         return GYRE_SUCCESS;
     if (file[0] == '\0')
         return gyre_topo_detect(NULL, &links->topo);

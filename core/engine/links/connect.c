@@ -133,20 +133,6 @@ out:
     return status;
 }
 
-/* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA, too. With more ranks
- * over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at
- * twice as many FIFOs. There GYRE_PROTO must ask for them: another protocol than SIMPLE comes first
- * behind some slash. */
-static bool wants_net_lines(const struct gyre_member *member, const struct gyre_links *links)
-{
-    const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
-    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
-    bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);
-    for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
-        wants = wants || !gyre_text_same_n(at + 1, "simple", strlen("simple"));
-    return wants && links->has_net_lines && links->is_proxied;
-}
-
 static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
 {
     const gyre_device_kind kind = (gyre_device_kind)member->device_info.kind;
@@ -154,7 +140,16 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
     const uint32_t max_channels = gyre_member_max_channels(member);
-    const bool has_lines = wants_net_lines(member, links);
+    /* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA, too. With more
+     * ranks over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy
+     * looks at twice as many FIFOs. There GYRE_PROTO must ask for them: another protocol than
+     * SIMPLE comes first behind some slash. */
+    const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
+    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
+    bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);
+    for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
+        wants = wants || !gyre_text_same_n(at + 1, "simple", strlen("simple"));
+    const bool has_lines = wants && links->has_net_lines && links->is_proxied;
     if (links->grouping.n_hosts == 1) {
         links->spec =
             gyre_tuner_fifo_spec(kind, n_ranks, links->is_proxied, buffer_bytes, max_channels);
@@ -306,24 +301,19 @@ void gyre_links_close(struct gyre_links *links)
 #define MIN_SLOT_BYTES ((uint64_t)4096)
 #define MAX_SLOT_BYTES ((uint64_t)(128 << 10))
 
-/* The same on all ranks. */
-static struct gyre_fifo_spec make_spec(int n_ranks)
-{
-    struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_COMM_DEPTH};
-    const uint64_t wanted_bytes = BUDGET_BYTES / (2 * spec.depth * (uint64_t)n_ranks);
-    spec.slot_bytes[GYRE_PROTO_SIMPLE] = (uint32_t)gyre_max_u64(
-        MIN_SLOT_BYTES,
-        gyre_min_u64(MAX_SLOT_BYTES, wanted_bytes / MIN_SLOT_BYTES * MIN_SLOT_BYTES));
-    return spec;
-}
-
 gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
                                      struct gyre_put_transports *puts)
 {
     const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
     struct gyre_links own = *links; /* with FIFOs of its own, beside the facts about ranks */
     gyre_status status = GYRE_SUCCESS;
-    own.spec = make_spec(member->n_ranks);
+    /* The same on all ranks. */
+    struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_COMM_DEPTH};
+    const uint64_t wanted_bytes = BUDGET_BYTES / (2 * spec.depth * (uint64_t)member->n_ranks);
+    spec.slot_bytes[GYRE_PROTO_SIMPLE] = (uint32_t)gyre_max_u64(
+        MIN_SLOT_BYTES,
+        gyre_min_u64(MAX_SLOT_BYTES, wanted_bytes / MIN_SLOT_BYTES * MIN_SLOT_BYTES));
+    own.spec = spec;
     own.for_puts = true;
     own.is_far = NULL;
     own.connectors = calloc((size_t)member->n_ranks * 2, sizeof(*own.connectors));

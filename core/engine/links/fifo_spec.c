@@ -36,13 +36,6 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* Down to a multiple of RING_SLOT_BYTES, or to a power of two below it. */
-static uint64_t floor_to_slot(uint64_t value)
-{
-    return value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
-                                   : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
-}
-
 /* FIFOs from the predecessor in the ring get the longest slots, because rings gain from them: 64
  * channels reach 330 GB/s with slots of 64 KiB and 357 with 128 KiB (4 H200, 1 GiB, 2026-11).
  * @ring_bytes: the wanted size of a slot of the ring. */
@@ -50,9 +43,12 @@ static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
     const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
-    const uint64_t ring =
-        floor_to_slot(gyre_min_u64(gyre_min_u64(ring_bytes, MAX_SIMPLE_BYTES),
-                                   n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
+    /* Down to a multiple of RING_SLOT_BYTES, or to a power of two below it. */
+    const uint64_t value = gyre_min_u64(gyre_min_u64(ring_bytes, MAX_SIMPLE_BYTES),
+                                        n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX);
+
+    const uint64_t ring = value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
+                                                  : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
     const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, ring * n_slots);
     uint64_t other = ring;
     if (n_peers > 1)
@@ -162,15 +158,6 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 
 /* ---- on several hosts -------------------------------------------------------------------- */
 
-/* GPUs that are alone on their hosts. No rank passes data on inside a host, so many FIFOs gain
- * little, and a NIC takes its time for every message: all-gathers of 4 MiB between two GPUs took
- * 816 us with slots of 128 KiB and 367 with 512 KiB (2 H100, 2026-11). */
-static struct gyre_fifo_size size_alone(struct gyre_fifo_size most)
-{
-    return (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
-                                   .slot_bytes = MAX_SIMPLE_BYTES};
-}
-
 /* As many FIFOs as can have slots of `least_bytes`. @n_ends: near peers, where a peer with slots at
  * both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
@@ -227,8 +214,12 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
+    /* GPUs that are alone on their hosts. No rank passes data on inside a host, so many FIFOs gain
+     * little, and a NIC takes its time for every message: all-gathers of 4 MiB between two GPUs
+     * took 816 us with slots of 128 KiB and 367 with 512 KiB (2 H100, 2026-11). */
     if (is_cuda && by_rdma && peers->n_inside == 0)
-        most = size_alone(most);
+        most = (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
+                                       .slot_bytes = MAX_SIMPLE_BYTES};
     struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
     const bool has_lines = is_cuda && !is_proxied_inside && peers->n_inside > 0;
     const uint64_t lines_bytes =

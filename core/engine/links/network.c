@@ -123,25 +123,6 @@ static void log_rate(const struct gyre_member *member, const struct gyre_links *
                   chosen, rates->measured);
 }
 
-static void log_latency(const struct gyre_member *member, const struct gyre_links *links,
-                        uint64_t measured_ns)
-{
-    const uint64_t chosen_ns = links->network.latency_ns;
-    if (gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
-        GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,
-                  gyre_param_source(&member->params, GYRE_PARAM_NET_LATENCY));
-    else if (measured_ns > 0)
-        GYRE_INFO(TUNING,
-                  "network: a latency of %" PRIu64 " ns; round trips took %" PRIu64
-                  " ns in the median of all ranks",
-                  chosen_ns, measured_ns);
-    else
-        GYRE_INFO(TUNING,
-                  "network: the latency was not measured (%s), so the shipped one is "
-                  "assumed. GYRE_NET_LATENCY=<ns> sets it",
-                  links->uses_rdma ? "no port answered a write" : "the kernel tells no round trip");
-}
-
 /* The medians of the ranks that measured something. Over RDMA a rank writes to its peers for that,
  * so all must have connected; not if GYRE_NET_LATENCY is set. Over TCP everything was measured
  * while connecting. */
@@ -205,6 +186,19 @@ gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_lin
     if (member->rank != 0)
         return GYRE_SUCCESS;
     log_rate(member, links, &rates);
-    log_latency(member, links, measured.round_trip_ns);
+    const uint64_t chosen_ns = links->network.latency_ns;
+    if (gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
+        GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,
+                  gyre_param_source(&member->params, GYRE_PARAM_NET_LATENCY));
+    else if (measured.round_trip_ns > 0)
+        GYRE_INFO(TUNING,
+                  "network: a latency of %" PRIu64 " ns; round trips took %" PRIu64
+                  " ns in the median of all ranks",
+                  chosen_ns, measured.round_trip_ns);
+    else
+        GYRE_INFO(TUNING,
+                  "network: the latency was not measured (%s), so the shipped one is "
+                  "assumed. GYRE_NET_LATENCY=<ns> sets it",
+                  links->uses_rdma ? "no port answered a write" : "the kernel tells no round trip");
     return GYRE_SUCCESS;
 }

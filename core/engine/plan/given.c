@@ -326,17 +326,6 @@ void gyre_algo_use_close(struct gyre_algo_use *use)
     memset(use, 0, sizeof(*use));
 }
 
-/* They stay until the communicator is closed, because loaded programs may refer to them. */
-static void retire_shapes(struct gyre_algo_use *use)
-{
-    struct gyre_file_shape **end = &use->retired;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = use->shapes;
-    use->shapes = NULL;
-    use->file = NULL;
-}
-
 /* All-gathered by the ranks: fixed layout. */
 struct reading {
     uint64_t hash;
@@ -388,7 +377,13 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
         gyre_algo_file_free(&use->own);
         return status;
     }
-    retire_shapes(use);
+    /* They stay until the communicator is closed, because loaded programs may refer to them. */
+    struct gyre_file_shape **end = &use->retired;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = use->shapes;
+    use->shapes = NULL;
+    use->file = NULL;
     use->is_paused = false;
     return gyre_algo_use_open(use, &use->own, terms, member->rank);
 }

@@ -12,43 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Fills in the key in place, because copying fields that were just written takes 10 ns. */
-static void set_key(const struct gyre_plan_cache *cache, const struct gyre_call *call,
-                    struct gyre_plan_key *key_out)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
-    const struct gyre_window_entry *window = call->window;
-    const uint64_t block_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    const uintptr_t addresses = (uintptr_t)call->send | (uintptr_t)call->recv;
-    uint32_t op = traits->reduces ? (uint32_t)call->op : GYRE_SUM, flags = 0;
-    if (op > GYRE_FIRST_USER_OP)
-        op = GYRE_FIRST_USER_OP;
-    if (call->is_send)
-        flags |= GYRE_KEY_SEND;
-    if (call->send == call->recv)
-        flags |= GYRE_KEY_IN_PLACE;
-    if (((addresses | block_bytes) & 15) == 0)
-        flags |= GYRE_KEY_ALIGNED;
-    if (window != NULL) {
-        const uint64_t place = (uint64_t)window->residue + call->window_offset;
-        flags |= GYRE_KEY_IN_WINDOW;
-        if (window->has_large_pages)
-            flags |= GYRE_KEY_LARGE_PAGES;
-        if (window->residue >= 0 && (place & 15) == 0)
-            flags |= GYRE_KEY_WINDOW_ALIGNED;
-    }
-    *key_out = (struct gyre_plan_key){
-        .count = call->count,
-        .terms = call->terms,
-        .settings = cache->settings,
-        .root = traits->has_root ? call->root : -1,
-        .flags = (uint16_t)flags,
-        .coll = (uint8_t)call->coll,
-        .dtype = (uint8_t)call->dtype,
-        .op = (uint8_t)op,
-    };
-}
-
 /* Plans are made from their key alone, so none depends on a fact that the key lacks. */
 static struct gyre_call call_of(const struct gyre_plan_key *key)
 {
@@ -99,7 +62,38 @@ gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call 
                           const struct gyre_plan **plan_out)
 {
     struct gyre_plan_key key;
-    set_key(cache, call, &key);
+    /* Fills in the key in place, because copying fields that were just written takes 10 ns. */
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const struct gyre_window_entry *window = call->window;
+    const uint64_t block_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    const uintptr_t addresses = (uintptr_t)call->send | (uintptr_t)call->recv;
+    uint32_t op = traits->reduces ? (uint32_t)call->op : GYRE_SUM, flags = 0;
+    if (op > GYRE_FIRST_USER_OP)
+        op = GYRE_FIRST_USER_OP;
+    if (call->is_send)
+        flags |= GYRE_KEY_SEND;
+    if (call->send == call->recv)
+        flags |= GYRE_KEY_IN_PLACE;
+    if (((addresses | block_bytes) & 15) == 0)
+        flags |= GYRE_KEY_ALIGNED;
+    if (window != NULL) {
+        const uint64_t place = (uint64_t)window->residue + call->window_offset;
+        flags |= GYRE_KEY_IN_WINDOW;
+        if (window->has_large_pages)
+            flags |= GYRE_KEY_LARGE_PAGES;
+        if (window->residue >= 0 && (place & 15) == 0)
+            flags |= GYRE_KEY_WINDOW_ALIGNED;
+    }
+    key = (struct gyre_plan_key){
+        .count = call->count,
+        .terms = call->terms,
+        .settings = cache->settings,
+        .root = traits->has_root ? call->root : -1,
+        .flags = (uint16_t)flags,
+        .coll = (uint8_t)call->coll,
+        .dtype = (uint8_t)call->dtype,
+        .op = (uint8_t)op,
+    };
     *plan_out = gyre_plan_table_find(&cache->plans, &key);
     if (*plan_out != NULL)
         return GYRE_SUCCESS;

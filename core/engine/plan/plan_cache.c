@@ -43,14 +43,6 @@ static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *confi
     };
 }
 
-static uint32_t count_inside(const struct gyre_member *member, const struct gyre_grouping *grouping)
-{
-    uint32_t n = 0;
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        n += grouping->host_of[rank] == grouping->host_of[member->rank];
-    return n;
-}
-
 static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
 {
     const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
@@ -62,16 +54,6 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
         .any_order = gyre_param_number(&cache->member->params, GYRE_PARAM_ANY_ORDER) != 0,
         .grouping = cache->facts.grouping,
     };
-}
-
-static void report_nccl_only(const struct gyre_filter *filter)
-{
-    char names[128];
-    gyre_filter_list_nccl_only(filter, names, sizeof(names));
-    if (names[0] != '\0')
-        GYRE_WARN(
-            "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
-            names);
 }
 
 /* Within what NCCL's variables allow. */
@@ -120,23 +102,6 @@ static void relax_nccl(struct gyre_plan_cache *cache)
         GYRE_WARN("NCCL_PROTO is ignored for%s: no protocol of it can be used here", protos);
 }
 
-/* Rows were measured on one host. On several, the best algorithm depends on their number, ranks
- * and NICs, so it is predicted. */
-static void choose_cost(struct gyre_plan_cache *cache, const struct gyre_plan_config *config)
-{
-    const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
-    cache->is_tuned = config->tuning->is_set && is_host;
-    cache->network_cost =
-        gyre_network_cost(is_host ? &gyre_cost_host : &gyre_cost_h200, &config->links->network);
-    cache->facts.user_rows = config->tuning->rows;
-    if (cache->is_tuned)
-        cache->facts.cost = &config->tuning->cost;
-    else if (cache->facts.n_hosts > 1)
-        cache->facts.cost = &cache->network_cost;
-    if (config->tuning->is_set && !is_host && cache->member->rank == 0)
-        GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
-}
-
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache *cache)
 {
@@ -148,17 +113,38 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     cache->programs.proves = gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
     cache->facts = gather_facts(config);
     cache->programs.in_host_memory = cache->facts.in_host_memory;
-    cache->n_ranks_inside = count_inside(member, &config->links->grouping);
+    uint32_t n = 0;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        n += config->links->grouping.host_of[rank] == config->links->grouping.host_of[member->rank];
+    cache->n_ranks_inside = n;
     gyre_status status = gyre_filter_of(&member->params, &cache->filter);
     if (status == GYRE_SUCCESS) {
         const struct gyre_algo_terms terms = terms_of(cache);
         status = gyre_algo_use_open(&cache->from_file, config->algo_file, &terms, member->rank);
     }
     GYRE_TRY(status);
-    if (member->rank == 0)
-        report_nccl_only(&cache->filter);
+    if (member->rank == 0) {
+        char names[128];
+        gyre_filter_list_nccl_only(&cache->filter, names, sizeof(names));
+        if (names[0] != '\0')
+            GYRE_WARN(
+                "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
+                names);
+    }
     relax_nccl(cache);
-    choose_cost(cache, config);
+    /* Rows were measured on one host. On several, the best algorithm depends on their number, ranks
+     * and NICs, so it is predicted. */
+    const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
+    cache->is_tuned = config->tuning->is_set && is_host;
+    cache->network_cost =
+        gyre_network_cost(is_host ? &gyre_cost_host : &gyre_cost_h200, &config->links->network);
+    cache->facts.user_rows = config->tuning->rows;
+    if (cache->is_tuned)
+        cache->facts.cost = &config->tuning->cost;
+    else if (cache->facts.n_hosts > 1)
+        cache->facts.cost = &cache->network_cost;
+    if (config->tuning->is_set && !is_host && cache->member->rank == 0)
+        GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
     return GYRE_SUCCESS;
 }
 

@@ -221,21 +221,6 @@ static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
     return (uint32_t)gyre_max_u64(1, facts->max_channels / variants->most_workers);
 }
 
-/* Each channel needs FIFOs and, on a GPU, thread blocks.
- * @facts: of the communicator, not of a pair. */
-static void limit_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                           uint32_t n_fifos, const struct gyre_variants *variants,
-                           struct gyre_choice *choice)
-{
-    const uint32_t n_lanes = variants->programs[0]->n_lanes;
-    uint32_t most = most_block_channels(facts, choice->algorithm, variants);
-    if (coll == GYRE_COLL_SEND_RECV)
-        most = gyre_min_u32(most, gyre_tuner_pair_channels(facts, choice->proto));
-    if (n_lanes > 0)
-        most = gyre_min_u32(most, n_fifos / n_lanes);
-    choice->n_channels = gyre_min_u32(choice->n_channels, most);
-}
-
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
                           uint16_t rank_of_out[2])
@@ -256,7 +241,15 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
     GYRE_TRY(check_fifos(spec, n_fifos, call, program));
     GYRE_TRY(check_slots(spec, n_fifos, call, program, choice_out->tile_bytes));
-    limit_channels(&cache->facts, call->coll, n_fifos, *variants_out, choice_out);
+    /* Each channel needs FIFOs and, on a GPU, thread blocks. */
+    const struct gyre_variants *variants = *variants_out;
+    const uint32_t n_lanes = variants->programs[0]->n_lanes;
+    uint32_t most = most_block_channels(&cache->facts, choice_out->algorithm, variants);
+    if (call->coll == GYRE_COLL_SEND_RECV)
+        most = gyre_min_u32(most, gyre_tuner_pair_channels(&cache->facts, choice_out->proto));
+    if (n_lanes > 0)
+        most = gyre_min_u32(most, n_fifos / n_lanes);
+    choice_out->n_channels = gyre_min_u32(choice_out->n_channels, most);
     return GYRE_SUCCESS;
 }
 

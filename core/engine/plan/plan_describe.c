@@ -8,28 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* " (h200.rows:35,146,182)": the rows that chose. */
-static void name_rows(const struct gyre_choice *choice, char *text_out, size_t text_bytes)
-{
-    const char *file = NULL;
-    size_t n = 0;
-    text_out[0] = '\0';
-    for (int i = 0; i < GYRE_N_WON && n < text_bytes; i++) {
-        const struct gyre_row *row = choice->won[i];
-        if (row == NULL)
-            continue;
-        const bool is_same = row->file == file;
-        n += (size_t)snprintf(text_out + n, text_bytes - n, "%s%s%s%u",
-                              is_same        ? ","
-                              : file != NULL ? " "
-                                             : " (",
-                              is_same ? "" : row->file, is_same ? "" : ":", row->line);
-        file = row->file;
-    }
-    if (n > 0 && n < text_bytes)
-        snprintf(text_out + n, text_bytes - n, ")");
-}
-
 /* 0 if there is no prediction. */
 static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
@@ -61,7 +39,25 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
     if (us > 0)
         gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
                          cache->is_tuned ? "measured" : "shipped", share);
-    name_rows(choice, won, sizeof(won));
+    /* " (h200.rows:35,146,182)": the rows that chose. */
+    const size_t text_bytes = sizeof(won);
+    const char *file = NULL;
+    size_t n = 0;
+    won[0] = '\0';
+    for (int i = 0; i < GYRE_N_WON && n < text_bytes; i++) {
+        const struct gyre_row *row = choice->won[i];
+        if (row == NULL)
+            continue;
+        const bool is_same = row->file == file;
+        n += (size_t)snprintf(won + n, text_bytes - n, "%s%s%s%u",
+                              is_same        ? ","
+                              : file != NULL ? " "
+                                             : " (",
+                              is_same ? "" : row->file, is_same ? "" : ":", row->line);
+        file = row->file;
+    }
+    if (n > 0 && n < text_bytes)
+        snprintf(won + n, text_bytes - n, ")");
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);

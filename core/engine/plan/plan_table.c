@@ -26,22 +26,21 @@ static struct gyre_plan **set_of(struct gyre_plan_table *table, const struct gyr
 
 _Static_assert(GYRE_PLAN_SETS == 1 << (64 - 55), "as many as set_of() tells apart");
 
-static bool is_same(const struct gyre_plan_key *a, const struct gyre_plan_key *b)
-{
-    return a->count == b->count && a->terms.algorithms == b->terms.algorithms &&
-           a->terms.protos == b->terms.protos && a->terms.min_channels == b->terms.min_channels &&
-           a->terms.max_channels == b->terms.max_channels && a->terms.prefers == b->terms.prefers &&
-           a->settings == b->settings && a->root == b->root && a->flags == b->flags &&
-           a->coll == b->coll && a->dtype == b->dtype && a->op == b->op;
-}
-
 const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
                                              const struct gyre_plan_key *key)
 {
     struct gyre_plan **set = set_of(table, key);
     for (int i = 0; i < GYRE_PLAN_PER_SET && set[i] != NULL; i++) {
         struct gyre_plan *plan = set[i];
-        if (!is_same(&plan->key, key))
+        if (!(plan->key.count == key->count &&
+              plan->key.terms.algorithms == key->terms.algorithms &&
+              plan->key.terms.protos == key->terms.protos &&
+              plan->key.terms.min_channels == key->terms.min_channels &&
+              plan->key.terms.max_channels == key->terms.max_channels &&
+              plan->key.terms.prefers == key->terms.prefers &&
+              plan->key.settings == key->settings && plan->key.root == key->root &&
+              plan->key.flags == key->flags && plan->key.coll == key->coll &&
+              plan->key.dtype == key->dtype && plan->key.op == key->op))
             continue;
         for (; i > 0; i--)
             set[i] = set[i - 1];

@@ -63,26 +63,6 @@ static gyre_status add(struct gyre_algorithm algorithm, uint64_t build)
 
 /* ---- a library ----------------------------------------------------------------------------- */
 
-static gyre_status check_plugin(const struct gyre_plugin *plugin)
-{
-    if (plugin == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it does not work with version %d",
-                         GYRE_PLUGIN_VERSION);
-    if (plugin->version != GYRE_PLUGIN_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "it is of version %u, this gyre knows version %d: build it again",
-                         plugin->version, GYRE_PLUGIN_VERSION);
-    if (plugin->algorithm_bytes != sizeof(struct gyre_algorithm) ||
-        plugin->shape_bytes != sizeof(struct gyre_shape) ||
-        plugin->ability_bytes != sizeof(struct gyre_ability) ||
-        plugin->ref_bytes != sizeof(struct gyre_ref))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "it was built with the headers of another gyre: build it again");
-    if (plugin->n_algorithms == 0 || plugin->algorithms == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no algorithm");
-    return GYRE_SUCCESS;
-}
-
 static gyre_status add_library(const char *path, uint64_t build)
 {
     char file[GYRE_PARAM_MAX_BYTES + 2];
@@ -98,7 +78,21 @@ static gyre_status add_library(const char *path, uint64_t build)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "it exports no gyre_algorithms_v1 (docs/extend.md)");
     const struct gyre_plugin *plugin = entry(&host);
-    GYRE_TRY(check_plugin(plugin));
+    if (plugin == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it does not work with version %d",
+                         GYRE_PLUGIN_VERSION);
+    if (plugin->version != GYRE_PLUGIN_VERSION)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "it is of version %u, this gyre knows version %d: build it again",
+                         plugin->version, GYRE_PLUGIN_VERSION);
+    if (plugin->algorithm_bytes != sizeof(struct gyre_algorithm) ||
+        plugin->shape_bytes != sizeof(struct gyre_shape) ||
+        plugin->ability_bytes != sizeof(struct gyre_ability) ||
+        plugin->ref_bytes != sizeof(struct gyre_ref))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "it was built with the headers of another gyre: build it again");
+    if (plugin->n_algorithms == 0 || plugin->algorithms == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no algorithm");
     for (uint32_t i = 0; i < plugin->n_algorithms; i++)
         GYRE_TRY(add(*plugin->algorithms[i], build));
     return GYRE_SUCCESS;
@@ -219,17 +213,6 @@ static gyre_status add_file(const char *path)
     return status;
 }
 
-static void drop_all(int n_before)
-{
-    gyre_algorithms_drop(n_before);
-    for (int i = 0; i < loaded.n_algorithms; i++)
-        free_shapes(loaded.algorithms[i].given);
-    for (int i = 0; i < loaded.n_files; i++)
-        if (loaded.libraries[i] != NULL)
-            dlclose(loaded.libraries[i]);
-    loaded.n_algorithms = loaded.n_files = 0;
-}
-
 static gyre_status load(const char *files)
 {
     char list[GYRE_PARAM_MAX_BYTES], *rest = NULL;
@@ -240,7 +223,13 @@ static gyre_status load(const char *files)
     for (char *path = strtok_r(list, ",", &rest); path != NULL; path = strtok_r(NULL, ",", &rest)) {
         const gyre_status status = add_file(path);
         if (status != GYRE_SUCCESS) {
-            drop_all(n_before);
+            gyre_algorithms_drop(n_before);
+            for (int j = 0; j < loaded.n_algorithms; j++)
+                free_shapes(loaded.algorithms[j].given);
+            for (int j = 0; j < loaded.n_files; j++)
+                if (loaded.libraries[j] != NULL)
+                    dlclose(loaded.libraries[j]);
+            loaded.n_algorithms = loaded.n_files = 0;
             return gyre_fail_context(status, "GYRE_ALGORITHMS: %s", path);
         }
     }

@@ -128,30 +128,25 @@ static const struct gyre_param_row *nearest_row(const char *name, unsigned flags
     return nearest;
 }
 
-static gyre_status check_names(const struct gyre_param_source *source)
-{
-    for (char *const *entry = source->entries; *entry != NULL; entry++) {
-        char name[64];
-        unsigned distance = 0;
-        if (!name_behind(*entry, PREFIX, name, sizeof(name)))
-            continue;
-        const struct gyre_param_row *nearest = nearest_row(name, 0, &distance);
-        if (distance != 0)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "%s%sunknown variable " PREFIX "%s: did you mean " PREFIX "%s?",
-                             source->file != NULL ? source->file : "",
-                             source->file != NULL ? ": " : "", name, nearest->name);
-    }
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_params_take(const struct gyre_param_sources *sources,
                              struct gyre_params *params_out)
 {
     params_out->notes[0] = '\0';
     add_note(params_out, sources->problem);
-    for (int i = 0; i < sources->n; i++)
-        GYRE_TRY(check_names(&sources->list[i]));
+    for (int i = 0; i < sources->n; i++) {
+        for (char *const *entry = sources->list[i].entries; *entry != NULL; entry++) {
+            char name[64];
+            unsigned distance = 0;
+            if (!name_behind(*entry, PREFIX, name, sizeof(name)))
+                continue;
+            const struct gyre_param_row *nearest = nearest_row(name, 0, &distance);
+            if (distance != 0)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "%s%sunknown variable " PREFIX "%s: did you mean " PREFIX "%s?",
+                                 sources->list[i].file != NULL ? sources->list[i].file : "",
+                                 sources->list[i].file != NULL ? ": " : "", name, nearest->name);
+        }
+    }
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         GYRE_TRY(gyre_param_take(sources, (enum gyre_param_id)id, params_out));
     return GYRE_SUCCESS;
@@ -179,28 +174,6 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     snprintf(guess_out->nearest, sizeof(guess_out->nearest), "%s%s", is_ours ? PREFIX : NCCL_PREFIX,
              nearest->name);
     return distance != 0;
-}
-
-static void report(const struct gyre_param_sources *sources, const struct gyre_params *params)
-{
-    for (const char *line = params->notes; *line != '\0'; line += strcspn(line, "\n") + 1)
-        GYRE_WARN("%.*s", (int)strcspn(line, "\n"), line);
-    for (int i = 0; i < sources->n; i++) {
-        if (sources->list[i].file != NULL)
-            GYRE_INFO(ENV, "variables are read from %s; the environment comes before it",
-                      sources->list[i].file);
-        for (char *const *entry = sources->list[i].entries; *entry != NULL; entry++) {
-            struct gyre_param_guess guess;
-            const int n_name = (int)strcspn(*entry, "=");
-            if (!gyre_param_guess(*entry, &guess) || guess.is_error)
-                continue;
-            if (guess.is_close)
-                GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
-                          guess.nearest);
-            else
-                GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *entry);
-        }
-    }
 }
 
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
@@ -357,8 +330,28 @@ gyre_status gyre_params_load(struct gyre_params *params_out)
     if (status == GYRE_SUCCESS && !log_is_ready) {
         status = configure_log(params_out);
         log_is_ready = status == GYRE_SUCCESS;
-        if (log_is_ready)
-            report(&sources, params_out);
+        if (log_is_ready) {
+            for (const char *line = params_out->notes; *line != '\0';
+                 line += strcspn(line, "\n") + 1)
+                GYRE_WARN("%.*s", (int)strcspn(line, "\n"), line);
+            for (int i = 0; i < sources.n; i++) {
+                if (sources.list[i].file != NULL)
+                    GYRE_INFO(ENV, "variables are read from %s; the environment comes before it",
+                              sources.list[i].file);
+                for (char *const *entry = sources.list[i].entries; *entry != NULL; entry++) {
+                    struct gyre_param_guess guess;
+                    const int n_name = (int)strcspn(*entry, "=");
+                    if (!gyre_param_guess(*entry, &guess) || guess.is_error)
+                        continue;
+                    if (guess.is_close)
+                        GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *entry,
+                                  guess.nearest);
+                    else
+                        GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name,
+                                  *entry);
+                }
+            }
+        }
     }
     pthread_mutex_unlock(&lock);
     gyre_param_sources_close(&sources);
@@ -372,21 +365,6 @@ gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id i
     GYRE_TRY(gyre_param_set_value(&rows[id], source, text, &value));
     params->values[id] = value;
     return GYRE_SUCCESS;
-}
-
-static void print_wrapped(FILE *file, const char *text)
-{
-    const size_t width = 92;
-    while (*text != '\0') {
-        size_t n_line = strlen(text);
-        if (n_line > width) {
-            n_line = width;
-            while (n_line > width / 2 && text[n_line - 1] != ' ' && text[n_line - 1] != ',')
-                n_line--;
-        }
-        fprintf(file, "    %.*s\n", (int)n_line, text);
-        text += n_line;
-    }
 }
 
 void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes)
@@ -406,7 +384,18 @@ void gyre_params_print_help(FILE *file)
                 row->fallback[0] == '\0' ? "" : "; default ", row->fallback,
                 (row->flags & GYRE_PARAM_NCCL) != 0 ? " [NCCL]" : "",
                 (row->flags & GYRE_PARAM_PLAN) != 0 ? " [plan]" : "");
-        print_wrapped(file, row->help);
+        const char *text = row->help;
+        const size_t width = 92;
+        while (*text != '\0') {
+            size_t n_line = strlen(text);
+            if (n_line > width) {
+                n_line = width;
+                while (n_line > width / 2 && text[n_line - 1] != ' ' && text[n_line - 1] != ',')
+                    n_line--;
+            }
+            fprintf(file, "    %.*s\n", (int)n_line, text);
+            text += n_line;
+        }
     }
 }
 

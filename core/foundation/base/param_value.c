@@ -227,30 +227,6 @@ static void rewrite_number(const struct gyre_param_row *row, char *text, char *r
         snprintf(remark_out, remark_bytes, "is read as %.24s", text);
 }
 
-static void rewrite_list(const struct gyre_param_row *row, char *text, char *remark_out,
-                         size_t remark_bytes)
-{
-    char kept[GYRE_PARAM_MAX_BYTES];
-    const bool inverts = text[0] == '^';
-    size_t n_kept = 0, n_remark = 0;
-    const char *word;
-    size_t n_bytes;
-    for (const char *at = text + inverts; gyre_list_next(&at, &word, &n_bytes);) {
-        if (find_word(row->words, word, n_bytes) >= 0)
-            n_kept += (size_t)snprintf(kept + n_kept, sizeof(kept) - n_kept, "%s%.*s",
-                                       n_kept > 0 ? ","
-                                       : inverts  ? "^"
-                                                  : "",
-                                       (int)n_bytes, word);
-        else if (n_remark < remark_bytes)
-            n_remark += (size_t)snprintf(
-                remark_out + n_remark, remark_bytes - n_remark, "%s%.*s",
-                n_remark > 0 ? ", " : "names what gyre does not have: ", (int)n_bytes, word);
-    }
-    kept[n_kept] = '\0';
-    memcpy(text, kept, n_kept + 1);
-}
-
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes)
 {
@@ -265,10 +241,29 @@ void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, 
               (row->type == GYRE_PARAM_STRING && row->high > 0 && /* may be a number */
                isdigit((unsigned char)bare[bare[0] == '-']))))
         rewrite_number(row, bare, remark, sizeof(remark));
-    else if (row->type == GYRE_PARAM_STRING && row->words[0] != '\0')
-        rewrite_list(row, bare, remark, sizeof(remark));
-    else if (row->type == GYRE_PARAM_CHOICE && bare[0] != '\0' &&
-             find_word(row->words, bare, strlen(bare)) < 0) {
+    else if (row->type == GYRE_PARAM_STRING && row->words[0] != '\0') {
+        const size_t remark_bytes = sizeof(remark);
+        char kept[GYRE_PARAM_MAX_BYTES];
+        const bool inverts = bare[0] == '^';
+        size_t n_kept = 0, n_remark = 0;
+        const char *word;
+        size_t n_bytes;
+        for (const char *at = bare + inverts; gyre_list_next(&at, &word, &n_bytes);) {
+            if (find_word(row->words, word, n_bytes) >= 0)
+                n_kept += (size_t)snprintf(kept + n_kept, sizeof(kept) - n_kept, "%s%.*s",
+                                           n_kept > 0 ? ","
+                                           : inverts  ? "^"
+                                                      : "",
+                                           (int)n_bytes, word);
+            else if (n_remark < remark_bytes)
+                n_remark += (size_t)snprintf(
+                    remark + n_remark, remark_bytes - n_remark, "%s%.*s",
+                    n_remark > 0 ? ", " : "names what gyre does not have: ", (int)n_bytes, word);
+        }
+        kept[n_kept] = '\0';
+        memcpy(bare, kept, n_kept + 1);
+    } else if (row->type == GYRE_PARAM_CHOICE && bare[0] != '\0' &&
+               find_word(row->words, bare, strlen(bare)) < 0) {
         snprintf(remark, sizeof(remark), "is ignored: expected one of %s", row->words);
         bare[0] = '\0';
     }

@@ -85,8 +85,22 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     return true;
 }
 
-static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
+gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out)
 {
+    struct ifaddrs *list = NULL;
+    size_t n_entries = 1;
+    int n = 0;
+    if (getifaddrs(&list) != 0)
+        return gyre_fail_errno(errno, "getifaddrs");
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
+        n_entries++;
+    struct gyre_sock_interface *interfaces = calloc(n_entries, sizeof(*interfaces));
+    for (const struct ifaddrs *entry = list; entry != NULL && interfaces != NULL;
+         entry = entry->ifa_next)
+        n += read_interface(entry, &interfaces[n]);
+    freeifaddrs(list);
+    if (interfaces == NULL)
+        return gyre_fail_errno(ENOMEM, "addresses of interfaces");
     static const struct {
         uint16_t family;
         const char *path;
@@ -116,25 +130,6 @@ static void mark_default_routes(struct gyre_sock_interface *interfaces, int n)
         if (file != NULL)
             fclose(file);
     }
-}
-
-gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out)
-{
-    struct ifaddrs *list = NULL;
-    size_t n_entries = 1;
-    int n = 0;
-    if (getifaddrs(&list) != 0)
-        return gyre_fail_errno(errno, "getifaddrs");
-    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
-        n_entries++;
-    struct gyre_sock_interface *interfaces = calloc(n_entries, sizeof(*interfaces));
-    for (const struct ifaddrs *entry = list; entry != NULL && interfaces != NULL;
-         entry = entry->ifa_next)
-        n += read_interface(entry, &interfaces[n]);
-    freeifaddrs(list);
-    if (interfaces == NULL)
-        return gyre_fail_errno(ENOMEM, "addresses of interfaces");
-    mark_default_routes(interfaces, n);
     *interfaces_out = interfaces;
     *n_out = n;
     return GYRE_SUCCESS;
@@ -212,33 +207,6 @@ static const char *host_text(const struct gyre_sock_address *address, char *text
     return text_out;
 }
 
-static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, int n,
-                                 const char *ifname, int family)
-{
-    char list[512] = "";
-    size_t n_list = 0;
-    for (int i = 0; i < n; i++) {
-        char text[64];
-        if (n_list > sizeof(list) - 128) {
-            snprintf(list + n_list, sizeof(list) - n_list, " and %d more addresses", n - i);
-            break;
-        }
-        host_text(&interfaces[i].address, text, sizeof(text));
-        n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
-                                   i == 0 ? "" : ", ", interfaces[i].name, text,
-                                   state_of(&interfaces[i]));
-    }
-    const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
-    if (ifname[0] == '\0')
-        return gyre_fail(family != 0 ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
-                         "no network interface that is up has an %saddress; there are: %s", kind,
-                         n == 0 ? "none" : list);
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "no network interface that is up and has an %saddress matches \"%s\"; there "
-                     "are: %s",
-                     kind, ifname, n == 0 ? "none" : list);
-}
-
 struct candidate {
     int64_t score;
     int index;
@@ -272,8 +240,31 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     for (int i = 0; i < n_chosen; i++)
         chosen_out[i] = interfaces[candidates[i].index];
     free(candidates);
-    if (n_chosen == 0)
-        return fail_no_match(interfaces, n, ifname, family);
+    if (n_chosen == 0) {
+        char list[512] = "";
+        size_t n_list = 0;
+        for (int j = 0; j < n; j++) {
+            char text[64];
+            if (n_list > sizeof(list) - 128) {
+                snprintf(list + n_list, sizeof(list) - n_list, " and %d more addresses", n - j);
+                break;
+            }
+            host_text(&interfaces[j].address, text, sizeof(text));
+            n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
+                                       j == 0 ? "" : ", ", interfaces[j].name, text,
+                                       state_of(&interfaces[j]));
+        }
+        const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
+        if (ifname[0] == '\0')
+            return gyre_fail(family != 0 ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_SYSTEM,
+                             "no network interface that is up has an %saddress; there are: %s",
+                             kind, n == 0 ? "none" : list);
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "no network interface that is up and has an %saddress matches \"%s\"; there "
+            "are: %s",
+            kind, ifname, n == 0 ? "none" : list);
+    }
     *n_chosen_out = n_chosen;
     return GYRE_SUCCESS;
 }

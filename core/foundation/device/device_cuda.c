@@ -246,25 +246,20 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
     return copy_apart(device, ptr, NULL, n_bytes);
 }
 
-/* Every call does this, and the driver answers in two thirds of the runtime's time. */
-static bool is_memory_of(const struct gyre_device *device, const void *ptr)
+static gyre_status cuda_check_pointer(struct gyre_device *device, const void *ptr)
 {
+    struct cudaPointerAttributes attributes;
+    /* Every call does this, and the driver answers in two thirds of the runtime's time. */
     const struct gyre_cuda_driver *driver;
     CUmemorytype type = 0;
     int ordinal = -1;
     CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
     void *data[] = {&type, &ordinal};
-    return gyre_cuda_driver_find(&driver) == GYRE_SUCCESS &&
-           driver->cuPointerGetAttributes(2, which, data, (CUdeviceptr)(uintptr_t)ptr) ==
-               CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_DEVICE && ordinal == device->ordinal;
-}
-
-static gyre_status cuda_check_pointer(struct gyre_device *device, const void *ptr)
-{
-    struct cudaPointerAttributes attributes;
-    if (is_memory_of(device, ptr))
+    if (gyre_cuda_driver_find(&driver) == GYRE_SUCCESS &&
+        driver->cuPointerGetAttributes(2, which, data, (CUdeviceptr)(uintptr_t)ptr) ==
+            CUDA_SUCCESS &&
+        type == CU_MEMORYTYPE_DEVICE && ordinal == device->ordinal)
         return GYRE_SUCCESS;
     GYRE_CUDA_TRY(cudaPointerGetAttributes(&attributes, ptr));
     switch (attributes.type) {

@@ -66,19 +66,6 @@ static bool choose(struct walk *walk)
     return any;
 }
 
-static void move_slots(struct walk *walk, unsigned rank, const struct place *place)
-{
-    for (uint32_t s = place->next; s < place->last; s++) {
-        const struct gyre_step *step = &walk->programs[rank]->steps[s];
-        for (unsigned i = 0; i < step->n_ins; i++)
-            if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
-                (*slots_of(walk, rank, step->ins[i]))--;
-        for (unsigned i = 0; i < step->n_outs; i++)
-            if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
-                (*slots_of(walk, rank, step->outs[i]))++;
-    }
-}
-
 static gyre_status open_walk(struct walk *walk)
 {
     for (unsigned rank = 0; rank < walk->n_ranks; rank++) {
@@ -128,7 +115,15 @@ gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_r
                                                    place->last - place->next};
             if (place->last == place->next)
                 continue;
-            move_slots(&walk, steps.rank, place);
+            for (uint32_t s = place->next; s < place->last; s++) {
+                const struct gyre_step *step = &walk.programs[steps.rank]->steps[s];
+                for (unsigned i = 0; i < step->n_ins; i++)
+                    if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
+                        (*slots_of(&walk, steps.rank, step->ins[i]))--;
+                for (unsigned i = 0; i < step->n_outs; i++)
+                    if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+                        (*slots_of(&walk, steps.rank, step->outs[i]))++;
+            }
             place->next = place->last;
             status = visit(context, &steps);
         }
@@ -164,26 +159,6 @@ static void print_operand(FILE *file, const struct gyre_program *program,
         fprintf(file, "%s%u", words[operand.kind], operand.index);
 }
 
-static void print_step(FILE *file, const struct gyre_program *program, const struct gyre_step *step)
-{
-    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
-    fprintf(file, "c%u", step->chunk);
-    if (step->n_chunks > 1)
-        fprintf(file, "-%u", gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
-    if (step->stride != 0)
-        fprintf(file, "/%u", step->stride);
-    fputc(':', file);
-    for (unsigned i = 0; i < step->n_ins; i++) {
-        fputs(i == 0 ? "" : "+", file);
-        print_operand(file, program, step, step->ins[i]);
-    }
-    for (unsigned i = 0; i < step->n_outs; i++) {
-        fputs(i == 0 ? ">" : ",", file);
-        print_operand(file, program, step, step->outs[i]);
-    }
-    fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
-}
-
 static gyre_status print_steps(void *context, const struct gyre_round_steps *steps)
 {
     struct rounds *rounds = context;
@@ -206,7 +181,23 @@ static gyre_status print_steps(void *context, const struct gyre_round_steps *ste
     fputs(*cell == NULL ? "" : *cell, file);
     for (uint32_t i = 0; i < steps->n_steps; i++) {
         fputs(*cell != NULL || i > 0 ? " " : "", file);
-        print_step(file, program, &program->steps[steps->first_step + i]);
+        const struct gyre_step *step = &program->steps[steps->first_step + i];
+        const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+        fprintf(file, "c%u", step->chunk);
+        if (step->n_chunks > 1)
+            fprintf(file, "-%u", gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
+        if (step->stride != 0)
+            fprintf(file, "/%u", step->stride);
+        fputc(':', file);
+        for (unsigned j = 0; j < step->n_ins; j++) {
+            fputs(j == 0 ? "" : "+", file);
+            print_operand(file, program, step, step->ins[j]);
+        }
+        for (unsigned j = 0; j < step->n_outs; j++) {
+            fputs(j == 0 ? ">" : ",", file);
+            print_operand(file, program, step, step->outs[j]);
+        }
+        fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
     }
     const bool is_whole = ferror(file) == 0;
     if (fclose(file) != 0 || !is_whole) {

@@ -99,24 +99,6 @@ static gyre_status check_names(const struct gyre_program *p)
     return GYRE_SUCCESS;
 }
 
-static gyre_status check_workers(const struct gyre_program *p)
-{
-    uint64_t next = 0;
-    for (unsigned w = 0; w < p->n_workers; w++) {
-        if (p->workers[w].first_step != next || p->workers[w].n_steps == 0)
-            return gyre_fail(GYRE_ERROR_INTERNAL,
-                             "program %s of rank %u: worker %u has %u steps from %u, expected at "
-                             "least one from %u",
-                             p->algorithm, p->rank, w, p->workers[w].n_steps,
-                             p->workers[w].first_step, (unsigned)next);
-        next += p->workers[w].n_steps;
-    }
-    if (next != p->n_steps)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "program %s of rank %u: workers hold %u steps of %u",
-                         p->algorithm, p->rank, (unsigned)next, p->n_steps);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status check_connections(const struct gyre_program *p)
 {
     const size_t n_keys = (size_t)p->n_ranks * GYRE_MAX_LANES * 2;
@@ -246,23 +228,6 @@ static gyre_status check_placed(struct check *check, const struct gyre_step *ste
     return GYRE_SUCCESS;
 }
 
-/* @n_chunks: of the buffer that has more. */
-static gyre_status check_range(struct check *check, const struct gyre_step *step, uint32_t n_chunks)
-{
-    if (step->chunk >= n_chunks)
-        return REFUSE(check, "chunk %u of %u, counted from 0", step->chunk, n_chunks);
-    if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
-        return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
-    if (step->stride == 0
-            ? step->run != 0
-            : step->run == 0 || step->run >= step->stride || step->n_chunks <= step->run)
-        return REFUSE(check, "%u chunks in runs of %u, %u apart", step->n_chunks, step->run,
-                      step->stride);
-    if (gyre_step_distance(step, step->n_chunks - 1U) >= n_chunks)
-        return REFUSE(check, "moves %u chunks of %u", step->n_chunks, n_chunks);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status check_step(struct check *check)
 {
     const struct gyre_program *p = check->program;
@@ -274,7 +239,18 @@ static gyre_status check_step(struct check *check)
         return REFUSE(check, "%s", "no output, and nothing placed to wait for");
     const uint32_t n_in_parts = check->n_of[GYRE_OPERAND_IN];
     const uint32_t n_out_parts = check->n_of[GYRE_OPERAND_OUT];
-    GYRE_TRY(check_range(check, step, n_in_parts > n_out_parts ? n_in_parts : n_out_parts));
+    const uint32_t n_chunks = n_in_parts > n_out_parts ? n_in_parts : n_out_parts;
+    if (step->chunk >= n_chunks)
+        return REFUSE(check, "chunk %u of %u, counted from 0", step->chunk, n_chunks);
+    if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
+        return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
+    if (step->stride == 0
+            ? step->run != 0
+            : step->run == 0 || step->run >= step->stride || step->n_chunks <= step->run)
+        return REFUSE(check, "%u chunks in runs of %u, %u apart", step->n_chunks, step->run,
+                      step->stride);
+    if (gyre_step_distance(step, step->n_chunks - 1U) >= n_chunks)
+        return REFUSE(check, "moves %u chunks of %u", step->n_chunks, n_chunks);
     if ((step->flags & ~(GYRE_STEP_WITH_NEXT | GYRE_STEP_FINAL)) != 0)
         return REFUSE(check, "unknown flags 0x%x", step->flags);
     if ((step->flags & GYRE_STEP_FINAL) != 0 && !gyre_collectives[p->coll].reduces)
@@ -331,7 +307,19 @@ gyre_status gyre_program_check(const struct gyre_program *program)
 {
     GYRE_TRY(check_head(program));
     GYRE_TRY(check_names(program));
-    GYRE_TRY(check_workers(program));
+    uint64_t next = 0;
+    for (unsigned w = 0; w < program->n_workers; w++) {
+        if (program->workers[w].first_step != next || program->workers[w].n_steps == 0)
+            return gyre_fail(GYRE_ERROR_INTERNAL,
+                             "program %s of rank %u: worker %u has %u steps from %u, expected at "
+                             "least one from %u",
+                             program->algorithm, program->rank, w, program->workers[w].n_steps,
+                             program->workers[w].first_step, (unsigned)next);
+        next += program->workers[w].n_steps;
+    }
+    if (next != program->n_steps)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "program %s of rank %u: workers hold %u steps of %u",
+                         program->algorithm, program->rank, (unsigned)next, program->n_steps);
     GYRE_TRY(check_connections(program));
     struct check check = {.program = program};
     check.n_of[GYRE_OPERAND_IN] = gyre_program_n_parts(program, GYRE_OPERAND_IN);

@@ -130,21 +130,6 @@ static gyre_status need_line(struct reader *reader)
                                          "line %d: the text ends before \"end\"", reader->line);
 }
 
-static gyre_status take_collective(struct reader *reader, int *coll_out)
-{
-    *coll_out = gyre_collective_find(reader->token);
-    if (*coll_out < 0) {
-        char what[192] = "a collective:";
-        for (int i = 0; i < GYRE_N_COLLECTIVES; i++) {
-            const size_t n_used = strlen(what);
-            snprintf(what + n_used, sizeof(what) - n_used, " %s", gyre_collectives[i].name);
-        }
-        return EXPECTED(reader, what);
-    }
-    next_token(reader);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status read_head(struct reader *reader)
 {
     char algorithm[16];
@@ -158,7 +143,16 @@ static gyre_status read_head(struct reader *reader)
     snprintf(algorithm, sizeof(algorithm), "%.15s", reader->token);
     next_token(reader);
     int coll;
-    GYRE_TRY(take_collective(reader, &coll));
+    coll = gyre_collective_find(reader->token);
+    if (coll < 0) {
+        char what[192] = "a collective:";
+        for (int i = 0; i < GYRE_N_COLLECTIVES; i++) {
+            const size_t n_used = strlen(what);
+            snprintf(what + n_used, sizeof(what) - n_used, " %s", gyre_collectives[i].name);
+        }
+        return EXPECTED(reader, what);
+    }
+    next_token(reader);
     GYRE_TRY(take_end_of_line(reader));
 
     GYRE_TRY(need_line(reader));
@@ -233,17 +227,6 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_interval(struct reader *reader, unsigned *first_out, unsigned *last_out)
-{
-    char after[2];
-    if (sscanf(reader->token, "%5u-%5u%1s", first_out, last_out, after) != 2 ||
-        !isdigit((unsigned char)reader->token[0]) || *first_out >= reader->n_parts ||
-        *last_out >= reader->n_parts)
-        return EXPECTED(reader, "the first and the last chunk, as in 2-5");
-    next_token(reader);
-    return GYRE_SUCCESS;
-}
-
 /* runs of 4 that begin 8 after each other: "chunks 0-11 by 8/4" */
 static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
 {
@@ -256,7 +239,12 @@ static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks
         return GYRE_SUCCESS;
     }
     GYRE_TRY(take_word(reader, "chunks"));
-    GYRE_TRY(take_interval(reader, &first, &last));
+    char after[2];
+    if (sscanf(reader->token, "%5u-%5u%1s", &first, &last, after) != 2 ||
+        !isdigit((unsigned char)reader->token[0]) || first >= reader->n_parts ||
+        last >= reader->n_parts)
+        return EXPECTED(reader, "the first and the last chunk, as in 2-5");
+    next_token(reader);
     if (is_token(reader, "by")) {
         next_token(reader);
         GYRE_TRY(take_number(reader, GYRE_MAX_RANKS, &stride));
@@ -307,22 +295,6 @@ static gyre_status read_step(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* The line is not at its end. */
-static gyre_status read_names(struct reader *reader)
-{
-    uint16_t *names = gyre_builder_allocate(reader->builder, reader->n_ranks * sizeof(*names));
-    GYRE_TRY(take_word(reader, "names"));
-    for (unsigned i = 0; i < reader->n_ranks; i++) {
-        unsigned block = 0;
-        GYRE_TRY(take_number(reader, reader->n_ranks - 1, &block));
-        if (names != NULL) /* the builder remembers it otherwise */
-            names[i] = (uint16_t)block;
-    }
-    if (names != NULL)
-        gyre_builder_names(reader->builder, names);
-    return take_end_of_line(reader);
-}
-
 static gyre_status read_body(struct reader *reader)
 {
     for (;;) {
@@ -337,7 +309,19 @@ static gyre_status read_body(struct reader *reader)
             return GYRE_SUCCESS;
         }
         if (reader->n_workers == 0 && is_token(reader, "names")) {
-            GYRE_TRY(read_names(reader));
+            /* The line is not at its end. */
+            uint16_t *names =
+                gyre_builder_allocate(reader->builder, reader->n_ranks * sizeof(*names));
+            GYRE_TRY(take_word(reader, "names"));
+            for (unsigned i = 0; i < reader->n_ranks; i++) {
+                unsigned block = 0;
+                GYRE_TRY(take_number(reader, reader->n_ranks - 1, &block));
+                if (names != NULL) /* the builder remembers it otherwise */
+                    names[i] = (uint16_t)block;
+            }
+            if (names != NULL)
+                gyre_builder_names(reader->builder, names);
+            GYRE_TRY(take_end_of_line(reader));
         } else if (is_token(reader, "worker")) {
             unsigned number;
             GYRE_TRY(take_named(reader, "worker", GYRE_MAX_WORKERS - 1, &number));

@@ -364,29 +364,6 @@ bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port,
     return read_line(&detect, netdev_out, n_bytes, "class/infiniband/%s/parent", device);
 }
 
-static gyre_status add_rdma_port(struct detect *detect, const char *name, int port, int32_t nic,
-                                 int *n_nets)
-{
-    struct gyre_topo_node net;
-    char text[64];
-    gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
-    snprintf(net.name, sizeof(net.name), "%.63s", name);
-    net.is_rdma = true;
-    net.port = port;
-    net.ordinal = (*n_nets)++;
-    /* The system image GUID names the card: all its functions have it. */
-    if (read_line(detect, text, sizeof(text), "class/infiniband/%s/sys_image_guid", name))
-        net.guid = parse_guid(text);
-    if (read_line(detect, text, sizeof(text), "class/infiniband/%s/ports/%d/rate", name,
-                  port)) { /* "400 Gb/sec (4X NDR)" */
-        const double gbit_per_s = gyre_text_to_double(text, NULL);
-        if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
-            net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);
-    }
-    gyre_topo_port_netdev(detect->root, name, port, net.netdev, sizeof(net.netdev));
-    return gyre_topo_add_node(detect->topo, &net, NULL);
-}
-
 static gyre_status add_rdma_device(struct detect *detect, const char *name, int *n_nets)
 {
     char path[PATH_MAX], parent[GYRE_TOPO_NAME_BYTES];
@@ -409,8 +386,26 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
     for (int port = 1; port <= last && port <= 255; port++) {
         char state[64];
         if (read_line(detect, state, sizeof(state), "class/infiniband/%s/ports/%d/state", name,
-                      port))
-            GYRE_TRY(add_rdma_port(detect, name, port, nic, n_nets));
+                      port)) {
+            struct gyre_topo_node net;
+            char text[64];
+            gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
+            snprintf(net.name, sizeof(net.name), "%.63s", name);
+            net.is_rdma = true;
+            net.port = port;
+            net.ordinal = (*n_nets)++;
+            /* The system image GUID names the card: all its functions have it. */
+            if (read_line(detect, text, sizeof(text), "class/infiniband/%s/sys_image_guid", name))
+                net.guid = parse_guid(text);
+            if (read_line(detect, text, sizeof(text), "class/infiniband/%s/ports/%d/rate", name,
+                          port)) { /* "400 Gb/sec (4X NDR)" */
+                const double gbit_per_s = gyre_text_to_double(text, NULL);
+                if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
+                    net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);
+            }
+            gyre_topo_port_netdev(detect->root, name, port, net.netdev, sizeof(net.netdev));
+            GYRE_TRY(gyre_topo_add_node(detect->topo, &net, NULL));
+        }
     }
     return GYRE_SUCCESS;
 }

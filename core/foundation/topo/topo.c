@@ -105,7 +105,21 @@ void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, 
     node->port = 1;
 }
 
-static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_topo_node *node)
+static gyre_status reserve(void **array, int32_t n_used, int32_t *n_allocated, size_t element_bytes)
+{
+    if (n_used < *n_allocated)
+        return GYRE_SUCCESS;
+    const int32_t n_wanted = *n_allocated == 0 ? 16 : 2 * *n_allocated;
+    void *grown = realloc(*array, (size_t)n_wanted * element_bytes);
+    if (grown == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d elements", n_wanted);
+    *array = grown;
+    *n_allocated = n_wanted;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
+                               int32_t *index_out)
 {
     if (topo->n_nodes >= GYRE_TOPO_MAX_NODES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -137,26 +151,6 @@ static gyre_status check_node(const struct gyre_topo *topo, const struct gyre_to
     if (node->kind == GYRE_TOPO_CPU && gyre_topo_find_numa(topo, node->numa_id) >= 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "NUMA node %d stands there twice",
                          node->numa_id);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status reserve(void **array, int32_t n_used, int32_t *n_allocated, size_t element_bytes)
-{
-    if (n_used < *n_allocated)
-        return GYRE_SUCCESS;
-    const int32_t n_wanted = *n_allocated == 0 ? 16 : 2 * *n_allocated;
-    void *grown = realloc(*array, (size_t)n_wanted * element_bytes);
-    if (grown == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d elements", n_wanted);
-    *array = grown;
-    *n_allocated = n_wanted;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
-                               int32_t *index_out)
-{
-    GYRE_TRY(check_node(topo, node));
     void *array = topo->nodes;
     GYRE_TRY(reserve(&array, topo->n_nodes, &topo->n_nodes_allocated, sizeof(*topo->nodes)));
     topo->nodes = array;

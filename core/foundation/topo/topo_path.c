@@ -190,15 +190,6 @@ static bool c2c_path(const struct gyre_topo *topo, int32_t gpu, int32_t to,
     return true;
 }
 
-static void reverse(struct gyre_topo_path *path)
-{
-    for (int32_t i = 0, j = path->n_hops - 1; i <= j; i++, j--) {
-        const struct gyre_topo_hop first = path->hops[i], last = path->hops[j];
-        path->hops[i] = (struct gyre_topo_hop){last.to, last.from, last.bytes_per_ns};
-        path->hops[j] = (struct gyre_topo_hop){first.to, first.from, first.bytes_per_ns};
-    }
-}
-
 gyre_status gyre_topo_path_find(const struct gyre_topo *topo, int32_t from, int32_t to,
                                 struct gyre_topo_path *path_out)
 {
@@ -214,7 +205,11 @@ gyre_status gyre_topo_path_find(const struct gyre_topo *topo, int32_t from, int3
     if (c2c_path(topo, from, to, &other) && other.level < path_out->level)
         *path_out = other;
     if (c2c_path(topo, to, from, &other) && other.level < path_out->level) {
-        reverse(&other);
+        for (int32_t i = 0, j = other.n_hops - 1; i <= j; i++, j--) {
+            const struct gyre_topo_hop first = other.hops[i], last = other.hops[j];
+            other.hops[i] = (struct gyre_topo_hop){last.to, last.from, last.bytes_per_ns};
+            other.hops[j] = (struct gyre_topo_hop){first.to, first.from, first.bytes_per_ns};
+        }
         *path_out = other;
     }
     return GYRE_SUCCESS;

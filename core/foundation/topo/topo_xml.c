@@ -103,17 +103,6 @@ static uint32_t get_uint(struct reader *reader, xmlNode *element, const char *na
     return number < 0 ? 0 : (uint32_t)number;
 }
 
-static uint64_t get_guid(struct reader *reader, xmlNode *element)
-{
-    char text[32], *end;
-    get_text(reader, element, "guid", false, text, sizeof(text));
-    errno = 0;
-    const uint64_t guid = strtoull(text, &end, text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10);
-    const bool is_number = errno == 0 && *end == '\0';
-    reader->n_skipped[SKIPPED_TEXT] += !is_number;
-    return is_number ? guid : 0;
-}
-
 static void get_bus_id(struct reader *reader, xmlNode *element, char *bus_id_out)
 {
     char text[64];
@@ -151,7 +140,13 @@ static gyre_status read_net(struct reader *reader, xmlNode *element, int32_t nic
     net.port = get_int(reader, element, "port", 1);
     net.gdr = get_int(reader, element, "gdr", -1);
     net.speed_mbit_per_s = get_uint(reader, element, "speed");
-    net.guid = get_guid(reader, element);
+    char text[32], *end;
+    get_text(reader, element, "guid", false, text, sizeof(text));
+    errno = 0;
+    const uint64_t guid = strtoull(text, &end, text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10);
+    const bool is_number = errno == 0 && *end == '\0';
+    reader->n_skipped[SKIPPED_TEXT] += !is_number;
+    net.guid = is_number ? guid : 0;
     /* NCCL numbers the GUIDs of interfaces without RDMA from 0; a real one has its maker's id in
      * the upper half. */
     net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
@@ -266,22 +261,6 @@ static gyre_status read_children(struct reader *reader, const xmlNode *element, 
     return GYRE_SUCCESS;
 }
 
-static gyre_status read_cpu(struct reader *reader, xmlNode *element)
-{
-    struct gyre_topo_node cpu;
-    gyre_topo_node_init(&cpu, GYRE_TOPO_CPU, -1);
-    cpu.numa_id = get_int(reader, element, "numaid", 0);
-    cpu.family = get_int(reader, element, "familyid", 0);
-    cpu.model = get_int(reader, element, "modelid", 0);
-    get_text(reader, element, "arch", true, cpu.arch, sizeof(cpu.arch));
-    get_text(reader, element, "vendor", true, cpu.vendor, sizeof(cpu.vendor));
-    get_text(reader, element, "affinity", false, cpu.affinity, sizeof(cpu.affinity));
-    int32_t index = gyre_topo_find_numa(reader->topo, cpu.numa_id);
-    if (index < 0)
-        GYRE_TRY(add_node(reader, element, &cpu, &index));
-    return read_children(reader, element, index, 1);
-}
-
 /* ---- links: after all nodes
  * ---------------------------------------------------------------------- */
 
@@ -362,24 +341,6 @@ static gyre_status read_links(struct reader *reader, const xmlNode *element)
     return GYRE_SUCCESS;
 }
 
-static void tell_skipped(const struct reader *reader)
-{
-    static const char *const words[] = {
-#define SKIPPED_WORDS(id, words) words,
-        SKIPPED_TABLE(SKIPPED_WORDS)
-#undef SKIPPED_WORDS
-    };
-    struct gyre_topo *topo = reader->topo;
-    for (int i = 0; i < N_SKIPPED; i++) {
-        const size_t used = strlen(topo->skipped);
-        if (reader->n_skipped[i] > 0)
-            snprintf(topo->skipped + used, sizeof(topo->skipped) - used, "%s%u %s",
-                     used > 0 ? ", " : "", reader->n_skipped[i], words[i]);
-    }
-    if (topo->skipped[0] != '\0')
-        GYRE_INFO(INIT, "topology %s: skipped %s", reader->name, topo->skipped);
-}
-
 static gyre_status read_system(struct reader *reader, const xmlDoc *doc)
 {
     xmlNode *system = xmlDocGetRootElement((xmlDoc *)(uintptr_t)doc);
@@ -397,15 +358,39 @@ static gyre_status read_system(struct reader *reader, const xmlDoc *doc)
         get_text(reader, at, "host_hash", false, host, sizeof(host));
         if (reader->topo->n_nodes == 0)
             memcpy(first_host, host, sizeof(host));
-        if (strcmp(first_host, host) == 0)
-            GYRE_TRY(read_cpu(reader, at));
-        else
+        if (strcmp(first_host, host) == 0) {
+            struct gyre_topo_node cpu;
+            gyre_topo_node_init(&cpu, GYRE_TOPO_CPU, -1);
+            cpu.numa_id = get_int(reader, at, "numaid", 0);
+            cpu.family = get_int(reader, at, "familyid", 0);
+            cpu.model = get_int(reader, at, "modelid", 0);
+            get_text(reader, at, "arch", true, cpu.arch, sizeof(cpu.arch));
+            get_text(reader, at, "vendor", true, cpu.vendor, sizeof(cpu.vendor));
+            get_text(reader, at, "affinity", false, cpu.affinity, sizeof(cpu.affinity));
+            int32_t index = gyre_topo_find_numa(reader->topo, cpu.numa_id);
+            if (index < 0)
+                GYRE_TRY(add_node(reader, at, &cpu, &index));
+            GYRE_TRY(read_children(reader, at, index, 1));
+        } else
             reader->n_skipped[SKIPPED_HOST]++;
     }
     if (reader->topo->n_nodes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: <system> has no <cpu>", reader->name);
     GYRE_TRY(read_links(reader, system));
-    tell_skipped(reader);
+    static const char *const words[] = {
+#define SKIPPED_WORDS(id, words) words,
+        SKIPPED_TABLE(SKIPPED_WORDS)
+#undef SKIPPED_WORDS
+    };
+    struct gyre_topo *topo = reader->topo;
+    for (int i = 0; i < N_SKIPPED; i++) {
+        const size_t used = strlen(topo->skipped);
+        if (reader->n_skipped[i] > 0)
+            snprintf(topo->skipped + used, sizeof(topo->skipped) - used, "%s%u %s",
+                     used > 0 ? ", " : "", reader->n_skipped[i], words[i]);
+    }
+    if (topo->skipped[0] != '\0')
+        GYRE_INFO(INIT, "topology %s: skipped %s", reader->name, topo->skipped);
     return GYRE_SUCCESS;
 }
 

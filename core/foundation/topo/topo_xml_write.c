@@ -27,32 +27,6 @@ static void put_text(FILE *file, const char *name, const char *text)
     fputc('"', file);
 }
 
-static void put_links(FILE *file, const struct gyre_topo *topo, int32_t gpu, int depth)
-{
-    for (int32_t i = 0; i < topo->n_links; i++) {
-        const struct gyre_topo_link *link = &topo->links[i];
-        if (link->from != gpu)
-            continue;
-        indent(file, depth);
-        if (link->kind == GYRE_TOPO_C2CLINK)
-            fprintf(file, "<c2c count=\"%u\" bw=\"%.0f\"/>\n", link->n_lanes,
-                    link->bytes_per_ns / link->n_lanes * 1000.0);
-        else if (topo->nodes[link->to].kind == GYRE_TOPO_NVSWITCH)
-            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x068000\"/>\n",
-                    NVSWITCH_TARGET, link->n_lanes);
-        else if (topo->nodes[gpu].pci_class >> 16 == 0x12 ||
-                 topo->nodes[gpu].pci_class >> 8 == 0x380)
-            fprintf(file, "<xgmi target=\"%s\" count=\"%u\" bw=\"%.0f\"/>\n",
-                    topo->nodes[link->to].bus_id, link->n_lanes,
-                    link->bytes_per_ns / link->n_lanes * 1000.0);
-        else
-            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
-                    topo->nodes[link->to].bus_id, link->n_lanes,
-                    topo->nodes[link->to].pci_class != 0 ? topo->nodes[link->to].pci_class
-                                                         : 0x030200);
-    }
-}
-
 static void put_gpu(FILE *file, const struct gyre_topo *topo, int32_t index, int depth)
 {
     const struct gyre_topo_node *gpu = &topo->nodes[index];
@@ -63,7 +37,28 @@ static void put_gpu(FILE *file, const struct gyre_topo *topo, int32_t index, int
     if (gpu->gdr >= 0)
         fprintf(file, " gdr=\"%d\"", gpu->gdr);
     fprintf(file, ">\n");
-    put_links(file, topo, index, depth + 1);
+    for (int32_t i = 0; i < topo->n_links; i++) {
+        const struct gyre_topo_link *link = &topo->links[i];
+        if (link->from != index)
+            continue;
+        indent(file, depth + 1);
+        if (link->kind == GYRE_TOPO_C2CLINK)
+            fprintf(file, "<c2c count=\"%u\" bw=\"%.0f\"/>\n", link->n_lanes,
+                    link->bytes_per_ns / link->n_lanes * 1000.0);
+        else if (topo->nodes[link->to].kind == GYRE_TOPO_NVSWITCH)
+            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x068000\"/>\n",
+                    NVSWITCH_TARGET, link->n_lanes);
+        else if (topo->nodes[index].pci_class >> 16 == 0x12 ||
+                 topo->nodes[index].pci_class >> 8 == 0x380)
+            fprintf(file, "<xgmi target=\"%s\" count=\"%u\" bw=\"%.0f\"/>\n",
+                    topo->nodes[link->to].bus_id, link->n_lanes,
+                    link->bytes_per_ns / link->n_lanes * 1000.0);
+        else
+            fprintf(file, "<nvlink target=\"%s\" count=\"%u\" tclass=\"0x%06x\"/>\n",
+                    topo->nodes[link->to].bus_id, link->n_lanes,
+                    topo->nodes[link->to].pci_class != 0 ? topo->nodes[link->to].pci_class
+                                                         : 0x030200);
+    }
     indent(file, depth);
     fprintf(file, "</gpu>\n");
 }

@@ -209,19 +209,6 @@ static void write_event(const struct gyre_trace *trace, struct gyre_trace_writer
                            source == GYRE_TRACE_IB ? GYRE_TRACE_TRACK_IB : GYRE_TRACE_TRACK_SOCKET);
 }
 
-static void write_events(const struct gyre_trace *trace, struct gyre_trace_writer *writer)
-{
-    for (int i = 0; i < GYRE_TRACE_N_SOURCES; i++) {
-        const struct gyre_trace_buffer *buffer = &trace->buffers[i];
-        const uint64_t most = buffer->capacity > 0 ? buffer->capacity - 1 : 0;
-        for (uint64_t n = buffer->n_events - gyre_min_u64(buffer->n_events, most);
-             n < buffer->n_events; n++)
-            write_event(trace, writer, i, &buffer->events[n & (buffer->capacity - 1)]);
-        for (uint64_t n = 0; n < trace->given[i].n_events; n++)
-            write_event(trace, writer, i, &trace->given[i].events[n]);
-    }
-}
-
 static void write_rank(const void *context, struct gyre_trace_writer *writer)
 {
     const struct gyre_trace *trace = context;
@@ -238,7 +225,15 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
                   "GYRE_TRACE_EVENTS than %u keeps them",
                   trace->rank, rank.n_lost, trace->capacity);
     gyre_trace_write_rank(writer, &rank);
-    write_events(trace, writer);
+    for (int i = 0; i < GYRE_TRACE_N_SOURCES; i++) {
+        const struct gyre_trace_buffer *buffer = &trace->buffers[i];
+        const uint64_t most = buffer->capacity > 0 ? buffer->capacity - 1 : 0;
+        for (uint64_t n = buffer->n_events - gyre_min_u64(buffer->n_events, most);
+             n < buffer->n_events; n++)
+            write_event(trace, writer, i, &buffer->events[n & (buffer->capacity - 1)]);
+        for (uint64_t n = 0; n < trace->given[i].n_events; n++)
+            write_event(trace, writer, i, &trace->given[i].events[n]);
+    }
 }
 
 /* A write to a network file system whose server is gone never returns, so a thread writes the file.

@@ -165,24 +165,6 @@ static gyre_status find_numbers(const struct gyre_trace_part *part, struct conte
     return GYRE_SUCCESS;
 }
 
-static gyre_status write_new_foot(FILE *file, const struct gyre_trace_part *part,
-                                  const struct content *content)
-{
-    size_t n_list;
-    const char *list = list_of(content, &n_list);
-    char *longer = malloc(n_list + 64);
-    if (longer == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory");
-    memcpy(longer, list, n_list);
-    longer[n_list] = '\0';
-    if (!content->is_in_foot)
-        snprintf(longer + n_list, 64, "%s%016" PRIx64 ":%u", n_list > 0 ? " " : "", part->job,
-                 content->nth);
-    gyre_trace_write_foot(file, longer);
-    free(longer);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
                               const struct content *content)
 {
@@ -205,7 +187,18 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
         gyre_trace_write_head(file, "measured", process);
     part->write(part->context, &writer);
     free(has_track);
-    GYRE_TRY(write_new_foot(file, part, content));
+    size_t n_list;
+    const char *list = list_of(content, &n_list);
+    char *longer = malloc(n_list + 64);
+    if (longer == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory");
+    memcpy(longer, list, n_list);
+    longer[n_list] = '\0';
+    if (!content->is_in_foot)
+        snprintf(longer + n_list, 64, "%s%016" PRIx64 ":%u", n_list > 0 ? " " : "", part->job,
+                 content->nth);
+    gyre_trace_write_foot(file, longer);
+    free(longer);
     if (fflush(file) != 0 || ferror(file) != 0)
         return gyre_fail_errno(errno, "write");
     if (ftruncate(fileno(file), ftell(file)) != 0)

@@ -222,22 +222,6 @@ static void write_call(struct gyre_trace_writer *writer, const struct gyre_trace
     fputs("}}", writer->file);
 }
 
-static void write_move(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
-                       uint32_t track)
-{
-    static const char *const names[GYRE_TRACE_N_KINDS] = {
-#define GYRE_TRACE_KIND_NAME(id, name) name,
-        GYRE_TRACE_KIND_TABLE(GYRE_TRACE_KIND_NAME)
-#undef GYRE_TRACE_KIND_NAME
-    };
-    name_track(writer, track);
-    begin_slice(writer, names[event->kind], track, event->begin_ns, event->end_ns);
-    fprintf(writer->file, ",\"cat\":\"proxy\",\"args\":{\"bytes\":%" PRIu64, event->n_bytes);
-    put_slots(writer, event);
-    fputs("}}", writer->file);
-    write_flows(writer, event, track);
-}
-
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy)
 {
@@ -245,6 +229,18 @@ void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_
         write_step(writer, event, program);
     else if (event->kind == GYRE_TRACE_RUN || event->kind == GYRE_TRACE_LAUNCH)
         write_call(writer, event, program);
-    else
-        write_move(writer, event, (uint32_t)proxy);
+    else {
+        const uint32_t track = (uint32_t)proxy;
+        static const char *const names[GYRE_TRACE_N_KINDS] = {
+#define GYRE_TRACE_KIND_NAME(id, name) name,
+            GYRE_TRACE_KIND_TABLE(GYRE_TRACE_KIND_NAME)
+#undef GYRE_TRACE_KIND_NAME
+        };
+        name_track(writer, track);
+        begin_slice(writer, names[event->kind], track, event->begin_ns, event->end_ns);
+        fprintf(writer->file, ",\"cat\":\"proxy\",\"args\":{\"bytes\":%" PRIu64, event->n_bytes);
+        put_slots(writer, event);
+        fputs("}}", writer->file);
+        write_flows(writer, event, track);
+    }
 }

@@ -32,16 +32,6 @@ static int path_index(const char *name)
     return gyre_name_find(gyre_path_names, GYRE_N_PATHS, name);
 }
 
-static void list_algorithms(char *text_out, size_t text_bytes)
-{
-    text_out[0] = '\0';
-    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        const size_t used = strlen(text_out);
-        snprintf(text_out + used, text_bytes - used, "%s%s", i > 0 ? " " : "",
-                 gyre_algorithms[i]->name);
-    }
-}
-
 struct vocabulary {
     int (*index_of)(const char *name); /* -1 = unknown */
     const char *variable;              /* for messages */
@@ -198,7 +188,12 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
 static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
     char legal[256];
-    list_algorithms(legal, sizeof(legal));
+    legal[0] = '\0';
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        const size_t used = strlen(legal);
+        snprintf(legal + used, sizeof(legal) - used, "%s%s", i > 0 ? " " : "",
+                 gyre_algorithms[i]->name);
+    }
     memset(filter->is_forced, 0, sizeof(filter->is_forced));
     filter->algo_source = words->algo_source;
     filter->nccl_only = 0;
@@ -222,14 +217,6 @@ static gyre_status parse_protos(const char *text, const char *source, struct gyr
     return GYRE_SUCCESS;
 }
 
-static gyre_status parse_paths(const char *text, const char *source, struct gyre_filter *filter)
-{
-    const struct vocabulary vocabulary = {path_index, source, "staged placed copy_engine", NULL};
-    filter->path_source = source;
-    const struct masks masks = {filter->paths, NULL, NULL};
-    return parse_filter(text, &vocabulary, &masks);
-}
-
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
     struct gyre_filter changed = *filter;
@@ -237,8 +224,13 @@ gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct g
         GYRE_TRY(parse_algos(words, &changed));
     if (words->protos != NULL)
         GYRE_TRY(parse_protos(words->protos, words->proto_source, &changed));
-    if (words->paths != NULL)
-        GYRE_TRY(parse_paths(words->paths, words->path_source, &changed));
+    if (words->paths != NULL) {
+        const struct vocabulary vocabulary = {path_index, words->path_source,
+                                              "staged placed copy_engine", NULL};
+        changed.path_source = words->path_source;
+        const struct masks masks = {changed.paths, NULL, NULL};
+        GYRE_TRY(parse_filter(words->paths, &vocabulary, &masks));
+    }
     *filter = changed;
     return GYRE_SUCCESS;
 }
