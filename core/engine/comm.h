@@ -32,20 +32,19 @@ struct gyre_record {
 
 _Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
 
-/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128
- * bytes. */
+/** "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128 bytes. */
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);
 
-/** gyre_record_signature - equal for calls that fit each other; travels with every slot.
- * @rank: the caller's, for point to point. */
+/** Equal for calls that fit each other; travels with every slot. @rank: the caller's, for point to
+ * point. */
 uint32_t gyre_record_signature(const struct gyre_record *record, int rank);
 
-/** gyre_record_same_place - are these two ranks' records of calls that must fit each other (the
- * same collective call number, or the two ends of the same message)? */
+/** Are these two ranks' records of calls that must fit each other (the same collective call number,
+ * or the two ends of the same message)? */
 bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,
                             int rank_b);
 
-/** gyre_record_fits - given gyre_record_same_place: do they agree? */
+/** Given gyre_record_same_place: do they agree? */
 bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
 
 #define GYRE_CALL_LOG_RECORDS 256
@@ -63,24 +62,22 @@ struct gyre_call_log {
 void gyre_call_log_init(struct gyre_call_log *call_log);
 void gyre_call_log_fini(struct gyre_call_log *call_log);
 
-/** gyre_call_log_post - add a record; its index in the call log. A collective gets its number,
- * record->sequence. */
+/** Add a record; its index in the call log. A collective gets its number, record->sequence. */
 uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record);
 
-/** gyre_call_log_launched - work number `work`, as the executor counts them, carries out record
- * `record`. Before the launch. */
+/** Work number `work`, as the executor counts them, carries out record `record`. Before the launch.
+ */
 void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint64_t record);
 
-/** gyre_call_log_record_of - the record that a work carries out, which must be one of the latest
- * GYRE_CALL_LOG_WORKS. Any thread. */
+/** The record that a work carries out, which must be one of the latest GYRE_CALL_LOG_WORKS. Any
+ * thread. */
 uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work);
 
-/** gyre_call_log_get - record `index`; false if it was not posted yet or was overwritten. */
+/** Record `index`; false if it was not posted yet or was overwritten. */
 bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
                        struct gyre_record *record_out);
 
-/** gyre_call_log_find - this rank's record that must fit the other rank's; false if there is none
- * (yet, or any more). */
+/** This rank's record that must fit the other rank's; false if there is none (yet, or any more). */
 bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct gyre_record *other,
                         int other_rank, struct gyre_record *record_out);
 
@@ -181,19 +178,18 @@ struct gyre_comm {
 
 /* ---- which thread may use it (registry.c) -------------------------------------------------- */
 
-/** gyre_comm_begin_call - hold a live handle that may take calls for this thread, until
- * gyre_comm_end_call(). If another thread is in a call, this one is refused and the communicator
- * ends on all ranks, which would not all have the same order of calls. Errors: INVALID_ARGUMENT
- * (NULL), INVALID_USAGE (destroyed, finalized, still being made, another thread's), or what the
- * communicator failed with. */
+/** Hold a live handle that may take calls for this thread, until gyre_comm_end_call(). If another
+ * thread is in a call, this one is refused and the communicator ends on all ranks, which would not
+ * all have the same order of calls. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed,
+ * finalized, still being made, another thread's), or what the communicator failed with. */
 gyre_status gyre_comm_begin_call(gyre_comm *comm);
 
-/** gyre_comm_begin_launch - likewise, also of a communicator that is busy with a split: for calls
- * that were taken before it began. */
+/** Likewise, also of a communicator that is busy with a split: for calls that were taken before it
+ * began. */
 gyre_status gyre_comm_begin_launch(gyre_comm *comm);
 void gyre_comm_end_call(gyre_comm *comm);
 
-/** gyre_comm_enter - likewise, in any state. */
+/** Likewise, in any state. */
 gyre_status gyre_comm_enter(gyre_comm *comm);
 
 /* Return the status of `work`, which is done while this thread holds the communicator. */
@@ -205,70 +201,69 @@ gyre_status gyre_comm_enter(gyre_comm *comm);
         return status_of_work_;                     \
     } while (0)
 
-/** gyre_comm_check - may it take calls? It is held or pinned. Errors: INVALID_USAGE (finalized,
- * still being made), or its fault. */
+/** May it take calls? It is held or pinned. Errors: INVALID_USAGE (finalized, still being made), or
+ * its fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
-/** gyre_comm_pin_made - pin it to ask about its ranks and devices. Any thread at any time, also of
- * failed and finalized ones. Errors: INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
+/** Pin it to ask about its ranks and devices. Any thread at any time, also of failed and finalized
+ * ones. Errors: INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
 gyre_status gyre_comm_pin_made(gyre_comm *comm);
 
-/** gyre_comm_give_up - end it on all ranks with `status` and the thread's cause, because the other
- * ranks wait for this one in an all-gather. Returns the fault's status. */
+/** End it on all ranks with `status` and the thread's cause, because the other ranks wait for this
+ * one in an all-gather. Returns the fault's status. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
-/** gyre_comm_pin - gyre_registry_check(), and its memory stays until gyre_comm_unpin(). */
+/** gyre_registry_check(), and its memory stays until gyre_comm_unpin(). */
 gyre_status gyre_comm_pin(gyre_comm *comm);
 void gyre_comm_unpin(gyre_comm *comm);
 
-/** gyre_registry_check - Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or of the
- * process that this one was forked from). */
+/** Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or of the process that this one was
+ * forked from). */
 gyre_status gyre_registry_check(const gyre_comm *comm);
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
 
-/** gyre_registry_wait_unpinned - wait until no other thread has pinned the communicator. */
+/** Wait until no other thread has pinned the communicator. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
-/** gyre_registry_claim_end - let one thread destroy it; no thread may begin a call any more.
- * Errors: as gyre_registry_check(), INVALID_USAGE (another thread does). */
+/** Let one thread destroy it; no thread may begin a call any more. Errors: as
+ * gyre_registry_check(), INVALID_USAGE (another thread does). */
 gyre_status gyre_registry_claim_end(gyre_comm *comm);
 
-/** gyre_registry_end - it can no longer be pinned. */
+/** It can no longer be pinned. */
 void gyre_registry_end(gyre_comm *comm);
 
-/** gyre_registry_wait_job - wait until all ranks of a job in this process are freed, if none is in
- * use any more. One thread may destroy them one after the other. */
+/** Wait until all ranks of a job in this process are freed, if none is in use any more. One thread
+ * may destroy them one after the other. */
 void gyre_registry_wait_job(uint64_t job);
 
 /** gyre_registry_set / wait - a flag that is set once. */
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
-/** gyre_registry_raise_number - a communicator was made with this number, or 0. Returns the
- * greatest number of those of this process. */
+/** A communicator was made with this number, or 0. Returns the greatest number of those of this
+ * process. */
 uint64_t gyre_registry_raise_number(uint64_t number);
 
-/** gyre_registry_take_stream - host device: this rank's next launch goes to another stream than its
- * latest. Returns another rank of the communicator in this process with an unfinished launch there,
- * and then changes nothing; -1: there is none. */
+/** Host device: this rank's next launch goes to another stream than its latest. Returns another
+ * rank of the communicator in this process with an unfinished launch there, and then changes
+ * nothing; -1: there is none. */
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
 
-/** gyre_registry_set_ready - the phase becomes READY, unless the communicator has failed (false).
- */
+/** The phase becomes READY, unless the communicator has failed (false). */
 bool gyre_registry_set_ready(gyre_comm *comm);
 
-/** gyre_registry_is_init_running - if not, gyre_registry_set_ready() has returned. */
+/** If not, gyre_registry_set_ready() has returned. */
 bool gyre_registry_is_init_running(const gyre_comm *comm);
 
-/** gyre_comm_wait_ready - wait until the phase is READY. */
+/** Wait until the phase is READY. */
 void gyre_comm_wait_ready(gyre_comm *comm);
 
-/** gyre_comm_set_job - under the lock, because other threads may be counting. */
+/** Under the lock, because other threads may be counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
 
 #endif

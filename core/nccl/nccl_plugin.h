@@ -131,21 +131,20 @@ struct nccl_plugin_comm {
     int rank;
 };
 
-/** nccl_plugin_join - start the plugin for a communicator, and load it for the process's first one;
- * false = it is not there, which is one warning for the process. @context_out: the plugin's. */
+/** Start the plugin for a communicator, and load it for the process's first one; false = it is not
+ * there, which is one warning for the process. @context_out: the plugin's. */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
-/** nccl_plugin_leave - the communicator and all of its events have ended. The last one unloads the
- * plugin. */
+/** The communicator and all of its events have ended. The last one unloads the plugin. */
 void nccl_plugin_leave(void *context);
 
 /* The rest is for communicators that have joined. Any thread. */
 
-/** nccl_plugin_mask - the types that the plugin asks for now. */
+/** The types that the plugin asks for now. */
 int nccl_plugin_mask(void);
 
-/** nccl_plugin_start - returns the plugin's handle; NULL: of no interest. @group: the parent of
- * coll and p2p in version 4. */
+/** Returns the plugin's handle; NULL: of no interest. @group: the parent of coll and p2p in version
+ * 4. */
 void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
 
 /** nccl_plugin_stop, nccl_plugin_record - @handle: NULL does nothing. */

@@ -50,17 +50,16 @@ struct nccl_window_wish {
 
 /* ---- nccl_result.c ------------------------------------------------------------------------ */
 
-/** nccl_refuse - set this thread's last error. Returns `result`. */
+/** Set this thread's last error. Returns `result`. */
 ncclResult_t nccl_refuse(ncclResult_t result, const char *text);
 
-/** nccl_unsupported - a function that only calls this is "refused" in docs/nccl_compat.md; a test
- * compares the two. */
+/** A function that only calls this is "refused" in docs/nccl_compat.md; a test compares the two. */
 ncclResult_t nccl_unsupported(const char *text);
 
 ncclResult_t nccl_translate(gyre_status status);
 
-/** nccl_result_of - of the gyre call that just ended on this thread. A failure's cause becomes the
- * last error. Inside a group IN_PROGRESS becomes ncclSuccess. */
+/** Of the gyre call that just ended on this thread. A failure's cause becomes the last error.
+ * Inside a group IN_PROGRESS becomes ncclSuccess. */
 ncclResult_t nccl_result_of(gyre_status status);
 
 /* ---- nccl_handles.c ----------------------------------------------------------------------- */
@@ -68,14 +67,14 @@ ncclResult_t nccl_result_of(gyre_status status);
 /* The function that a user has called, in its pncclX. */
 #define NCCL_CALL (__func__ + 1)
 
-/** nccl_comm_pin - keep what a handle stands for until nccl_comm_unpin(). Any thread. @call: for
- * the error's text. NULL with a last error if the handle is NULL, destroyed, aborted or never made
+/** Keep what a handle stands for until nccl_comm_unpin(). Any thread. @call: for the error's text.
+ * NULL with a last error if the handle is NULL, destroyed, aborted or never made
  * (ncclInvalidArgument), or of the process that this one was forked from (ncclInvalidUsage). */
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
-/** nccl_usable - NULL as nccl_comm_pin(), or if the handle has no communicator before its group
- * ends. gyre itself refuses one that another thread has destroyed since. */
+/** NULL as nccl_comm_pin(), or if the handle has no communicator before its group ends. gyre itself
+ * refuses one that another thread has destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 
 /* Declare `own`, the gyre communicator of the handle `comm`, and `result`, or return why there is
@@ -86,49 +85,49 @@ gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result
     if (own == NULL)                                        \
     return result
 
-/** nccl_comm_new - NULL = out of memory. */
+/** NULL = out of memory. */
 struct nccl_comm *nccl_comm_new(void);
 
-/** nccl_comm_publish - give it a handle, which is returned. */
+/** Give it a handle, which is returned. */
 ncclComm_t nccl_comm_publish(struct nccl_comm *comm);
 
-/** nccl_comm_promise - a group's end will make the communicator, and pins it until then.
- * nccl_comm_keep_promise - it has ended; 1 = the user ended the handle before. */
+/** A group's end will make the communicator, and pins it until then. nccl_comm_keep_promise - it
+ * has ended; 1 = the user ended the handle before. */
 void nccl_comm_promise(struct nccl_comm *comm);
 int nccl_comm_keep_promise(struct nccl_comm *comm);
 
-/** nccl_comm_claim - end a handle: no later call finds it. With is_dropped set a group's end ends
- * the communicator; else the caller does, and unpins it. NULL as nccl_comm_pin(). */
+/** End a handle: no later call finds it. With is_dropped set a group's end ends the communicator;
+ * else the caller does, and unpins it. NULL as nccl_comm_pin(). */
 struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int aborts,
                                   ncclResult_t *result_out);
 
 /* ---- nccl_config.c ------------------------------------------------------------------------ */
 
-/** nccl_check_head - was a struct initialised? It begins with its size, a magic number, and the
- * version of the caller's header. @what: for the error's text. @least_bytes: of its first version.
- * Errors: ncclInvalidArgument, also if `given` is NULL. */
+/** Was a struct initialised? It begins with its size, a magic number, and the version of the
+ * caller's header. @what: for the error's text. @least_bytes: of its first version. Errors:
+ * ncclInvalidArgument, also if `given` is NULL. */
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes);
 
-/** nccl_config_take - NULL = all defaults. Strings are not copied. Errors: ncclInvalidArgument,
- * ncclInvalidUsage (a network that gyre does not have). */
+/** NULL = all defaults. Strings are not copied. Errors: ncclInvalidArgument, ncclInvalidUsage (a
+ * network that gyre does not have). */
 ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out);
 
 /* ---- nccl_comm.c -------------------------------------------------------------------------- */
 
-/** nccl_comm_init - @given: NULL = all defaults. *comm_out is NULL after a failure. */
+/** @given: NULL = all defaults. *comm_out is NULL after a failure. */
 ncclResult_t nccl_comm_init(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
                             const ncclConfig_t *given);
 
-/** nccl_comm_grow - @id: NULL unless this rank gives it. */
+/** @id: NULL unless this rank gives it. */
 ncclResult_t nccl_comm_grow(gyre_comm *own, int n_ranks, const gyre_unique_id *id,
                             ncclComm_t *comm_out, const ncclConfig_t *given);
 
-/** nccl_comm_refuse_growth - tell the other ranks this thread's last error, which stays. */
+/** Tell the other ranks this thread's last error, which stays. */
 void nccl_comm_refuse_growth(gyre_comm *own, int n_ranks, const gyre_unique_id *id);
 
-/** nccl_comm_end - destroy the communicators, after an abort if the handle ended by one.
- * nccl_comm_end_twin - only that in NVIDIA's library. */
+/** Destroy the communicators, after an abort if the handle ended by one. nccl_comm_end_twin - only
+ * that in NVIDIA's library. */
 ncclResult_t nccl_comm_end(struct nccl_comm *comm);
 void nccl_comm_end_twin(struct nccl_comm *comm);
 
@@ -136,25 +135,25 @@ void nccl_comm_end_twin(struct nccl_comm *comm);
 
 int nccl_group_depth(void);
 
-/** nccl_n_forks - since the library was loaded. A handle of another number is the parent's: its
- * lock and its plugin may be in any state. */
+/** Since the library was loaded. A handle of another number is the parent's: its lock and its
+ * plugin may be in any state. */
 unsigned nccl_n_forks(void);
 
-/** nccl_group_note - record a call's result, which is returned. After a failure the group's end
- * reports it and launches nothing. */
+/** Record a call's result, which is returned. After a failure the group's end reports it and
+ * launches nothing. */
 ncclResult_t nccl_group_note(ncclResult_t result);
 
 void nccl_group_promise(struct nccl_comm *comm);
 
-/** nccl_group_want_window - inside a group at its end. */
+/** Inside a group at its end. */
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
 
 void nccl_group_forget(const gyre_comm *comm);
 
 /* ---- nccl_profile.c ----------------------------------------------------------------------- */
 
-/** nccl_profile_attach - let the plugin see the communicator's calls, if one is named and the
- * communicator is made. May be repeated. By a thread that may make calls on it. */
+/** Let the plugin see the communicator's calls, if one is named and the communicator is made. May
+ * be repeated. By a thread that may make calls on it. */
 void nccl_profile_attach(struct nccl_comm *comm);
 
 /** nccl_profile_enter, nccl_profile_exit - around a call, which outside groups becomes a group, as
@@ -162,7 +161,7 @@ void nccl_profile_attach(struct nccl_comm *comm);
 int nccl_profile_enter(ncclComm_t handle);
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result);
 
-/** nccl_profile_forget - in a forked child. */
+/** In a forked child. */
 void nccl_profile_forget(void);
 
 /** nccl_profile_group_ending, nccl_profile_group_ended - around the end of the thread's outermost
@@ -170,10 +169,10 @@ void nccl_profile_forget(void);
 void nccl_profile_group_ending(void);
 void nccl_profile_group_ended(void);
 
-/** nccl_plugin_is_asked - is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
+/** Is NCCL_PROFILER_PLUGIN set, and did no earlier attempt fail? */
 bool nccl_plugin_is_asked(void);
 
-/** nccl_plugin_forget - in a forked child, which starts the plugin anew. */
+/** In a forked child, which starts the plugin anew. */
 void nccl_plugin_forget(void);
 
 /* ---- nccl_real.c -------------------------------------------------------------------------- */
@@ -200,7 +199,7 @@ struct nccl_fallback {
     const char *(*GetLastError)(ncclComm_t comm);
 };
 
-/** nccl_fallback_get - NULL = none. The first call loads it. */
+/** NULL = none. The first call loads it. */
 const struct nccl_fallback *nccl_fallback_get(void);
 
 #endif

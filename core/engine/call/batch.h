@@ -32,22 +32,22 @@ struct gyre_item {
     uint32_t launch;  /* message: number of its launch among those of the communicator */
 };
 
-/** gyre_batch_one - plan and enqueue a call outside any group. This thread holds the communicator.
- * Errors: those of the call; what other ranks are not refused alike ends the communicator. */
+/** Plan and enqueue a call outside any group. This thread holds the communicator. Errors: those of
+ * the call; what other ranks are not refused alike ends the communicator. */
 gyre_status gyre_batch_one(struct gyre_item *item);
 
-/** gyre_batch_run - plan and enqueue calls of any communicators, all by this thread: communicator
- * after communicator, in the order in which they were made. For each the collectives run in order,
- * and then the sends and receives, at the same time. Changes @items: those of ended communicators
- * lose theirs.
- * Errors: the first; what the other communicators' ranks wait for is enqueued all the same. */
+/** Plan and enqueue calls of any communicators, all by this thread: communicator after
+ * communicator, in the order in which they were made. For each the collectives run in order, and
+ * then the sends and receives, at the same time. Changes @items: those of ended communicators lose
+ * theirs. Errors: the first; what the other communicators' ranks wait for is enqueued all the same.
+ */
 gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
 
-/** gyre_group_is_open - is this thread inside a group? */
+/** Is this thread inside a group? */
 bool gyre_group_is_open(void);
 
-/** gyre_group_add_call - run a call at the end of this thread's group, which is open. This thread
- * holds the communicator. Errors: OUT_OF_MEMORY; the communicator then ends on all ranks. */
+/** Run a call at the end of this thread's group, which is open. This thread holds the communicator.
+ * Errors: OUT_OF_MEMORY; the communicator then ends on all ranks. */
 gyre_status gyre_group_add_call(const struct gyre_item *item);
 
 /* A task that runs on another thread and ends with the group: a communicator's init task. */
@@ -56,12 +56,12 @@ struct gyre_group_task {
     gyre_status (*finish)(struct gyre_group_task *task);
 };
 
-/** gyre_group_add - the end of this thread's group finishes the task. Errors: OUT_OF_MEMORY; the
- * task is then finished here. */
+/** The end of this thread's group finishes the task. Errors: OUT_OF_MEMORY; the task is then
+ * finished here. */
 gyre_status gyre_group_add(struct gyre_group_task *task);
 
-/** gyre_group_note_background - make the group's end return IN_PROGRESS, because a communicator
- * that does not block has work in the background. */
+/** Make the group's end return IN_PROGRESS, because a communicator that does not block has work in
+ * the background. */
 void gyre_group_note_background(void);
 
 /* The first failure of several steps, with its cause, which later steps would overwrite. */
@@ -78,7 +78,7 @@ static inline void gyre_failure_note(struct gyre_failure *failure, gyre_status s
     snprintf(failure->cause, sizeof(failure->cause), "%s", gyre_cause());
 }
 
-/** gyre_failure_tell - the failure's status; the thread's cause becomes the failure's. */
+/** The failure's status; the thread's cause becomes the failure's. */
 static inline gyre_status gyre_failure_tell(const struct gyre_failure *failure)
 {
     if (failure->status != GYRE_SUCCESS)
@@ -96,8 +96,8 @@ struct gyre_order_place {
     bool queues;         /* the executor heeds gyre_work.follows */
 };
 
-/** gyre_order_messages - put the sends and receives of one communicator into the order in which
- * they are enqueued, and set their `follows` and `launch`. Pure.
+/** Put the sends and receives of one communicator into the order in which they are enqueued, and
+ * set their `follows` and `launch`. Pure.
  *
  * Where the executor queues works, all are one launch, in which a message waits only for the
  * earlier ones of the same peer and direction. Elsewhere they are divided into waves, of which each
@@ -109,20 +109,18 @@ struct gyre_order_place {
  *
  * With more ranks than one launch can serve, messages that go about as far (from rank r to rank r +
  * k) are one launch, the nearest first. Both ranks count alike, so groups of all ranks complete.
- * But a call in the group may then wait for another one.
- * @latest: by peer * 2 + is_send, zeros, which it has again afterwards. @messages: in the order of
- * the calls; with their plans. */
+ * But a call in the group may then wait for another one. @latest: by peer * 2 + is_send, zeros,
+ * which it has again afterwards. @messages: in the order of the calls; with their plans. */
 void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
                          struct gyre_item **messages, int n_messages);
 
-/** gyre_order_join_copies - let the sends of a rank to itself carry out the matching receives, each
- * as one local copy, and take those receives out.
- * @messages: of one communicator. @n_messages: becomes the number that is left.
- * Errors: INVALID_USAGE (a send or a receive without its counterpart). */
+/** Let the sends of a rank to itself carry out the matching receives, each as one local copy, and
+ * take those receives out. @messages: of one communicator. @n_messages: becomes the number that is
+ * left. Errors: INVALID_USAGE (a send or a receive without its counterpart). */
 gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages);
 
-/** gyre_batch_record - the record of a call whose window is known; the record's sequence is 0.
- * Inline: every call makes a record, and copying it out of a function took 8 ns. */
+/** The record of a call whose window is known; the record's sequence is 0. Inline: every call makes
+ * a record, and copying it out of a function took 8 ns. */
 static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 {
     const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
@@ -145,86 +143,80 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 /* ---- GYRE_CHECK=calls: every rank's record of a collective is gathered and compared before the
  * call is enqueued (compare.c) -------------------------------------------------------------- */
 
-/** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
+/** Was the communicator made with GYRE_CHECK=calls? */
 bool gyre_compares_calls(const gyre_comm *comm);
 
-/** gyre_compare_call - wait for all ranks' records of a collective and compare them. A difference
- * ends the communicator on every rank. Errors: INVALID_USAGE naming both calls, or what ended the
- * communicator meanwhile. */
+/** Wait for all ranks' records of a collective and compare them. A difference ends the communicator
+ * on every rank. Errors: INVALID_USAGE naming both calls, or what ended the communicator meanwhile.
+ */
 gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record);
 
-/** gyre_comparer_start - compare the collectives of one communicator in a batch. A thread of its
- * own runs ahead of the launches, because the launching thread may also serve other ranks of the
- * communicator and would then wait for itself.
- * @items: must not move until the comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the
- * communicator then ends on all ranks, which wait for this one. */
+/** Compare the collectives of one communicator in a batch. A thread of its own runs ahead of the
+ * launches, because the launching thread may also serve other ranks of the communicator and would
+ * then wait for itself. @items: must not move until the comparer is finished. Errors:
+ * OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks, which wait for this one. */
 gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items, size_t n_items,
                                 struct gyre_comparer **comparer_out);
 
-/** gyre_comparer_take - wait until the communicator's next collective of the batch is compared.
- * Errors: those of gyre_compare_call(). */
+/** Wait until the communicator's next collective of the batch is compared. Errors: those of
+ * gyre_compare_call(). */
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
 
-/** gyre_comparer_finish - wait until all its collectives are compared, or one failed; free it.
- * @comparer: or NULL. */
+/** Wait until all its collectives are compared, or one failed; free it. @comparer: or NULL. */
 void gyre_comparer_finish(struct gyre_comparer *comparer);
 
 /* ---- what is told of calls and launches (observe.c, metrics.c) ------------------------------ */
 
 struct gyre_metrics;
 
-/** gyre_metrics_open - @metrics_out: NULL if GYRE_METRICS_FILE is unset. In the file's name %h is
- * the host, %p the process, %r the rank, %n the number of the communicator in its process and %c
- * its number in the job. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the name is too long), SYSTEM (no
- * thread). */
+/** @metrics_out: NULL if GYRE_METRICS_FILE is unset. In the file's name %h is the host, %p the
+ * process, %r the rank, %n the number of the communicator in its process and %c its number in the
+ * job. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the name is too long), SYSTEM (no thread). */
 gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out);
 
-/** gyre_metrics_close - write the file a last time, wait up to two seconds for that, and give the
- * metrics up.
- * @metrics: or NULL. */
+/** Write the file a last time, wait up to two seconds for that, and give the metrics up. @metrics:
+ * or NULL. */
 void gyre_metrics_close(struct gyre_metrics *metrics);
 
 struct gyre_observing;
 
-/** gyre_observing_open - @observer: copied.
- * @executor: NULL: streams are host streams, and their tasks tell when a call begins and ends. Else
- * the executor is asked for that after the call's end. It outlives the last gyre_observe_times().
- * Errors: OUT_OF_MEMORY. */
+/** @observer: copied. @executor: NULL: streams are host streams, and their tasks tell when a call
+ * begins and ends. Else the executor is asked for that after the call's end. It outlives the last
+ * gyre_observe_times(). Errors: OUT_OF_MEMORY. */
 gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_executor *executor,
                                 struct gyre_observing **observing_out);
 
-/** gyre_observe_times - tell the observer of calls that have ended since, where an executor is
- * asked for their times. @observing: or NULL. */
+/** Tell the observer of calls that have ended since, where an executor is asked for their times.
+ * @observing: or NULL. */
 void gyre_observe_times(struct gyre_observing *observing);
 
-/** gyre_observing_close - the communicator has ended. The observer is closed once all of its calls
- * are finished. @observing: or NULL. */
+/** The communicator has ended. The observer is closed once all of its calls are finished.
+ * @observing: or NULL. */
 void gyre_observing_close(struct gyre_observing *observing);
 
-/** gyre_observe_submitted - the call was accepted. Sets call->observed, which the thread that
- * submits the call holds until gyre_observed_release(). If there is no memory, the call is not
- * observed. @observing: or NULL. */
+/** The call was accepted. Sets call->observed, which the thread that submits the call holds until
+ * gyre_observed_release(). If there is no memory, the call is not observed. @observing: or NULL. */
 void gyre_observe_submitted(struct gyre_observing *observing, struct gyre_call *call);
 
-/** gyre_observed_release - the call has been launched, or never will be. @observed: or NULL. */
+/** The call has been launched, or never will be. @observed: or NULL. */
 void gyre_observed_release(struct gyre_observed *observed);
 
-/** gyre_observe_launching - calls with their plans are about to be launched together on the stream.
- * Returns NULL if none of them is observed. */
+/** Calls with their plans are about to be launched together on the stream. Returns NULL if none of
+ * them is observed. */
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
                                                     gyre_stream stream);
 
-/** gyre_observe_launched - the launch has been made, or has failed. @launch: or NULL. */
+/** The launch has been made, or has failed. @launch: or NULL. */
 void gyre_observe_launched(struct gyre_observed_launch *launch, bool is_launched,
                            gyre_stream stream);
 
-/** gyre_metrics_begin - calls are about to be launched together on the stream.
- * @metrics: or NULL. Returns NULL if no time is taken. */
+/** Calls are about to be launched together on the stream. @metrics: or NULL. Returns NULL if no
+ * time is taken. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
                                              struct gyre_item *const *items, int n_items,
                                              gyre_stream stream);
 
-/** gyre_metrics_end - the launch has been made, or has failed. @span: or NULL. */
+/** The launch has been made, or has failed. @span: or NULL. */
 void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_stream stream);
 
 /* The time of one launch on a host stream: one task in front of the launch and one behind it. On
@@ -244,12 +236,12 @@ struct gyre_span_ops {
     void (*free)(struct gyre_span *span);                   /* the last call, on any thread */
 };
 
-/** gyre_span_begin - a launch is about to be made on the stream. Returns false if the first task
- * cannot be enqueued; the caller still owns the span then. */
+/** A launch is about to be made on the stream. Returns false if the first task cannot be enqueued;
+ * the caller still owns the span then. */
 bool gyre_span_begin(struct gyre_span *span, const struct gyre_span_ops *ops, gyre_stream stream);
 
-/** gyre_span_end - the launch has been made, or has failed. Gives the span up. Only after a
- * gyre_span_begin() that returned true. */
+/** The launch has been made, or has failed. Gives the span up. Only after a gyre_span_begin() that
+ * returned true. */
 void gyre_span_end(struct gyre_span *span, bool is_launched, gyre_stream stream);
 
 #endif

@@ -7,15 +7,15 @@
 
 #include "core/foundation/base/status.h"
 
-/** gyre_comm_check_local - what making a communicator does before the ranks meet, and its undoing:
- * read the environment, check the configuration, load the tuning file, open the device. A rank that
- * fails later leaves the others waiting. Any thread. Errors: those of gyre_comm_init_rank that do
- * not depend on other ranks. */
+/** What making a communicator does before the ranks meet, and its undoing: read the environment,
+ * check the configuration, load the tuning file, open the device. A rank that fails later leaves
+ * the others waiting. Any thread. Errors: those of gyre_comm_init_rank that do not depend on other
+ * ranks. */
 gyre_status gyre_comm_check_local(const gyre_config *config);
 
 struct gyre_plan_cache;
 
-/** gyre_comm_plans - for the thread that makes the communicator's calls, as long as it lives. */
+/** For the thread that makes the communicator's calls, as long as it lives. */
 struct gyre_plan_cache *gyre_comm_plans(gyre_comm *comm);
 
 #endif

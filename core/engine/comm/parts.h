@@ -9,19 +9,17 @@
 #include "core/engine/comm.h"
 #include "core/engine/health/health.h"
 
-/** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator
- * (api.c). */
+/** gyre_comm_exchange() inside a call: this thread holds the communicator (api.c). */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
-/** gyre_comm_attach - make the communicator's device that of this thread, which gyre started.
- * @comm: or NULL. */
+/** Make the communicator's device that of this thread, which gyre started. @comm: or NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
-/** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
+/** End the init, after success or failure: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** gyre_comm_drain - wait until all works and one-sided operations are done, or the communicator
- * has failed. Waits for signals that can no longer come end with an error. */
+/** Wait until all works and one-sided operations are done, or the communicator has failed. Waits
+ * for signals that can no longer come end with an error. */
 void gyre_comm_drain(gyre_comm *comm);
 
 /* ---- make.c ------------------------------------------------------------------------------- */
@@ -45,110 +43,108 @@ struct gyre_init_request {
     bool is_aborted; /* shrink: the parent was aborted */
 };
 
-/** gyre_comm_make - in the background if it does not block (IN_PROGRESS) or inside a group
- * (SUCCESS; the group's end waits and sets *comm_out).
- * @config: complete (gyre_config_take). @comm_out: NULL = only take part in request->find. */
+/** In the background if it does not block (IN_PROGRESS) or inside a group (SUCCESS; the group's end
+ * waits and sets *comm_out). @config: complete (gyre_config_take). @comm_out: NULL = only take part
+ * in request->find. */
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
 
-/** gyre_comm_refuse - tell the other ranks of a split, shrink or growth, which wait in
- * request->find, that this rank cannot take part. Frees request->is_member.
- * @config: may that block? @request: with parent and takes_failures. @status: of the failure;
- * gyre_cause() has the text and keeps it. */
+/** Tell the other ranks of a split, shrink or growth, which wait in request->find, that this rank
+ * cannot take part. Frees request->is_member. @config: may that block? @request: with parent and
+ * takes_failures. @status: of the failure; gyre_cause() has the text and keeps it. */
 gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
                              gyre_status status);
 
 /* ---- split.c ------------------------------------------------------------------------------ */
 
-/** gyre_comm_child_config - the caller's configuration, or the parent's if @given is NULL; on the
- * parent's device unless it names another. Errors: as gyre_config_take(). */
+/** The caller's configuration, or the parent's if @given is NULL; on the parent's device unless it
+ * names another. Errors: as gyre_config_take(). */
 gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
                                    gyre_config *config_out);
 
-/** gyre_comm_open_origin - let the parent's links report what concerns the child. @parent_ranks: by
- * rank of the child. Errors: the parent's fault, OUT_OF_MEMORY. */
+/** Let the parent's links report what concerns the child. @parent_ranks: by rank of the child.
+ * Errors: the parent's fault, OUT_OF_MEMORY. */
 gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_comm *child,
                                   enum gyre_origin_kind kind, const int *parent_ranks);
 
-/** gyre_comm_blame_parent - the parent's fault, which says more than the error of an all-gather;
- * else `status`. Waits a moment for a fault that is under way. */
+/** The parent's fault, which says more than the error of an all-gather; else `status`. Waits a
+ * moment for a fault that is under way. */
 gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status);
 
 /* ---- parts.c ------------------------------------------------------------------------------ */
 
-/** gyre_config_take - a struct of any version; NULL = all defaults. Errors: INVALID_ARGUMENT for
- * one that was not initialised. */
+/** A struct of any version; NULL = all defaults. Errors: INVALID_ARGUMENT for one that was not
+ * initialised. */
 gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 
-/** gyre_comm_make_local - make what needs no other rank. @given: complete. */
+/** Make what needs no other rank. @given: complete. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
-/** gyre_comm_free - free what exists, without waiting, and leave the registry. */
+/** Free what exists, without waiting, and leave the registry. */
 void gyre_comm_free(gyre_comm *comm);
 
-/** gyre_comm_connect - make what needs the other ranks, which have joined the rendezvous. A failure
- * becomes the communicator's fault, and the other ranks are told. */
+/** Make what needs the other ranks, which have joined the rendezvous. A failure becomes the
+ * communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm);
 
 /* ---- window.c: windows and registered buffers -------------------------------------------- */
 
-/** gyre_windows_fini - the executor is idle or aborted. */
+/** The executor is idle or aborted. */
 void gyre_windows_fini(gyre_comm *comm);
 
 void gyre_registrations_init(struct gyre_registrations *registrations);
 void gyre_registrations_fini(struct gyre_registrations *registrations);
 
-/** gyre_registrations_count - how many ranges are registered. */
+/** How many ranges are registered. */
 size_t gyre_registrations_count(struct gyre_registrations *registrations);
 
 /* ---- signals.c --------------------------------------------------------------------------- */
 
-/** gyre_signals_export - make this rank's counters, unless they exist, and describe them.
- * @to_processes: some rank is another process. Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the
- * reason. */
+/** Make this rank's counters, unless they exist, and describe them. @to_processes: some rank is
+ * another process. Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the reason. */
 gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
                                 struct gyre_share_handle *handle_out);
 
-/** gyre_signals_import - map a rank's counters, unless they are mapped. Errors: as
- * gyre_share_import(); REMOTE: that rank has ended its communicator. */
+/** Map a rank's counters, unless they are mapped. Errors: as gyre_share_import(); REMOTE: that rank
+ * has ended its communicator. */
 gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_share_handle *handle);
 
-/** gyre_signals_fini - give back all counters. The executor is closed. */
+/** Give back all counters. The executor is closed. */
 void gyre_signals_fini(gyre_comm *comm);
 
 /* ---- put_peers.c: one-sided calls to ranks that a proxy serves --------------------------- */
 
-/** gyre_put_peers_open - make this rank's put links, unless they exist or no proxy serves any pair.
- * Collective. A failure ends the communicator on all ranks. */
+/** Make this rank's put links, unless they exist or no proxy serves any pair. Collective. A failure
+ * ends the communicator on all ranks. */
 gyre_status gyre_put_peers_open(gyre_comm *comm);
 
-/** gyre_put_peers_expect - other ranks may write into this window already. NULL: it is in the list
- * now, or there is none. */
+/** Other ranks may write into this window already. NULL: it is in the list now, or there is none.
+ */
 void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
 
 /** gyre_put_peers_lock / unlock - around every change of the list of windows. */
 void gyre_put_peers_lock(gyre_comm *comm);
 void gyre_put_peers_unlock(gyre_comm *comm);
 
-/** gyre_put_peers_fence - wait until all messages have been taken that any rank sent to this one
- * before its call. Collective. Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
+/** Wait until all messages have been taken that any rank sent to this one before its call.
+ * Collective. Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
 gyre_status gyre_put_peers_fence(gyre_comm *comm);
 
-/** gyre_put_peers_tell_blocked - tell the ranks behind put links that this rank waits for signals.
- * Does not block; a later call tells ranks whose link has no room. */
+/** Tell the ranks behind put links that this rank waits for signals. Does not block; a later call
+ * tells ranks whose link has no room. */
 void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended);
 
-/** gyre_put_peers_blocked_of - the n_ended that a rank behind a put link has told, 0 = none; all
- * its signals before have arrived. */
+/** The n_ended that a rank behind a put link has told, 0 = none; all its signals before have
+ * arrived. */
 uint64_t gyre_put_peers_blocked_of(const gyre_comm *comm, int rank);
 
-/** gyre_put_peers_leave - this rank makes no one-sided call any more. */
+/** This rank makes no one-sided call any more. */
 void gyre_put_peers_leave(gyre_comm *comm);
 
-/** gyre_put_peers_detach - messages do not reach the executor any more. */
+/** Messages do not reach the executor any more. */
 void gyre_put_peers_detach(gyre_comm *comm);
 
-/** gyre_put_peers_close - close the put links. The executor is closed. */
+/** Close the put links. The executor is closed. */
 void gyre_put_peers_close(gyre_comm *comm);
 
 #endif

@@ -25,41 +25,39 @@ struct gyre_health_blocked {
     } senders[GYRE_BLOCKED_SENDERS];
 };
 
-/** gyre_health_open - start watching: peers, stalls, mismatched calls, timeouts. */
+/** Start watching: peers, stalls, mismatched calls, timeouts. */
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
 
-/** gyre_health_posted - compare a call that was posted with what peers asked about. Any thread. */
+/** Compare a call that was posted with what peers asked about. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
-/** gyre_health_pass_on - tell the other ranks once why the communicator has failed on this rank, if
- * it has. Any thread, before the rank leaves. */
+/** Tell the other ranks once why the communicator has failed on this rank, if it has. Any thread,
+ * before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
-/** gyre_health_is_unharmed - has another rank ended the communicator after all works of this rank
- * had ended? Not for communicators with captured or one-sided calls, which are no such works. */
+/** Has another rank ended the communicator after all works of this rank had ended? Not for
+ * communicators with captured or one-sided calls, which are no such works. */
 bool gyre_health_is_unharmed(const struct gyre_health *health);
 
-/** gyre_health_watch_child - tell a child's origin all past and future failures of this
- * communicator. The health becomes a holder of the origin. */
+/** Tell a child's origin all past and future failures of this communicator. The health becomes a
+ * holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
-/** gyre_health_has_left - has this rank left, or was it lost? */
+/** Has this rank left, or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
-/** gyre_health_wait_left - wait until every other rank has left, was lost or is silent for 3.5 s,
- * or for the deadline. */
+/** Wait until every other rank has left, was lost or is silent for 3.5 s, or for the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
-/** gyre_health_dump - the positions of all ranks' workers, as text. Any thread; asks the other
- * ranks and waits at most 3 s.
- * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
+/** The positions of all ranks' workers, as text. Any thread; asks the other ranks and waits at most
+ * 3 s. @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
-/** gyre_health_tell_blocked - tell all ranks what this rank, which leaves, waits for. */
+/** Tell all ranks what this rank, which leaves, waits for. */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 
-/** gyre_health_blocked_of - what a rank told last. Any thread. */
+/** What a rank told last. Any thread. */
 struct gyre_health_blocked gyre_health_blocked_of(struct gyre_health *health, int rank);
 
 void gyre_health_close(struct gyre_health *health);

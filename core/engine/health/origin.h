@@ -44,42 +44,41 @@ struct gyre_origin_config {
     struct gyre_fault *fault;           /* the child's */
 };
 
-/** gyre_origin_open - make the origin of a child before the child. It has two holders: the child,
- * and the parent's health (gyre_health_watch_child). Until gyre_origin_set_made() the parent's
- * failures raise the child's fault: the death of a rank of the child, and in a split whose ranks
- * have not all joined, every failure. Errors: OUT_OF_MEMORY. */
+/** Make the origin of a child before the child. It has two holders: the child, and the parent's
+ * health (gyre_health_watch_child). Until gyre_origin_set_made() the parent's failures raise the
+ * child's fault: the death of a rank of the child, and in a split whose ranks have not all joined,
+ * every failure. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
-/** gyre_origin_set_joined - all ranks have come to the child's rendezvous. @origin: or NULL. */
+/** All ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
-/** gyre_origin_set_made - the child's set-up has ended, with or without success. @origin: or NULL.
- */
+/** The child's set-up has ended, with or without success. @origin: or NULL. */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
-/** gyre_origin_release - a holder gives up its reference. @origin: or NULL. */
+/** A holder gives up its reference. @origin: or NULL. */
 void gyre_origin_release(struct gyre_origin *origin);
 
-/** gyre_origin_is_alone - has the child released the origin? */
+/** Has the child released the origin? */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
-/** gyre_origin_tell - the parent failed. @lost_rank: its rank that died; -1 = none did. @how: the
- * cause of its death. @text: why the parent failed, with the parent's rank numbers. */
+/** The parent failed. @lost_rank: its rank that died; -1 = none did. @how: the cause of its death.
+ * @text: why the parent failed, with the parent's rank numbers. */
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
 
-/** gyre_origin_word - copy the cause of the parent's failure, with the child's rank numbers; false
- * = there is none. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+/** Copy the cause of the parent's failure, with the child's rank numbers; false = there is none.
+ * @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
-/** gyre_rank_name - "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3
- * of its parent, hostB pid 77)". @name_out: GYRE_RANK_NAME_BYTES. Returns name_out. */
+/** "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3 of its parent,
+ * hostB pid 77)". @name_out: GYRE_RANK_NAME_BYTES. Returns name_out. */
 const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
                            int rank, char *name_out);
 
-/** gyre_origin_settle - find the cause after set-up failed on this rank, perhaps only because
- * another rank gave up: wait at most 200 ms until the rendezvous or the parent reports which rank
- * died. Returns the status. Before the health thread runs. */
+/** Find the cause after set-up failed on this rank, perhaps only because another rank gave up: wait
+ * at most 200 ms until the rendezvous or the parent reports which rank died. Returns the status.
+ * Before the health thread runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

@@ -71,8 +71,8 @@ struct gyre_wait_path {
     enum gyre_wait_end end;
 };
 
-/** gyre_wait_graph_walk - follow the waits from edge `start`. Pure. @edges_out: receives the path's
- * edges, in order. @places: scratch. Both have as many entries as the graph has edges. */
+/** Follow the waits from edge `start`. Pure. @edges_out: receives the path's edges, in order.
+ * @places: scratch. Both have as many entries as the graph has edges. */
 struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
                                            uint32_t *edges_out, uint32_t *places);
 
@@ -229,86 +229,83 @@ enum gyre_health_standing {
 
 /* ---- health.c ----------------------------------------------------------------------------- */
 
-/** gyre_health_post - send a message's head and the first bytes of its union. @rank: -1 = all other
- * ranks. */
+/** Send a message's head and the first bytes of its union. @rank: -1 = all other ranks. */
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes);
 
-/** gyre_health_fail - raise the communicator's fault. @prints: one rank of the job, which finds the
- * failure, prints it. */
+/** Raise the communicator's fault. @prints: one rank of the job, which finds the failure, prints
+ * it. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
-/** gyre_health_fail_all - tell all ranks that the communicator ends here, then raise its fault. */
+/** Tell all ranks that the communicator ends here, then raise its fault. */
 void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text);
 
-/** gyre_health_rank_name - gyre_rank_name() of a rank of this communicator. */
+/** gyre_rank_name() of a rank of this communicator. */
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
 
 /* ---- health_calls.c ----------------------------------------------------------------------- */
 
-/** gyre_health_call_text - what this rank was doing, for messages. Any thread. */
+/** What this rank was doing, for messages. Any thread. */
 void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes);
 
-/** gyre_health_place_of - where this rank is. */
+/** Where this rank is. */
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out);
 
-/** gyre_health_waiting_call - its sequence is 0 if there is none, or none on record. */
+/** Its sequence is 0 if there is none, or none on record. */
 void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out);
 
-/** gyre_health_is_record - may a record that came from a peer be read? */
+/** May a record that came from a peer be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
-/** gyre_health_answer - compare a rank's unfinished calls with those of this rank, keep questions
- * about calls that were not made yet, and tell this rank's place. */
+/** Compare a rank's unfinished calls with those of this rank, keep questions about calls that were
+ * not made yet, and tell this rank's place. */
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 
-/** gyre_health_ask_ns - the time between two questions while this rank waits. */
+/** The time between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_silence_limit_ns - a rank is silent if it was asked regularly and sent nothing for
- * this long. */
+/** A rank is silent if it was asked regularly and sent nothing for this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_silent_ns - how long a rank has sent nothing although it was asked; for this rank
- * itself, how long the rendezvous has passed on none of its messages. */
+/** How long a rank has sent nothing although it was asked; for this rank itself, how long the
+ * rendezvous has passed on none of its messages. */
 uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** gyre_health_is_silent - for the limit or longer. False if the rank has left. */
+/** For the limit or longer. False if the rank has left. */
 bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** gyre_health_append - append to a text; what does not fit is cut off. */
+/** Append to a text; what does not fit is cut off. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_health_stands - @mine: the call that this rank waits in. */
+/** @mine: the call that this rank waits in. */
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
 /* ---- health_stall.c ----------------------------------------------------------------------- */
 
-/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail late ones.
- * About every 100 ms. */
+/** Ask about calls that make no progress, warn, and fail late ones. About every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** gyre_health_check_leaving - likewise once this rank has left. Returns false if no goodbye that
- * is missing will come: no rank that has not left still runs. */
+/** Likewise once this rank has left. Returns false if no goodbye that is missing will come: no rank
+ * that has not left still runs. */
 bool gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
 
-/** gyre_health_look - store the positions of this rank's workers in health->waits. */
+/** Store the positions of this rank's workers in health->waits. */
 void gyre_health_look(struct gyre_health *health);
 
-/** gyre_health_share_waits - find this rank's positions, ask the awaited ranks how many slots they
- * have moved, and tell the rank that explains. When this rank asks. */
+/** Find this rank's positions, ask the awaited ranks how many slots they have moved, and tell the
+ * rank that explains. When this rank asks. */
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_tell_waits - tell a rank where this rank's workers are. */
+/** Tell a rank where this rank's workers are. */
 void gyre_health_tell_waits(struct gyre_health *health, int rank);
 
-/** gyre_health_explainer - the lowest rank that waits and asks. It explains the stall for all. */
+/** The lowest rank that waits and asks. It explains the stall for all. */
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
 
 /** gyre_health_take_waits / take_end_ask / take_end_answer - a message with a wrong version, size
@@ -320,19 +317,18 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
 void gyre_health_take_end_answer(struct gyre_health *health, int rank,
                                  const struct gyre_health_message *message, size_t n_bytes);
 
-/** gyre_health_check_dump - serve a thread that waits in gyre_health_dump(). */
+/** Serve a thread that waits in gyre_health_dump(). */
 void gyre_health_check_dump(struct gyre_health *health);
 
 /* ---- health_explain.c --------------------------------------------------------------------- */
 
-/** gyre_health_wait_text - append "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of
- * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
+/** Append "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of 4 (chunk 1: from 3 + in
+ * 1 -> to 1) waits for slot 41 from rank 3 over shm". */
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
-/** gyre_health_explain - follow the waits from this rank's call `mine` to a cycle or to their end.
- * @why_out: "" if nothing is known. @why_bytes: at least 1; a long text loses waits of the chain
- * and keeps its end. Returns true if the cause is certain: a cycle, or a slot that was sent and did
- * not arrive. */
+/** Follow the waits from this rank's call `mine` to a cycle or to their end. @why_out: "" if
+ * nothing is known. @why_bytes: at least 1; a long text loses waits of the chain and keeps its end.
+ * Returns true if the cause is certain: a cycle, or a slot that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 

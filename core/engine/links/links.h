@@ -57,53 +57,52 @@ struct gyre_links_options {
     uint64_t newest_number; /* the greatest number of any communicator of this process */
 };
 
-/** gyre_links_open - check that all ranks agree on the settings that plans depend on, choose a
- * transport for each pair, and connect. Collective.
- * @member: complete but for its number, which is set. Errors: INVALID_USAGE naming the rank and the
- * setting that differ, UNSUPPORTED (no transport for a pair), those of transports and of the
- * rendezvous. After an error gyre_links_close() frees what was made. */
+/** Check that all ranks agree on the settings that plans depend on, choose a transport for each
+ * pair, and connect. Collective. @member: complete but for its number, which is set. Errors:
+ * INVALID_USAGE naming the rank and the setting that differ, UNSUPPORTED (no transport for a pair),
+ * those of transports and of the rendezvous. After an error gyre_links_close() frees what was made.
+ */
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_options *options,
                             struct gyre_links *links);
 
-/** gyre_links_log - log the transports and where rings cross between hosts, once all ranks are
- * connected. Sets links->summary. */
+/** Log the transports and where rings cross between hosts, once all ranks are connected. Sets
+ * links->summary. */
 void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
 
 void gyre_links_close(struct gyre_links *links);
 
-/** gyre_links_wake - tell the proxies that something was enqueued. Any thread. */
+/** Tell the proxies that something was enqueued. Any thread. */
 void gyre_links_wake(const struct gyre_links *links);
 
-/** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
+/** gyre_executor_config's help. @context: struct gyre_links. */
 bool gyre_links_help(void *context, bool is_last);
 
-/** gyre_links_is_proxied_to - does a proxy serve the pair with this rank? */
+/** Does a proxy serve the pair with this rank? */
 static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int rank)
 {
     return gyre_transports[links->transport_of[rank]]->is_proxied;
 }
 
-/** gyre_links_open_transport - connect gyre_transports[index] to the ranks that links->transport_of
- * joins by it. Collective, also for ranks without such peers. Fills in links->transports and
- * links->connectors. */
+/** Connect gyre_transports[index] to the ranks that links->transport_of joins by it. Collective,
+ * also for ranks without such peers. Fills in links->transports and links->connectors. */
 gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
                                       int index, uint64_t deadline_ns);
 
-/** gyre_links_timeout_ns - how long connecting may take. */
+/** How long connecting may take. */
 uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
-/** gyre_links_agree - compare everything that plans depend on, and set member->number. Collective,
- * the same result on all ranks. Errors: INVALID_USAGE naming two ranks and the first setting or row
- * that differs; those of the bootstrap, OUT_OF_MEMORY. */
+/** Compare everything that plans depend on, and set member->number. Collective, the same result on
+ * all ranks. Errors: INVALID_USAGE naming two ranks and the first setting or row that differs;
+ * those of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_options *options);
 
 /* ---- choose.c ----------------------------------------------------------------------------- */
 
-/** gyre_links_choose_transports - fill links->transport_of, and the facts that depend on all pairs,
- * such as is_p2p. Collective, after the infos were gathered. Errors: UNSUPPORTED naming two ranks
- * without a transport, and why; those of the bootstrap, OUT_OF_MEMORY. */
+/** Fill links->transport_of, and the facts that depend on all pairs, such as is_p2p. Collective,
+ * after the infos were gathered. Errors: UNSUPPORTED naming two ranks without a transport, and why;
+ * those of the bootstrap, OUT_OF_MEMORY. */
 gyre_status gyre_links_choose_transports(const struct gyre_member *member,
                                          struct gyre_links *links);
 
@@ -118,56 +117,55 @@ struct gyre_put_transports {
     uint32_t slot_bytes;
 };
 
-/** gyre_put_transports_open - collective. Errors: those of transports and of the rendezvous;
- * gyre_put_transports_close() then frees what was made. */
+/** Collective. Errors: those of transports and of the rendezvous; gyre_put_transports_close() then
+ * frees what was made. */
 gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
-/** gyre_put_transports_wake - wake their proxies. Any thread. */
+/** Wake their proxies. Any thread. */
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
-/** gyre_links_check_gpus - no two ranks may use one GPU, because they could wait for each other's
- * blocks for ever. Where GYRE_SHARE_GPU allows it, limit member->config.sm_budget to this rank's
- * part. Sets links->n_gpu_sharers and links->least_sms. Errors: INVALID_USAGE naming two ranks and
- * their GPU. */
+/** No two ranks may use one GPU, because they could wait for each other's blocks for ever. Where
+ * GYRE_SHARE_GPU allows it, limit member->config.sm_budget to this rank's part. Sets
+ * links->n_gpu_sharers and links->least_sms. Errors: INVALID_USAGE naming two ranks and their GPU.
+ */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
 
-/** gyre_links_check_traces - refuse a trace file that several processes would write. The same
- * result on all ranks. Errors: INVALID_ARGUMENT naming two ranks. */
+/** Refuse a trace file that several processes would write. The same result on all ranks. Errors:
+ * INVALID_ARGUMENT naming two ranks. */
 gyre_status gyre_links_check_traces(const struct gyre_member *member,
                                     const struct gyre_links *links);
 
-/** gyre_links_measure_clock - the offset between this host's clock and that of rank 0's host, if
- * some rank is traced and there are several hosts. Collective.
- * @offset_ns_out: this clock minus that of rank 0's host. @error_ns_out: the most that it is wrong
- * by, apart from later drift. Both are 0 on one host. Errors: those of the rendezvous,
- * OUT_OF_MEMORY. */
+/** The offset between this host's clock and that of rank 0's host, if some rank is traced and there
+ * are several hosts. Collective. @offset_ns_out: this clock minus that of rank 0's host.
+ * @error_ns_out: the most that it is wrong by, apart from later drift. Both are 0 on one host.
+ * Errors: those of the rendezvous, OUT_OF_MEMORY. */
 gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                                      const struct gyre_links *links, int64_t *offset_ns_out,
                                      uint64_t *error_ns_out);
 
 /* ---- network.c ---------------------------------------------------------------------------- */
 
-/** gyre_links_measure - fill links->network, the same on all ranks, and log it on rank 0. Nothing
- * on one host. Collective, after connecting. Errors: those of the bootstrap. */
+/** Fill links->network, the same on all ranks, and log it on rank 0. Nothing on one host.
+ * Collective, after connecting. Errors: those of the bootstrap. */
 gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links);
 
 /* ---- the topology, in choose.c -------------------------------------------------------------- */
 
-/** gyre_topology_open - check GYRE_P2P_LEVEL and fill links->topo: from GYRE_TOPO_FILE, else from
- * this machine if it is used. Errors: INVALID_ARGUMENT listing the legal words, or with the file
- * and the line; those of gyre_topo_detect. */
+/** Check GYRE_P2P_LEVEL and fill links->topo: from GYRE_TOPO_FILE, else from this machine if it is
+ * used. Errors: INVALID_ARGUMENT listing the legal words, or with the file and the line; those of
+ * gyre_topo_detect. */
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);
 
-/** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
+/** For gyre_peer_info.topo_hash; 0 = there is none. */
 uint64_t gyre_topology_hash(const struct gyre_links *links);
 
-/** gyre_topology_dump - write the topology to GYRE_TOPO_DUMP_FILE, on the first rank of each host.
- * Errors: those of gyre_topo_xml_write. */
+/** Write the topology to GYRE_TOPO_DUMP_FILE, on the first rank of each host. Errors: those of
+ * gyre_topo_xml_write. */
 gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links);
 
-/** gyre_topology_compare - warn, once a job, when hosts do not look alike. */
+/** Warn, once a job, when hosts do not look alike. */
 void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links);
 
 #endif

@@ -34,12 +34,10 @@ struct gyre_member {
                         * thread */
 };
 
-/** gyre_member_end_stage - log how long a stage of making the communicator took; the next one
- * begins. */
+/** Log how long a stage of making the communicator took; the next one begins. */
 void gyre_member_end_stage(struct gyre_member *member, const char *stage);
 
-/** gyre_member_max_channels - of a call, by the configuration and the limit on blocks. UINT32_MAX =
- * any number. */
+/** Of a call, by the configuration and the limit on blocks. UINT32_MAX = any number. */
 uint32_t gyre_member_max_channels(const struct gyre_member *member);
 
 #endif

@@ -15,16 +15,14 @@ struct gyre_network {
     uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
 };
 
-/** gyre_network_round - the power of two microseconds that is nearest to a round trip; 0 stays 0.
- * Plans depend on the class alone, so two measurements give one plan. Pure. */
+/** The power of two microseconds that is nearest to a round trip; 0 stays 0. Plans depend on the
+ * class alone, so two measurements give one plan. Pure. */
 uint64_t gyre_network_round(uint64_t round_trip_ns);
 
-/** gyre_network_round_rate - likewise of 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of
- * ten. Pure. */
+/** Likewise of 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten. Pure. */
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s);
 
-/** gyre_network_median - of the values that are not 0; 0 if there is none. Pure. @values: is
- * sorted. */
+/** Of the values that are not 0; 0 if there is none. Pure. @values: is sorted. */
 uint64_t gyre_network_median(uint64_t *values, int n);
 
 #endif

@@ -50,15 +50,14 @@ struct gyre_call {
     struct gyre_observed *observed;         /* core/engine/call/batch.h; NULL = no observer */
 };
 
-/** gyre_window_find - fill in the newest window that holds the call's result and whose buffers
- * all ranks address. Only where every rank's result has the same size and place: all-reduce,
- * all-gather, all-to-all and broadcast. Valid until deregistered, which no thread does during a
- * call. */
+/** Fill in the newest window that holds the call's result and whose buffers all ranks address. Only
+ * where every rank's result has the same size and place: all-reduce, all-gather, all-to-all and
+ * broadcast. Valid until deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
 
-/** gyre_call_reduction - what executors carry out for the call's operation. An average is a sum
- * with a factor ahead (floating point) or a division after it (integers), a user's operation a
- * sum with its factor. Without a reduction: a sum of one summand. */
+/** What executors carry out for the call's operation. An average is a sum with a factor ahead
+ * (floating point) or a division after it (integers), a user's operation a sum with its factor.
+ * Without a reduction: a sum of one summand. */
 struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t n_ranks);
 
 #endif

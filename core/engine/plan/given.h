@@ -17,8 +17,7 @@
 
 /* ---- proof --------------------------------------------------------------------------------- */
 
-/** gyre_proof_steps - the steps of a program, where one that moves a range counts once for each
- * chunk. */
+/** The steps of a program, where one that moves a range counts once for each chunk. */
 static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
 {
     uint64_t n_steps = 0;
@@ -27,22 +26,21 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
     return n_steps;
 }
 
-/** gyre_proof_obstacle - is a shape too large to be proved while a communicator waits? The time
- * grows with the steps of all ranks times their workers; a ring all-reduce of 406 ranks is the
- * largest (docs/schedule.md).
+/** Is a shape too large to be proved while a communicator waits? The time grows with the steps of
+ * all ranks times their workers; a ring all-reduce of 406 ranks is the largest (docs/schedule.md).
  * @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it can be proved; else
  * the reason. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
-/** gyre_proof_run - prove the programs of all ranks, out of place and in place.
- * @programs: by rank, of one variant of one shape.
- * @any_order: ranks may reduce in different orders. @same_bits_out: they all reduce in one.
- * Errors: INVALID_ARGUMENT with the verifier's finding (rank, worker, step); OUT_OF_MEMORY. */
+/** Prove the programs of all ranks, out of place and in place. @programs: by rank, of one variant
+ * of one shape. @any_order: ranks may reduce in different orders. @same_bits_out: they all reduce
+ * in one. Errors: INVALID_ARGUMENT with the verifier's finding (rank, worker, step); OUT_OF_MEMORY.
+ */
 gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
                            bool *same_bits_out);
 
-/** gyre_proof_of_shape - emit one variant's programs of all ranks, and prove them.
- * Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
+/** Emit one variant's programs of all ranks, and prove them. Errors: as gyre_algorithm_emit() and
+ * gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape);
 
@@ -54,8 +52,7 @@ struct gyre_algo_file {
     struct gyre_program_file content;
 };
 
-/** gyre_algo_file_load - read a file, and check each program's structure.
- * @source: "GYRE_ALGO_FILE" or "--algo-file".
+/** Read a file, and check each program's structure. @source: "GYRE_ALGO_FILE" or "--algo-file".
  * Errors: SYSTEM, OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
 gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out);
@@ -78,10 +75,8 @@ struct gyre_file_shape {
     struct gyre_file_shape *next;
 };
 
-/** gyre_file_shapes_open - make algorithms of the file's shapes for the communicator's ranks, and
- * prove their programs.
- * @file: must live as long as the shapes.
- * @shapes_out: NULL if the file has none for so many ranks.
+/** Make algorithms of the file's shapes for the communicator's ranks, and prove their programs.
+ * @file: must live as long as the shapes. @shapes_out: NULL if the file has none for so many ranks.
  * Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more lanes, depth or
  * workers than there are, or too large to be proved), naming file and shape. */
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
@@ -89,14 +84,12 @@ gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
                                   struct gyre_file_shape **shapes_out);
 void gyre_file_shapes_close(struct gyre_file_shape *shapes);
 
-/** gyre_file_shapes_find - NULL if none is for the call.
- * @root: -1 where the collective has none. @is_placed: wanted. */
+/** NULL if none is for the call. @root: -1 where the collective has none. @is_placed: wanted. */
 const struct gyre_algorithm *gyre_file_shapes_find(const struct gyre_file_shape *shapes,
                                                    enum gyre_collective coll, int root,
                                                    bool is_placed);
 
-/** gyre_algo_file_describe - "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root
- * 0". */
+/** "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root 0". */
 void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes);
 
 /* ---- what a communicator uses -------------------------------------------------------------- */
@@ -109,26 +102,26 @@ struct gyre_algo_use {
     struct gyre_file_shape *retired; /* not used, but loaded programs may refer to them */
 };
 
-/** gyre_algo_use_open - use the programs of @file that fit; rank 0 logs which do.
- * @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
+/** Use the programs of @file that fit; rank 0 logs which do. @file: outlives the use; may have no
+ * programs. Errors: as gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
 
-/** gyre_algo_use_replace - use this file's programs in place of all others. Collective; once in a
- * communicator's life. Errors: as gyre_plan_use_file(). */
+/** Use this file's programs in place of all others. Collective; once in a communicator's life.
+ * Errors: as gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
 
-/** gyre_algo_use_find - NULL if no algorithm of the file has a path that the filter allows.
- * @root: -1 where the collective has none. @in_window: the call's result lies in a window. */
+/** NULL if no algorithm of the file has a path that the filter allows. @root: -1 where the
+ * collective has none. @in_window: the call's result lies in a window. */
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 const struct gyre_filter *filter,
                                                 enum gyre_collective coll, int root,
                                                 bool in_window);
 
-/** gyre_algo_use_check - as gyre_plan_check_file(). */
+/** As gyre_plan_check_file(). */
 gyre_status gyre_algo_use_check(const struct gyre_algo_use *use, const struct gyre_filter *filter,
                                 enum gyre_collective coll, bool in_window, uint32_t n_ranks);
 

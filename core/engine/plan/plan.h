@@ -28,77 +28,72 @@ struct gyre_plan_config {
     struct gyre_executor *executor;
 };
 
-/** gyre_plan_cache_open - the plans of one communicator on this rank, used by the thread that
- * makes a call. @cache: zeros; gyre_plan_cache_close() also closes one that was not opened. Errors:
- * OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
+/** The plans of one communicator on this rank, used by the thread that makes a call. @cache: zeros;
+ * gyre_plan_cache_close() also closes one that was not opened. Errors: OUT_OF_MEMORY, those of
+ * gyre_filter_of and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache *cache);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** gyre_plan_get - the plan of a call, whose window is filled in. The first call with a key
- * chooses and loads the program, which may wait for running kernels: call this before a group's
- * first launch.
- * @plan_out: valid until gyre_plan_sweep().
- * Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting a program and of the
- * executor's load; UNSUPPORTED if the communicator's FIFOs cannot carry the program. */
+/** The plan of a call, whose window is filled in. The first call with a key chooses and loads the
+ * program, which may wait for running kernels: call this before a group's first launch. @plan_out:
+ * valid until gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting a
+ * program and of the executor's load; UNSUPPORTED if the communicator's FIFOs cannot carry the
+ * program. */
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_plan **plan_out);
 
-/** gyre_plan_sweep - free replaced plans, between batches of calls. */
+/** Free replaced plans, between batches of calls. */
 void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
-/** gyre_plans_made - on this rank. Tests compare it with the calls' keys. */
+/** On this rank. Tests compare it with the calls' keys. */
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 
-/** gyre_plan_work - fill in a call's work. The caller sets signature and sequence. */
+/** Fill in a call's work. The caller sets signature and sequence. */
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** gyre_plugins_load_own - let the algorithms of GYRE_ALGORITHMS join (plugins.h), for a program
- * that makes no communicator, or checks names before it makes one. */
+/** Let the algorithms of GYRE_ALGORITHMS join (plugins.h), for a program that makes no
+ * communicator, or checks names before it makes one. */
 gyre_status gyre_plugins_load_own(void);
 
-/** gyre_plan_force - carry out collectives by this choice, for benches; NULL: as the tuner
- * chooses, which also chooses fields that are 0. All ranks pass the same, between calls. A choice
- * that is impossible, or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
+/** Carry out collectives by this choice, for benches; NULL: as the tuner chooses, which also
+ * chooses fields that are 0. All ranks pass the same, between calls. A choice that is impossible,
+ * or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
-/** gyre_plan_restrict - allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH,
- * for programs with options of their own. If @words names algorithms, GYRE_ALGO_FILE no longer
- * counts. All ranks pass the same, between calls. Errors: as gyre_filter_override(). */
+/** Allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH, for programs with
+ * options of their own. If @words names algorithms, GYRE_ALGO_FILE no longer counts. All ranks pass
+ * the same, between calls. Errors: as gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
 
-/** gyre_plan_use_file - run this file's programs for calls that they fit, in place of
- * GYRE_ALGO_FILE's. Collective, between calls; the same programs on all ranks.
- * @source: the option, for messages; lives as long as the plans.
- * Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could
- * not read the file, or has other programs). */
+/** Run this file's programs for calls that they fit, in place of GYRE_ALGO_FILE's. Collective,
+ * between calls; the same programs on all ranks. @source: the option, for messages; lives as long
+ * as the plans. Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE
+ * (another rank could not read the file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
-/** gyre_plan_resume_file - use a file's programs again after gyre_plan_restrict(). All ranks,
- * between calls. */
+/** Use a file's programs again after gyre_plan_restrict(). All ranks, between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
-/** gyre_plan_check_file - has the file programs for this collective here? @in_window: results lie
- * in a window.
- * Errors: INVALID_USAGE naming the file and its shapes. */
+/** Has the file programs for this collective here? @in_window: results lie in a window. Errors:
+ * INVALID_USAGE naming the file and its shapes. */
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 
-/** gyre_plan_choice - as gyre_tuner_choose(), for a result in no window. */
+/** As gyre_tuner_choose(), for a result in no window. */
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
-/** gyre_plan_facts_of - the facts of a call with a result in no window. */
+/** The facts of a call with a result in no window. */
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call);
 
-/** gyre_plan_facts - the same for all calls. They live as long as the communicator. */
+/** The same for all calls. They live as long as the communicator. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache);
 
-/** gyre_plan_cost - what predicts times here: GYRE_TUNING_FILE, else the shipped constants of the
- * kind of device. */
+/** What predicts times here: GYRE_TUNING_FILE, else the shipped constants of the kind of device. */
 const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 
 /* For people and benches. */
@@ -114,8 +109,8 @@ struct gyre_plan_summary {
     double predicted_us; /* 0 = no prediction */
 };
 
-/** gyre_plan_describe - how a call would be carried out now.
- * @call: buffers only say whether they lie in a window; NULL = in none. */
+/** How a call would be carried out now. @call: buffers only say whether they lie in a window; NULL
+ * = in none. */
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out);
 

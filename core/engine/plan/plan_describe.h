@@ -7,7 +7,7 @@
 
 #include "core/engine/plan/plan_cache.h"
 
-/** gyre_plan_log_choice - with the predicted time, if there is one. */
+/** With the predicted time, if there is one. */
 void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_choice *choice);
 

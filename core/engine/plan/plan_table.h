@@ -56,14 +56,14 @@ struct gyre_plan_table {
     struct gyre_plan *replaced; /* a batch may still refer to them */
 };
 
-/** gyre_plan_table_find - NULL if there is none. The plan counts as used now. */
+/** NULL if there is none. The plan counts as used now. */
 const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
                                              const struct gyre_plan_key *key);
 
-/** gyre_plan_table_add - the table owns the plan. No plan with its key is there. */
+/** The table owns the plan. No plan with its key is there. */
 void gyre_plan_table_add(struct gyre_plan_table *table, struct gyre_plan *plan);
 
-/** gyre_plan_table_sweep - free replaced plans. Older pointers to plans are invalid. */
+/** Free replaced plans. Older pointers to plans are invalid. */
 void gyre_plan_table_sweep(struct gyre_plan_table *table);
 
 void gyre_plan_table_close(struct gyre_plan_table *table);

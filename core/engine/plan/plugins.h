@@ -10,17 +10,17 @@
 #include "core/engine/plan/tuning_file.h"
 #include "core/engine/plan/tuner/rows.h"
 
-/** gyre_plugins_load - the algorithms of the files in GYRE_ALGORITHMS join those of this process.
- * The first call of a process reads them, before anything reads the list of algorithms; later
- * calls only compare. After an error nothing has joined, and a later call tries again.
- * Errors: INVALID_ARGUMENT naming the file and what is wrong; SYSTEM (it cannot be read);
- * INVALID_USAGE (an earlier call had other files). */
+/** The algorithms of the files in GYRE_ALGORITHMS join those of this process. The first call of a
+ * process reads them, before anything reads the list of algorithms; later calls only compare. After
+ * an error nothing has joined, and a later call tries again. Errors: INVALID_ARGUMENT naming the
+ * file and what is wrong; SYSTEM (it cannot be read); INVALID_USAGE (an earlier call had other
+ * files). */
 gyre_status gyre_plugins_load(const struct gyre_params *params);
 
 #define GYRE_MAX_AGREED (GYRE_MAX_ALGORITHMS + (GYRE_N_ROW_FILES + 1) * GYRE_MAX_ROWS)
 
-/** gyre_plan_list_agreed - list what plans depend on: algorithms, shipped rows, then the user's.
- * @list_out: GYRE_MAX_AGREED. Returns how many. */
+/** List what plans depend on: algorithms, shipped rows, then the user's. @list_out:
+ * GYRE_MAX_AGREED. Returns how many. */
 uint32_t gyre_plan_list_agreed(const struct gyre_tuning *tuning, struct gyre_links_row *list_out);
 
 #endif

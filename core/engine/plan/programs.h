@@ -26,22 +26,21 @@ struct gyre_variants {
     uint32_t most_workers;
 };
 
-/** gyre_programs_find - the programs of @rank (in the shape), emitted on their first use.
- * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit(),
- * and as gyre_proof_of_shape() if programs are proved. */
+/** The programs of @rank (in the shape), emitted on their first use. @shape: its variant is
+ * ignored, its grouping always the same. Errors: as gyre_algorithm_emit(), and as
+ * gyre_proof_of_shape() if programs are proved. */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, int rank,
                                const struct gyre_variants **variants_out);
 
-/** gyre_programs_load - the executor's form of the programs, loaded on its first use.
- * @rank_of: the two ranks of a point-to-point call; NULL = the communicator's.
- * Errors: those of the executor's load. */
+/** The executor's form of the programs, loaded on its first use. @rank_of: the two ranks of a
+ * point-to-point call; NULL = the communicator's. Errors: those of the executor's load. */
 gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
                                const struct gyre_choice *choice, const uint16_t *rank_of,
                                struct gyre_loaded **loaded_out);
 
-/** gyre_programs_close - unload and free everything. */
+/** Unload and free everything. */
 void gyre_programs_close(struct gyre_programs *programs);
 
 #endif

@@ -23,9 +23,9 @@ _Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
 struct gyre_filter;
 struct gyre_tuner_facts;
 
-/** gyre_call_terms_parse - the terms among a call's arguments. An empty list is as NULL. With
- * args->prefers an unknown algorithm is as NULL, too.
- * Errors: INVALID_ARGUMENT with the word or number and the legal ones. */
+/** The terms among a call's arguments. An empty list is as NULL. With args->prefers an unknown
+ * algorithm is as NULL, too. Errors: INVALID_ARGUMENT with the word or number and the legal ones.
+ */
 gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
                                   struct gyre_call_terms *terms_out);
 
@@ -34,11 +34,11 @@ static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
     return (terms->algorithms | terms->protos | terms->min_channels | terms->max_channels) != 0;
 }
 
-/** gyre_call_terms_hash - 0 if there are no terms. */
+/** 0 if there are no terms. */
 uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
 
-/** gyre_call_terms_apply - narrow a communicator's filter and channels. Its own channels count
- * where the terms have none in common with them. */
+/** Narrow a communicator's filter and channels. Its own channels count where the terms have none in
+ * common with them. */
 void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
                            struct gyre_filter *filter, struct gyre_tuner_facts *facts);
 

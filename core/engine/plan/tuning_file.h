@@ -18,17 +18,14 @@ struct gyre_tuning {
     uint64_t hash;          /* of the constants, which ranks compare; 0 = there are none */
 };
 
-/** gyre_tuning_load - read constants ("key = number"), rows, or both. Constants not named are
- * those of gyre_cost_host.
- * @tuning_out: to be freed by gyre_tuning_free().
- * Errors: SYSTEM (it cannot be read), OUT_OF_MEMORY, INVALID_ARGUMENT naming file, line and what
- * is legal. */
+/** Read constants ("key = number"), rows, or both. Constants not named are those of gyre_cost_host.
+ * @tuning_out: to be freed by gyre_tuning_free(). Errors: SYSTEM (it cannot be read),
+ * OUT_OF_MEMORY, INVALID_ARGUMENT naming file, line and what is legal. */
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out);
 void gyre_tuning_free(struct gyre_tuning *tuning);
 
-/** gyre_network_cost - the constants for hosts joined by this network. Pure, so all ranks get the
- * same bits.
- * @base: shipped constants; gives what the network does not know. */
+/** The constants for hosts joined by this network. Pure, so all ranks get the same bits. @base:
+ * shipped constants; gives what the network does not know. */
 struct gyre_cost gyre_network_cost(const struct gyre_cost *base,
                                    const struct gyre_network *network);
 

@@ -52,26 +52,26 @@ struct gyre_filter_words {
     bool is_algos_of_nccl; /* see gyre_filter_of() */
 };
 
-/** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Of protocols
- * "ll,lamport/simple": for links inside hosts, then for links with a proxy; an empty part allows
- * every protocol. One part alone counts for links with a proxy as far as they have its protocols;
- * without any they go by SIMPLE. Errors: INVALID_ARGUMENT with the word and the legal ones. */
+/** "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Of protocols "ll,lamport/simple": for links
+ * inside hosts, then for links with a proxy; an empty part allows every protocol. One part alone
+ * counts for links with a proxy as far as they have its protocols; without any they go by SIMPLE.
+ * Errors: INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 
-/** gyre_filter_override - the user's words replace what the filter held.
- * Errors: as gyre_filter_parse(), naming the word's source; the filter is then unchanged. */
+/** The user's words replace what the filter held. Errors: as gyre_filter_parse(), naming the word's
+ * source; the filter is then unchanged. */
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
-/** gyre_filter_of - the filter of the parameters, to which it refers. As in NCCL, NCCL_ALGO does
- * not restrict all_to_all, gather and scatter, made of sends and receives. Algorithms that only
- * NCCL has are noted in nccl_only; a list of such alone allows every algorithm. */
+/** The filter of the parameters, to which it refers. As in NCCL, NCCL_ALGO does not restrict
+ * all_to_all, gather and scatter, made of sends and receives. Algorithms that only NCCL has are
+ * noted in nccl_only; a list of such alone allows every algorithm. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
                         const struct gyre_algorithm *algorithm);
 
-/** gyre_filter_list_nccl_only - as NCCL writes the names, with commas. */
+/** As NCCL writes the names, with commas. */
 void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out,
                                 size_t text_bytes);
 

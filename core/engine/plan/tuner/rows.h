@@ -174,15 +174,15 @@ enum gyre_row_file {
     GYRE_N_ROW_FILES
 };
 
-/** gyre_rows_of - the shipped rows. */
+/** The shipped rows. */
 const struct gyre_rows *gyre_rows_of(enum gyre_row_file file);
 
-/** gyre_rows_parse - @text: lives as long as the rows. @file: for messages, likewise.
- * Errors: INVALID_ARGUMENT naming file, line, the word and the legal ones. A fact that only one
- * rank knows, such as its buffers' alignment, is refused: the ranks would not choose alike. */
+/** @text: lives as long as the rows. @file: for messages, likewise. Errors: INVALID_ARGUMENT naming
+ * file, line, the word and the legal ones. A fact that only one rank knows, such as its buffers'
+ * alignment, is refused: the ranks would not choose alike. */
 gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows *rows_out);
 
-/** gyre_row_hash - of all that a row decides and depends on. */
+/** Of all that a row decides and depends on. */
 uint64_t gyre_row_hash(const struct gyre_row *row);
 
 /* Rows looked at that did not win, in order, each once. */
@@ -194,7 +194,7 @@ struct gyre_why {
     } lost[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
 };
 
-/** gyre_why_add - @why: NULL = nothing is recorded. */
+/** @why: NULL = nothing is recorded. */
 void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason);
 
 struct gyre_row_call {
@@ -208,8 +208,8 @@ struct gyre_row_call {
     struct gyre_why *why; /* learns of the collective's rows that do not fit; NULL = not wanted */
 };
 
-/** gyre_rows_find - the first row after `after` that fits; NULL if there is none.
- * @after: NULL = from the first row on. */
+/** The first row after `after` that fits; NULL if there is none. @after: NULL = from the first row
+ * on. */
 const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row_call *call,
                                       const struct gyre_row *after);

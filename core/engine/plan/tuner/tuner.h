@@ -62,88 +62,85 @@ struct gyre_tuner_pair {
     bool is_proxied;         /* a proxy serves the connections between them */
 };
 
-/** gyre_tuner_facts_of_pair - the facts of a send or receive, which uses its pair's link alone:
- * the protocols that other links exclude are possible. Without a proxy a pair chooses as in a
- * communicator of its host. No cost: messages are not simulated. */
+/** The facts of a send or receive, which uses its pair's link alone: the protocols that other links
+ * exclude are possible. Without a proxy a pair chooses as in a communicator of its host. No cost:
+ * messages are not simulated. */
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
                                                  const struct gyre_tuner_pair *pair);
 
-/** gyre_tuner_pair_channels - the most channels of a message (rows of kind PAIR), the same on
- * both ranks.
- * @facts: of the communicator. */
+/** The most channels of a message (rows of kind PAIR), the same on both ranks. @facts: of the
+ * communicator. */
 uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_choose - how to carry out a collective of `n_bytes` (of the vector, or of one block
- * where buffers are blocks). With facts->cost it simulates, up to a second for a thousand ranks:
- * keep the result by gyre_tuner_size_class().
- * Errors: INVALID_USAGE with the reason, if the filter allows no algorithm, protocol or path for
- * the call; UNSUPPORTED if gyre_tuner_algorithm_obstacle() rules out all that the filter allows. */
+/** How to carry out a collective of `n_bytes` (of the vector, or of one block where buffers are
+ * blocks). With facts->cost it simulates, up to a second for a thousand ranks: keep the result by
+ * gyre_tuner_size_class(). Errors: INVALID_USAGE with the reason, if the filter allows no
+ * algorithm, protocol or path for the call; UNSUPPORTED if gyre_tuner_algorithm_obstacle() rules
+ * out all that the filter allows. */
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_given - with an algorithm of given programs. If a built-in algorithm emits
- * the same programs, its choice, else by rules without measurement. May simulate.
- * @algorithm: of gyre_algorithm_give(); its traits say whether results are placed.
- * Errors: INVALID_USAGE with the reason, if the filter allows no protocol for the call;
- * UNSUPPORTED as gyre_tuner_choose(). */
+/** With an algorithm of given programs. If a built-in algorithm emits the same programs, its
+ * choice, else by rules without measurement. May simulate. @algorithm: of gyre_algorithm_give();
+ * its traits say whether results are placed. Errors: INVALID_USAGE with the reason, if the filter
+ * allows no protocol for the call; UNSUPPORTED as gyre_tuner_choose(). */
 gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                     struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_fused - fill in the choice if a fused kernel of SIMPLE carries the call: an
- * all-gather into windows or a two-shot. */
+/** Fill in the choice if a fused kernel of SIMPLE carries the call: an all-gather into windows or a
+ * two-shot. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                              enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
 
-/** gyre_tuner_row_call - as rows of any algorithm and protocol see it. */
+/** As rows of any algorithm and protocol see it. */
 struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                                          enum gyre_row_kind kind, enum gyre_collective coll,
                                          uint64_t n_bytes);
 
-/** gyre_tuner_all_bytes - of the vector, or of all blocks where @n_bytes counts one. */
+/** Of the vector, or of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes);
 
-/** gyre_tuner_size_class - the largest size of @n_bytes' class, of four between powers of two. */
+/** The largest size of @n_bytes' class, of four between powers of two. */
 uint64_t gyre_tuner_size_class(uint64_t n_bytes);
 
-/** gyre_tuner_search - choose by simulation with facts->cost.
- * @choice_out: algorithm is NULL if the filter allows none that fits. */
+/** Choose by simulation with facts->cost. @choice_out: algorithm is NULL if the filter allows none
+ * that fits. */
 gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_predict - a choice's time by @cost. Errors: UNSUPPORTED (too large to simulate). */
+/** A choice's time by @cost. Errors: UNSUPPORTED (too large to simulate). */
 gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struct gyre_cost *cost,
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out);
 
-/** gyre_tuner_mixes_protos - do links go by two different protocols? */
+/** Do links go by two different protocols? */
 static inline bool gyre_tuner_mixes_protos(const struct gyre_tuner_facts *facts,
                                            const struct gyre_choice *choice)
 {
     return facts->is_proxied && choice->proto != choice->net_proto;
 }
 
-/** gyre_tuner_proto_obstacle - NULL if the protocol can be used. */
+/** NULL if the protocol can be used. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_net_proto_obstacle - NULL if links with a proxy can use it. */
+/** NULL if links with a proxy can use it. */
 const char *gyre_tuner_net_proto_obstacle(const struct gyre_tuner_facts *facts,
                                           enum gyre_proto proto);
 
-/** gyre_tuner_is_net_alone - has every link a proxy, between hosts of one GPU? Then a choice's
- * protocols are the same. */
+/** Has every link a proxy, between hosts of one GPU? Then a choice's protocols are the same. */
 static inline bool gyre_tuner_is_net_alone(const struct gyre_tuner_facts *facts)
 {
     return facts->device_kind == GYRE_DEVICE_CUDA && facts->is_proxied && facts->n_hosts > 1 &&
            facts->n_hosts == facts->n_ranks;
 }
 
-/** gyre_tuner_go_together - on GPUs the kernels of a launch know one line protocol. */
+/** On GPUs the kernels of a launch know one line protocol. */
 static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
                                           enum gyre_proto proto, enum gyre_proto net_proto)
 {
@@ -151,60 +148,55 @@ static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
            (net_proto == GYRE_PROTO_SIMPLE && !gyre_tuner_is_net_alone(facts));
 }
 
-/** gyre_tuner_net_payload_bytes - data of a slot of a link with a proxy in a line protocol;
- * UINT32_MAX for SIMPLE (gyre_tuner_payload_bytes()). */
+/** Data of a slot of a link with a proxy in a line protocol; UINT32_MAX for SIMPLE
+ * (gyre_tuner_payload_bytes()). */
 uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_ability - what the algorithm's programs do here; zeros if it has none.
- * @is_placed: the results are. */
+/** What the algorithm's programs do here; zeros if it has none. @is_placed: the results are. */
 struct gyre_ability gyre_tuner_ability(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll, bool is_placed);
 
-/** gyre_tuner_algorithm_obstacle - why an algorithm cannot carry the collective out here, or
- * NULL. */
+/** Why an algorithm cannot carry the collective out here, or NULL. */
 const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           const struct gyre_algorithm *algorithm,
                                           enum gyre_collective coll);
 
-/** gyre_tuner_fifos - between two ranks: of far pairs, unless the algorithm connects only near
- * ranks. */
+/** Between two ranks: of far pairs, unless the algorithm connects only near ranks. */
 struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll);
 
-/** gyre_tuner_payload_bytes - data that every slot of the algorithm holds at least, without the
- * lines' flags.
- * @is_placed: the algorithm places its results. */
+/** Data that every slot of the algorithm holds at least, without the lines' flags. @is_placed: the
+ * algorithm places its results. */
 uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   enum gyre_proto proto, bool is_placed);
 
-/** gyre_tuner_choose_channels - for algorithm, protocol and path, within the limits. */
+/** For algorithm, protocol and path, within the limits. */
 void gyre_tuner_choose_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                                 uint64_t n_bytes, struct gyre_choice *choice);
 
-/** gyre_tuner_choose_tile - then the tile, which fits a slot. */
+/** Then the tile, which fits a slot. */
 void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                             uint64_t n_bytes, struct gyre_choice *choice);
 
-/** gyre_tuner_row_channels - @slot_bytes: of data. */
+/** @slot_bytes: of data. */
 uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
                                  enum gyre_collective coll, uint64_t n_bytes, uint32_t slot_bytes);
 
-/** gyre_tuner_next_row - the first row after `after` that fits, of the user's file, then the
- * machine's, or hosts.rows for predictions; NULL if there is none. @after: NULL = from the first
- * row on. */
+/** The first row after `after` that fits, of the user's file, then the machine's, or hosts.rows for
+ * predictions; NULL if there is none. @after: NULL = from the first row on. */
 const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                            const struct gyre_row_call *call,
                                            const struct gyre_row *after);
 
-/** gyre_tuner_users_way - the user's row of kind WAY that fits and whose algorithm can do the call,
- * or NULL. If its algorithm is allowed, nothing is predicted. */
+/** The user's row of kind WAY that fits and whose algorithm can do the call, or NULL. If its
+ * algorithm is allowed, nothing is predicted. */
 const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts,
                                             enum gyre_collective coll, uint64_t n_bytes);
 
-/** gyre_tuner_is_users - @row: may be NULL. */
+/** @row: may be NULL. */
 bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
 /** gyre_tuner_algorithm_facts, gyre_tuner_proto_facts - what rows may ask of them. */
@@ -213,15 +205,15 @@ uint32_t gyre_tuner_algorithm_facts(const struct gyre_tuner_facts *facts,
                                     enum gyre_collective coll);
 uint32_t gyre_tuner_proto_facts(enum gyre_proto proto);
 
-/** gyre_tuner_can_place - can kernels or copy engines write into other ranks' windows? */
+/** Can kernels or copy engines write into other ranks' windows? */
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll);
 
-/** gyre_tuner_may_place - does a kernel place results with this protocol, if the algorithm can? */
+/** Does a kernel place results with this protocol, if the algorithm can? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll, enum gyre_proto proto, uint64_t n_bytes);
 
-/** gyre_tuner_check_path - Errors: INVALID_USAGE, with the conditions of the allowed paths. */
+/** Errors: INVALID_USAGE, with the conditions of the allowed paths. */
 gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
                                   const struct gyre_filter *filter, enum gyre_collective coll,
                                   const struct gyre_choice *choice);
