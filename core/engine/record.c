@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Records of calls, and the call log that holds them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm.h"
 
 #include "core/foundation/base/sync.h"

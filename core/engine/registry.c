@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry of live communicators: which handles may still be used, and by which thread. A
- * thread that makes a call holds its communicator, and a thread that only reads it pins it; it is
- * not freed meanwhile. A refusal says what the user has to change.
+ * Which handles of communicators may still be used, and by which thread: a call holds its
+ * communicator, a question pins it, and neither is freed meanwhile.
  */
 #include "core/engine/comm.h"
 
@@ -160,7 +159,7 @@ void gyre_comm_wait_ready(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* May the user still use this handle? Under the lock. */
+/* Under the lock. */
 static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
 {
     while (first != NULL && first != comm)

@@ -31,9 +31,8 @@ static void raise_failure(gyre_comm *comm, gyre_status status)
 
 /* ---- one launch --------------------------------------------------------------------------- */
 
-/* Refuses two ranks of a communicator on the same host stream. A host stream runs one launch after
- * the other, so the first rank would wait for the second for ever. On GPUs every rank has a GPU of
- * its own, and so has streams of its own. */
+/* A host stream runs one launch after the other, so a rank must not be called on the stream where
+ * another rank of its communicator waits for it. */
 static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
     gyre_stream own;
@@ -55,8 +54,7 @@ static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
                         comm->member.rank, comm->member.name, other));
 }
 
-/* Posts the record of a call in the call log, compares the call with those of the other ranks if
- * that is asked for, and fills in its work. @work_index: the number of works launched before it. */
+/* @work_index: the number of works launched before it. */
 static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
 {
     gyre_comm *comm = item->comm;
@@ -81,7 +79,7 @@ static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre
 }
 
 /* Enqueues calls of one communicator that run at the same time, but for those that follow another
- * one. Observer and metrics are told ahead of the launch and behind it. */
+ * one. */
 static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_stream stream)
 {
     gyre_comm *comm = items[0]->comm;
@@ -121,7 +119,6 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
     if (status == GYRE_SUCCESS && executor->n_launched == n_launched)
         comm->has_captured = true;
     else if (status == GYRE_SUCCESS && comm->recorded != NULL) {
-        /* Records a launch for the trace. */
         struct gyre_trace_event *event = gyre_trace_next(comm->recorded);
         event->kind = GYRE_TRACE_LAUNCH;
         event->begin_ns = begin_ns;
@@ -142,8 +139,8 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
 
 /* ---- the first pass: plan ----------------------------------------------------------------- */
 
-/* This thread holds the communicator, so no window can be registered or freed meanwhile. Loads the
- * program as well, so that launches follow each other closely. */
+/* This thread holds the communicator, so its windows stay. The plan's program is loaded here, so
+ * that launches follow each other closely. */
 static void plan(struct gyre_item *item)
 {
     gyre_comm *comm = item->comm;
@@ -174,9 +171,8 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     return status;
 }
 
-/* Finds the first call of each call's communicator. Returns whether a communicator's calls name
- * several streams. All calls of a communicator are enqueued on the
- * stream of its first call; on separate streams a receive could wait for an earlier send. */
+/* Returns whether a communicator's calls name several streams. All its calls are enqueued on the
+ * stream of the first one; on separate streams a receive could wait for an earlier send. */
 static bool find_firsts(struct gyre_item *items, size_t n_items)
 {
     struct gyre_item *last = &items[0];
@@ -195,9 +191,8 @@ static bool find_firsts(struct gyre_item *items, size_t n_items)
     return has_streams;
 }
 
-/* Takes all communicators for this thread. Communicators that another thread has ended since, and
- * those that have failed, are left out. The other communicators' calls are enqueued all the same,
- * because their ranks wait for them. */
+/* Takes all communicators for this thread but those that have ended or failed. The others' calls
+ * are enqueued all the same, because their ranks wait for them. */
 static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
 {
     for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
@@ -213,11 +208,10 @@ static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failu
     }
 }
 
-/* Compares calls by communicator, in the order in which those were made. This order is total and
- * the same on all ranks of a communicator. So two ranks that share several communicators enqueue
- * them in the same order, even if their calls come in different orders. Ranks of one communicator
- * that this thread serves keep the order of their calls. Collectives come before messages: a send
- * between two collectives would wait for its receive, which another rank may have behind both. */
+/* By communicator in the order in which those were made, which is the same on all ranks, so two
+ * ranks that share several communicators enqueue them alike. Collectives come before messages: a
+ * send between two collectives would wait for its receive, which another rank may have behind both.
+ */
 static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;
@@ -246,8 +240,7 @@ static size_t end_of(struct gyre_item *const *items, size_t n_items, size_t i, s
     return i;
 }
 
-/* Sorts the calls of live communicators, and plans them. Receives that a send to the own rank
- * carries out are left out. */
+/* Receives that a send to the own rank carries out are left out. */
 static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre_item **sorted,
                             size_t *n_sorted_out)
 {
@@ -276,9 +269,9 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
 
 /* ---- the second pass: enqueue -------------------------------------------------------------- */
 
-/* Orders the stream on which a communicator's calls are enqueued after all other streams that the
- * calls name (@go_ahead), or orders those streams after it. The first is done for all communicators
- * before anything is enqueued, because communicators may share streams. */
+/* Orders the stream of a communicator's calls after all other streams that the calls name
+ * (@go_ahead), or those after it. The first is done for all communicators before anything is
+ * enqueued, because they may share streams. */
 static gyre_status order_streams(const struct gyre_item *items, size_t n_items, bool go_ahead)
 {
     for (size_t i = 0; i < n_items; i++) {
@@ -297,7 +290,7 @@ static gyre_status order_streams(const struct gyre_item *items, size_t n_items, 
     return GYRE_SUCCESS;
 }
 
-/* Enqueues the calls of one communicator: the collectives in order, then the messages. */
+/* The collectives in order, then the messages. */
 static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, size_t n_items)
 {
     const gyre_comm *comm = items[0]->comm;

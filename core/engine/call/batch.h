@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups, and batches: the calls of a group, or one call alone. All calls of a batch are planned,
- * then all are enqueued. The rest is what metrics and observers are told of calls and launches.
+ * Groups and batches, and what metrics and observers are told of calls and launches. All calls of a
+ * batch are planned, then all are enqueued.
  */
 #ifndef GYRE_CALL_BATCH_H
 #define GYRE_CALL_BATCH_H
@@ -37,8 +37,8 @@ struct gyre_item {
 gyre_status gyre_batch_one(struct gyre_item *item);
 
 /** Plan and enqueue calls of any communicators, all by this thread: communicator after
- * communicator, in the order in which they were made. For each the collectives run in order, and
- * then the sends and receives, at the same time. Changes @items: those of ended communicators lose
+ * communicator, in the order in which they were made, of each the collectives and then the sends
+ * and receives, which run at the same time. Changes @items: those of ended communicators lose
  * theirs. Errors: the first; what the other communicators' ranks wait for is enqueued all the same.
  */
 gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
@@ -96,21 +96,19 @@ struct gyre_order_place {
     bool queues;         /* the executor heeds gyre_work.follows */
 };
 
-/** Put the sends and receives of one communicator into the order in which they are enqueued, and
- * set their `follows` and `launch`. Pure.
+/** Order the sends and receives of one communicator, and set their `follows` and `launch`. Pure.
  *
  * Where the executor queues works, all are one launch, in which a message waits only for the
  * earlier ones of the same peer and direction. Elsewhere they are divided into waves, of which each
- * has the first message of each peer and direction that is left. Both ranks of a message count
- * alike, so wave k of one rank fits wave k of the other. The calls of a wave with other ranks are
- * one launch, whatever their protocols: each of them may wait for any other one by way of the other
- * ranks. The sends come first. This rank's copy to itself waits for nobody, so it may be a launch
- * of its own, the last one of its wave.
+ * has the first message of each peer and direction that is left; both ranks of a message count
+ * alike, so their waves fit. The calls of a wave with other ranks are one launch, the sends first,
+ * whatever their protocols, because each may wait for any other one by way of the other ranks. This
+ * rank's copy to itself waits for nobody, so it may be a launch of its own, the last of its wave.
  *
  * With more ranks than one launch can serve, messages that go about as far (from rank r to rank r +
- * k) are one launch, the nearest first. Both ranks count alike, so groups of all ranks complete.
- * But a call in the group may then wait for another one. @latest: by peer * 2 + is_send, zeros,
- * which it has again afterwards. @messages: in the order of the calls; with their plans. */
+ * k) are one launch, the nearest first, so groups of all ranks complete. But a call in the group
+ * may then wait for another one. @latest: by peer * 2 + is_send, zeros, which it has again
+ * afterwards. @messages: in the order of the calls; with their plans. */
 void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
                          struct gyre_item **messages, int n_messages);
 
@@ -119,8 +117,8 @@ void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
  * left. Errors: INVALID_USAGE (a send or a receive without its counterpart). */
 gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages);
 
-/** The record of a call whose window is known; the record's sequence is 0. Inline: every call makes
- * a record, and copying it out of a function took 8 ns. */
+/** The record's sequence is 0. Inline: every call makes a record, and copying it out of a function
+ * took 8 ns. */
 static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 {
     const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;

@@ -72,7 +72,7 @@ static void *run_comparer(void *argument)
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < comparer->n_items && status == GYRE_SUCCESS; i++) {
         struct gyre_record record = gyre_batch_record(&comparer->items[i]->call);
-        record.sequence = ++sequence; /* the call log gives the same number at the launch */
+        record.sequence = ++sequence;
         status = gyre_compare_call(comparer->comm, &record);
         pthread_mutex_lock(&comparer->lock);
         comparer->n_compared += status == GYRE_SUCCESS;

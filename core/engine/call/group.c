@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: the calls of one thread are collected until the outermost group end, which runs them as
- * one batch or only predicts their time.
+ * Groups: one thread's calls until the outermost group end, which runs them as one batch or only
+ * predicts their time.
  */
 #include "core/engine/call/batch.h"
 
@@ -17,7 +17,7 @@ enum { N_FEW_ITEMS = 4 }; /* for so many calls a group allocates nothing */
 /* This thread's group. Its calls run where they lie, so none may be added while they do. */
 struct group {
     int depth;
-    bool has_background; /* a communicator that does not block has background work */
+    bool has_background;
     int n_tasks;
     int max_tasks;
     struct gyre_group_task **tasks; /* each runs on a thread of its own */
@@ -68,8 +68,8 @@ gyre_status gyre_group_add_call(const struct gyre_item *item)
         struct gyre_item *items = realloc(own->items, more * sizeof(*items));
         if (items == NULL) {
             gyre_observed_release(item->call.observed);
-            /* Without this call, the sequence of calls on this rank would differ from that on all
-             * other ranks. */
+            /* Without this call, this rank's sequence of calls would differ from that of the other
+             * ranks. */
             return gyre_comm_give_up(item->comm,
                                      gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         }
@@ -109,7 +109,7 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
-/* Waits for the group's tasks. Returns the first failure. */
+/* Returns the first failure. */
 static gyre_status finish_tasks(struct group *own)
 {
     struct gyre_failure failure;
@@ -145,7 +145,7 @@ gyre_status gyre_group_end(void)
     return end_group(own, status);
 }
 
-/* Only the outermost group can be taken as a whole. @verb: of the sentence that says so. */
+/* @verb: of the sentence that says so. */
 static gyre_status check_outermost(const char *function, const char *verb)
 {
     if (group.depth == 0)
@@ -185,8 +185,7 @@ static gyre_status predict_call(const struct gyre_item *item, double *time_ns_ou
                               n_bytes, time_ns_out);
 }
 
-/* Predicts all calls of the communicator of items[first] together; 0 if that is not its first call.
- */
+/* All calls of the communicator of items[first] together; 0 if that is not its first call. */
 static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, size_t first,
                                 double *time_ns_out)
 {

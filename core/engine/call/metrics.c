@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GYRE_METRICS_FILE: the calls of one rank, counted by collective and size, as a text file that
- * Prometheus reads. On the host the streams tell how long a launch took. On GPUs calls and bytes
- * are counted, and no time is taken.
+ * GYRE_METRICS_FILE: the calls of one rank by collective and size, as a text file that Prometheus
+ * reads. Times come from host streams; on GPUs none are taken.
  */
 #include "core/engine/call/batch.h"
 
@@ -263,8 +262,7 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
     return status;
 }
 
-/* Waits until the next write is due or the metrics are closed. Copies the table if it is new.
- * Returns whether the metrics are still open. */
+/* Copies the table if it is new. Returns whether the metrics are still open. */
 static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out, bool *is_new_out)
 {
     const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;
@@ -280,8 +278,8 @@ static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out,
     return is_open;
 }
 
-/* A thread of its own writes the file, because a write to a slow file system may take long. Neither
- * calls nor the health thread may wait for that. */
+/* On a thread of its own, because neither calls nor the health thread may wait for a slow file
+ * system. */
 static void *write_news(void *argument)
 {
     struct gyre_metrics *metrics = argument;

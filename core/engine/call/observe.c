@@ -221,7 +221,7 @@ static void free_launch(struct gyre_span *span)
     release_observing(observing);
 }
 
-/* Takes the oldest launch that waits for its times from the list, if it is complete. */
+/* The oldest one, if it is complete. */
 static struct gyre_observed_launch *take_complete(struct gyre_observing *observing)
 {
     struct gyre_observed_launch *launch = observing->oldest;
@@ -281,7 +281,7 @@ static bool times_next(struct gyre_observing *observing, gyre_stream stream)
     return has_room && executor->ops->time_next(executor, stream);
 }
 
-/* Lets a launch wait for its times. Returns false if it failed, or if there was nothing to do. */
+/* Returns false if it failed, or if there was nothing to do. */
 static bool await_times(struct gyre_observed_launch *launch, bool is_launched)
 {
     struct gyre_observing *observing = launch->observing;

@@ -97,7 +97,6 @@ static int compare_messages(const void *left, const void *right)
     return a < b ? -1 : 1; /* items lie in the order of their calls */
 }
 
-/* Puts the waves one behind the other, and numbers the launches. */
 static void divide_waves(const struct gyre_order_place *place, struct gyre_item **messages,
                          int n_messages)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The public calls that take buffers: arguments are checked here and nowhere deeper. Nothing is
- * enqueued for a call that is refused.
+ * The public calls that take buffers. Their arguments are checked here and nowhere deeper.
  */
 #include "core/engine/comm/parts.h"
 
@@ -145,8 +144,8 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
     GYRE_TRY(check_buffers(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    /* Refuses a call whose own terms leave no choice, because a failure of its launch could end the
-     * communicator. Failures that not all ranks have are left to the launch, which tells the
+    /* A failed launch could end the communicator, so a call whose own terms leave no choice is
+     * refused here. Failures that not all ranks have are left to the launch, which tells the
      * others. */
     const struct gyre_plan *plan;
     if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
@@ -157,8 +156,8 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
                                                                              : status;
 }
 
-/* Checks a call, and runs it or adds it to this thread's group. A lone call goes from here through
- * gyre_batch_one() and enqueue() to the executor's launch(). @terms: NULL = the call has none. */
+/* A lone call goes from here through gyre_batch_one() and enqueue() to the executor's launch().
+ * @terms: NULL = the call has none. */
 static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
 {
     gyre_comm *comm = item->comm;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators as their user sees them: what may be asked about them, and how they end. Ending
- * needs no other rank and never frees what a peer may still use: destroy says goodbye and leaves
- * the rest to a thread that waits, within a bound, until the other ranks have left too.
+ * What may be asked about a communicator, and how it ends. Ending needs no other rank and never
+ * frees what a peer may still use: a thread waits, within a bound, until the other ranks have left
+ * too.
  */
 #include "core/engine/comm/parts.h"
 
@@ -25,8 +25,8 @@
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
-/* An abort during init cannot tell the other ranks, so this function does when init ends. No abort
- * is lost between the two: an abort raises the fault first and then looks at the phase. */
+/* An abort during init cannot tell the other ranks, so this function does. No abort is lost: it
+ * raises the fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
 {
     if (gyre_registry_set_ready(comm))

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The public calls that need no communicator: about the library, the launcher, memory and streams.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/launch.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/log.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes communicators. The parts that need no other rank are made first, in the caller's thread.
- * Then the ranks join the rendezvous. This happens in the caller's thread too; for communicators
- * that do not block, and inside groups, it happens on a thread of its own.
+ * Makes communicators: first the parts that need no other rank, in the caller's thread, then the
+ * rendezvous, for communicators that do not block and inside groups on a thread of its own.
  */
 #include "core/engine/comm/parts.h"
 
@@ -90,7 +89,7 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
     return GYRE_SUCCESS;
 }
 
-/* Make the communicator. After an error its fault is raised. */
+/* After an error its fault is raised. */
 static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
     const struct gyre_float_env callers = gyre_float_begin();
@@ -156,7 +155,6 @@ static gyre_status start(struct init_task *task)
     return status;
 }
 
-/* Wait for the init task; hand the communicator out, or free it. */
 static gyre_status finish(struct gyre_group_task *group_task)
 {
     struct init_task *task = (struct init_task *)group_task;
@@ -332,7 +330,7 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-/* Each rank on a thread of its own. The first failure is the error. */
+/* The first failure is the error. */
 static gyre_status connect_locals(struct local_init *inits, int n_ranks)
 {
     gyre_status status = GYRE_SUCCESS;

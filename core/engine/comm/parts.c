@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The parts of a communicator: its configuration, the order in which its parts are opened and
- * closed.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/local.h"
@@ -203,7 +199,7 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* The health thread tells the other ranks now: this rank's program may exit as soon as it sees
+    /* The health thread tells the other ranks now, because the program may exit as soon as it sees
      * the error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }

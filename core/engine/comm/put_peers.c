@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Messages of one-sided calls: what the executor sends, what becomes of those that come, and the
- * fences that keep a window until the last message for it was taken.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/parts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shrinks. They need neither the excluded ranks nor the parent's bootstrap, which may have died
- * with them: the remaining ranks connect to the regroup listener of the lowest remaining rank.
+ * Shrinks need neither the excluded ranks nor the parent's bootstrap: the remaining ranks connect
+ * to the regroup listener of the lowest remaining rank.
  */
 #include "core/engine/comm/parts.h"
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The counters of signals, and the calls that put, signal and wait. The executor carries them out.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/util.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splits and growths: communicators out of a communicator's ranks, or of them and new ranks. Both
- * are collective and use the parent's bootstrap. A growth is then an init like any other, in
- * which the new ranks take part by gyre_comm_init_rank().
+ * Splits and growths. Both are collective and use the parent's bootstrap. A growth is then an init
+ * like any other, in which the new ranks take part by gyre_comm_init_rank().
  */
 #include "core/engine/comm/parts.h"
 
@@ -47,7 +46,6 @@ gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_
     return gyre_fault_status(&child->member.fault);
 }
 
-/* A rank of the parent cannot take part. */
 static gyre_status fail_of_rank(const gyre_comm *parent, int rank, int32_t status,
                                 const char *cause)
 {

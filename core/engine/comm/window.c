@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows, and registered buffers. All ranks export a window's buffers, all ranks import them,
- * and all ranks gather the results before any rank uses the window, so that a failure of one rank
- * is an error on all ranks.
+ * Windows, and registered buffers. All ranks gather the results of exports and imports before any
+ * rank uses the window, so that a failure of one rank is an error on all.
  */
 #include "core/engine/comm/parts.h"
 
@@ -65,7 +64,6 @@ static bool can_reach(const gyre_comm *comm)
     return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
 }
 
-/* Does this rank address the memory of another rank? */
 static bool is_near(const gyre_comm *comm, int rank)
 {
     return rank == comm->member.rank || !gyre_links_is_proxied_to(&comm->links, rank);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The health thread, one for each communicator: it takes the events of the bootstrap links, checks
- * the progress of this rank's calls, and tells the other ranks and the communicator's children when
- * the communicator fails.
+ * The health thread: takes the events of the bootstrap links, checks the progress of this rank's
+ * calls, and tells the other ranks and the communicator's children of a failure.
  */
 #include "core/engine/health/watch.h"
 

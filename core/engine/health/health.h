@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Health is a thread of each communicator that watches over the ranks. The thread learns which
- * ranks died, notices that a call makes no progress and says which rank holds the call up.
+ * A thread of each communicator that learns which ranks died, notices that a call makes no progress
+ * and says which rank holds it up.
  */
 #ifndef GYRE_HEALTH_HEALTH_H
 #define GYRE_HEALTH_HEALTH_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks know of each other's calls: how a rank tells the others, the call that it waits in,
- * where other ranks are, and the comparison with the calls that they ask about. Calls that do not
- * fit are a mismatch, which ends the communicator.
+ * What ranks know of each other's calls. Calls that do not fit are a mismatch, which ends the
+ * communicator.
  */
 #include "core/engine/health/watch.h"
 
@@ -107,7 +106,6 @@ struct position {
     struct gyre_record call; /* CALL_RECORDED */
 };
 
-/* Find the first call that is not finished. */
 static enum call_kind find_call(struct gyre_health *health, struct position *position_out)
 {
     struct gyre_executor *executor = health->comm->executor;

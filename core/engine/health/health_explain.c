@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Explains why a call makes no progress, in terms of the call's program: which step of which worker
- * waits for which slot of which rank, which rank that rank waits for, and where the chain of waits
- * ends.
+ * Why a call makes no progress, in terms of its program: which step waits for which slot of which
+ * rank, and where the chain of waits ends.
  */
 #include "core/engine/health/watch.h"
 
@@ -187,7 +186,6 @@ static int weight(enum gyre_wait_end end)
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-/* Describe the rank at which a chain ends. */
 static void append_end_rank(const struct gyre_health *health, int rank,
                             const struct gyre_record *mine, uint64_t now_ns, char *why)
 {

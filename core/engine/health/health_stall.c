@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call that makes no progress: the waiting rank asks all other ranks, through the rendezvous,
- * where they are, and names the ranks that hold it up. A process that runs answers at once, so the
- * process of a silent rank does not run. A slow rank is no error unless the user set a time limit.
+ * A call that makes no progress: the waiting rank asks all others, through the rendezvous, where
+ * they are, and names those that hold it up. A process that runs answers at once, so the process of
+ * a silent rank does not run. A slow rank is no error unless the user set a time limit.
  */
 #include "core/engine/health/watch.h"
 
@@ -118,8 +118,7 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
         gyre_health_append(who, WHO_BYTES, " and %d more", n_all - n);
 }
 
-/* Name the ranks that hold the call `mine` up, then those that wait in it. @is_explained: general
- * advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
+/* @is_explained: general advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
 static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                           uint64_t now_ns, bool is_explained, char *who_out)
 {
@@ -204,7 +203,6 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
 
 /* ---- limits -------------------------------------------------------------------------------- */
 
-/* Have all ranks had enough time to answer? */
 static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 {
     return health->asks_since_ns != 0 &&
@@ -217,7 +215,6 @@ static bool is_late(const struct gyre_health *health, uint64_t now_ns)
     return timeout_ms > 0 && (now_ns - health->started_ns) / 1000000 > (uint64_t)timeout_ms;
 }
 
-/* Fail if an operation takes longer than the user allows. */
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = &health->comm->member;
@@ -266,9 +263,8 @@ static void check_signals(struct gyre_health *health, const struct gyre_progress
     }
 }
 
-/* A peer that has left takes part in no later call. Its data may still be under way, also to a
- * process that was stopped meanwhile, so the time limit starts when this process runs and knows
- * that the peer has left. */
+/* A peer that has left takes part in no later call. Its data may still be under way, so the time
+ * limit starts when this process runs and knows that the peer has left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = &health->comm->member;
@@ -294,9 +290,9 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
-/* Ask all ranks unless `interval_ns` has not passed since the latest question (false). The latest
- * finished calls are asked about too: broadcasts with different roots may all end although they do
- * not fit, and only the call after them waits. */
+/* Unless `interval_ns` has not passed since the latest question (false). The latest finished calls
+ * are asked about too: broadcasts with different roots may all end, and only the call after them
+ * waits. */
 static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
                 uint64_t completed, uint64_t launched)
 {

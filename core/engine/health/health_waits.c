@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The positions of workers. When a call makes no progress, or a thread asks for a dump, ranks tell
- * each other where their workers are. A rank whose worker waits for a slot first asks the rank at
- * the other end of the connection how many slots that end has moved, so that the explanation can
- * tell a slot that was lost from one that was not sent. The number of messages that a stalled rank
- * sends a second does not grow with the number of ranks.
+ * The positions of workers, told between ranks when a call makes no progress or a thread asks for a
+ * dump. A rank first asks the rank that it waits for how many slots that rank's end has moved, so
+ * that a slot that was lost is told from one that was not sent. A stalled rank's messages a second
+ * do not grow with the number of ranks.
  */
 #include "core/engine/health/watch.h"
 
@@ -128,7 +127,6 @@ void gyre_health_tell_waits(struct gyre_health *health, int rank)
 
 /* ---- messages of other ranks ---------------------------------------------------------------- */
 
-/* Make a peer's text safe to print. */
 static void clean(char *text, size_t text_bytes)
 {
     text[text_bytes - 1] = '\0';

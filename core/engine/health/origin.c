@@ -155,8 +155,7 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* Add the parent's rank to a message of the rendezvous such as "rank 1 gave up" or "rank 1 is
- * gone". */
+/* To a message of the rendezvous such as "rank 1 gave up" or "rank 1 is gone". */
 static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];

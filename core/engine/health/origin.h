@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The origin of a communicator that was split or shrunk from another one: which ranks of the parent
- * its ranks are. Messages about a failure name a rank with both numbers, and while the child is
- * being made, the parent's links report the death of a rank that has not joined it yet.
+ * Which ranks of the parent the ranks of a split or shrunk communicator are. Messages name a rank
+ * with both numbers, and while the child is being made, the parent's links report the death of a
+ * rank that has not joined it yet.
  */
 #ifndef GYRE_HEALTH_ORIGIN_H
 #define GYRE_HEALTH_ORIGIN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The types and functions that the files of health share: messages between ranks, the state of the
- * health thread, and the waits-for graph of a call that makes no progress.
+ * What the files of health share: messages between ranks, the state of the health thread, and the
+ * waits-for graph of a stalled call.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -238,7 +238,6 @@ void gyre_health_post(const struct gyre_health *health, int rank,
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
-/** Tell all ranks that the communicator ends here, then raise its fault. */
 void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text);
 
 /** gyre_rank_name() of a rank of this communicator. */
@@ -258,8 +257,7 @@ void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *ca
 /** May a record that came from a peer be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
-/** Compare a rank's unfinished calls with those of this rank, keep questions about calls that were
- * not made yet, and tell this rank's place. */
+/** Keeps questions about calls that were not made yet, and tells this rank's place. */
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 

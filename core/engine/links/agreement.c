@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Checks of all ranks together: that they agree on all settings that a plan depends on, that each
- * has a GPU and a trace file of its own. Gives the communicator its number and measures clocks.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/links/links.h"
 
 #include "core/foundation/base/util.h"
@@ -86,8 +82,8 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* Name the first row that differs between rank 0 and `other`. Collective. Bisection, because rows
- * are many and messages short. */
+/* Names the first row that differs between rank 0 and `other`. Bisection, because rows are many and
+ * messages short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
                                const struct gyre_links_options *options, uint64_t most_rows,
                                int other)
@@ -164,8 +160,8 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     }
     if (other != 0)
         status = refuse_rows(member, options, most_rows, other);
-    /* A Lamport clock: greater than every earlier communicator of these processes. Two that are
-     * made at the same time may have the same number. */
+    /* A Lamport clock; two communicators that are made at the same time may have the same number.
+     */
     for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
         member->number = gyre_max_u64(member->number, all[rank].number);
     member->number += status == GYRE_SUCCESS;
@@ -289,7 +285,6 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
     for (int here = 0; here < member->n_ranks && status == GYRE_SUCCESS; here++)
         for (int there = 0; there < member->n_ranks; there++)
             if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0]) {
-                /* Narrow the bounds of (clock of `here` - clock of `there`). */
                 for (int i = 0; i < N_ROUNDS; i++) {
                     const int64_t low = (int64_t)(all[here].begun_ns[i] - all[there].ended_ns[i]);
                     const int64_t high = (int64_t)(all[here].ended_ns[i] - all[there].begun_ns[i]);

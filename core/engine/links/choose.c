@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses one transport for each pair of ranks: every rank names the first transport with which
- * it reaches each other rank, and all ranks come to the same table. Also finds the topology, and
- * logs what was chosen. Plans depend on the topology only through transports and NVLinks that
- * both ranks of a pair agree on, so hosts may have different topologies.
+ * Chooses one transport for each pair of ranks. Plans depend on the topology only through
+ * transports and NVLinks that both ranks of a pair agree on, so hosts may have different
+ * topologies.
  */
 #include "core/engine/links/links.h"
 
@@ -211,7 +210,6 @@ static void warn_of_users(const struct gyre_member *member, const struct gyre_li
     }
 }
 
-/* Log where each channel of a ring crosses between hosts. */
 static void log_rings(const struct gyre_member *member, const struct gyre_links *links)
 {
     struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Makes the connectors of a communicator after bootstrap: all ranks check that they agree on
- * their settings (agreement.c), choose one transport for each pair together (choose.c), and
- * connect. Also connects put links, and computes what only a member's configuration says.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/links/links.h"
 
 #include "core/foundation/base/log.h"
@@ -140,10 +135,9 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
     const uint32_t max_channels = gyre_member_max_channels(member);
-    /* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA, too. With more
-     * ranks over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy
-     * looks at twice as many FIFOs. There GYRE_PROTO must ask for them: another protocol than
-     * SIMPLE comes first behind some slash. */
+    /* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA. With more ranks
+     * over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at
+     * twice as many FIFOs; there GYRE_PROTO must ask for them, behind a slash. */
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
     const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
     bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);

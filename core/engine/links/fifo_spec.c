@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Computes the number and the sizes of a communicator's FIFOs. The result is a pure function of the
- * device, the ranks, their hosts, the use of proxies, GYRE_BUFFSIZE and the most channels, so all
- * ranks compute the same.
+ * The number and the sizes of a communicator's FIFOs: a pure function of agreed facts, so all ranks
+ * compute the same.
  */
 #include "core/engine/links/fifo_spec.h"
 
@@ -178,8 +177,8 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* For line protocols between the ranks of a host: the shortest slots of `n_fifos`, and a sixteenth
- * of the budget at least; more would shorten the slots of SIMPLE. 0: they do not fit an eighth. */
+/* The shortest slots of `n_fifos`, and a sixteenth of the budget at least; more would shorten the
+ * slots of SIMPLE. 0: they do not fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
                            uint64_t budget_bytes)
 {

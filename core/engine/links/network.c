@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds out how fast the network between hosts is. Each rank has told the others the rate of its
- * NIC (struct gyre_peer_info). Transports measure a round trip to another host, and where no
- * hardware tells a rate, how fast data arrive (transport ops `measure`). Ranks gather what they
- * measured and take medians. GYRE_NET_RATE and GYRE_NET_LATENCY replace all of this.
+ * How fast the network between hosts is: medians of what ranks' NICs tell and transports measure.
+ * GYRE_NET_RATE and GYRE_NET_LATENCY replace all of this.
  */
 #include "core/engine/links/network.h"
 
@@ -123,9 +121,8 @@ static void log_rate(const struct gyre_member *member, const struct gyre_links *
                   chosen, rates->measured);
 }
 
-/* The medians of the ranks that measured something. Over RDMA a rank writes to its peers for that,
- * so all must have connected; not if GYRE_NET_LATENCY is set. Over TCP everything was measured
- * while connecting. */
+/* Over RDMA a rank writes to its peers for that, so all must have connected; not if
+ * GYRE_NET_LATENCY is set. Over TCP everything was measured while connecting. */
 static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {

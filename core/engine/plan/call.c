@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A call's facts that do not depend on how it is carried out: its window and its reduction.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/call.h"
 
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call)

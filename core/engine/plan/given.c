@@ -113,7 +113,6 @@ void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, 
     }
 }
 
-/* Are there the FIFOs and blocks that the programs need? */
 static gyre_status check_terms(const struct gyre_algorithm *algorithm,
                                const struct gyre_algo_terms *terms)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Finds a call's plan or makes it, and fills in its works.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan.h"
 
 #include "core/foundation/base/log.h"

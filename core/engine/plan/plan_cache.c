@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Opens a communicator's plans with the facts of all calls, and changes what they may choose from.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan_cache.h"
 
 #include "core/foundation/base/log.h"
@@ -75,8 +72,8 @@ static bool has_proto(const struct gyre_plan_cache *cache, enum gyre_collective 
     return false;
 }
 
-/* NCCL_ALGO=Tree stands in many scripts, and NCCL before 2.24 took another algorithm where there
- * is no tree. So a list that leaves a collective nothing does not count for it. */
+/* NCCL_ALGO=Tree stands in many scripts, so an NCCL list that leaves a collective nothing does not
+ * count for it. */
 static void relax_nccl(struct gyre_plan_cache *cache)
 {
     struct gyre_filter *filter = &cache->filter;

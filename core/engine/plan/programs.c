@@ -75,8 +75,7 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
     return GYRE_SUCCESS;
 }
 
-/* For GYRE_CHECK=programs, and for algorithms that are not compiled in. Programs of GYRE_ALGO_FILE
- * were proved when it was read. */
+/* Programs of GYRE_ALGO_FILE were proved when it was read. */
 static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                          const struct gyre_variants *variants)
 {

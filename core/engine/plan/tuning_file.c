@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads GYRE_TUNING_FILE, and computes the constants between hosts from a line rate, a latency and
- * the parts below. These give the shipped constants for 400 Gbit/s and 2 us over RDMA, and 10
- * Gbit/s and 10 us over TCP.
+ * the parts below. These give the shipped constants.
  */
 #include "core/engine/plan/tuning_file.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses by prediction the fastest of the algorithms, protocols, channels and tiles worth a
- * simulation. The simulator gives the same bits on every rank. The numbers of the search are rows
- * (hosts.rows).
+ * The fastest, by prediction, of the algorithms, protocols, channels and tiles worth a simulation.
+ * The simulator gives the same bits on every rank.
  */
 #include "core/engine/plan/tuner/tuner.h"
 
@@ -178,8 +177,7 @@ static uint32_t first_tile_of(const struct search *search, const struct gyre_cho
                                                            gyre_round_up(least_bytes, 16)));
 }
 
-/* Begins with the largest tile, and goes on as long as the predicted time falls. @best_ns:
- * INFINITY as long as there is no best. */
+/* Goes on as long as the predicted time falls. @best_ns: INFINITY as long as there is no best. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
                                 double *best_ns)
@@ -231,8 +229,8 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* Rows say what predictions do not know. With many ranks only multiples of the simulator's
- * unit are tried, because they are simulated fast. */
+/* With many ranks only multiples of the simulator's unit are tried, because they are simulated
+ * fast. */
 static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {
@@ -252,7 +250,7 @@ static uint32_t least_channels_of(const struct search *search, enum gyre_proto n
                                   most_channels);
 }
 
-/* Begins with few channels, and keeps a better choice. @choice: the algorithm and its protocols. */
+/* @choice: the algorithm and its protocols. */
 static gyre_status search_sizes(struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice)
 {
@@ -319,8 +317,8 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
 
 /* ---- algorithms ---------------------------------------------------------------------------- */
 
-/* If many ranks on several hosts all send to each other, the call and its simulation take
- * longest. All-to-alls consist of such messages, so there `direct` is taken unpredicted. */
+/* All ranks of several hosts that all send to each other take longest to simulate. All-to-alls
+ * consist of such messages, so there `direct` is taken unpredicted. */
 static bool tries_algorithm(const struct search *search, const struct gyre_algorithm *algorithm)
 {
     const enum gyre_collective coll = search->coll;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A call's facts and what they rule out, the bytes of slots, and rows' channels and tiles.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/tuner/tuner.h"
 
 #include "core/foundation/base/util.h"

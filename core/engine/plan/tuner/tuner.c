@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * gyre_tuner_choose() has the steps in order; each asks rows (rows.h) or, with constants for it, a
- * prediction (predict.c).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/tuner/tuner.h"
 
 #include "core/foundation/base/util.h"
@@ -64,8 +60,7 @@ static bool is_usable(const struct asked *asked, const struct gyre_row *row)
 
 /* ---- copy engines -------------------------------------------------------------------------- */
 
-/* If the filter alone asks for copy engines, rows do not limit the size, and without a row the
- * first algorithm with a copy tail is taken. */
+/* If the filter alone asks for copy engines, rows do not limit the size. */
 static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_out)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -195,8 +190,8 @@ static const struct gyre_row *find_way(const struct asked *asked,
     return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* Takes the algorithm of the first row that fits and whose algorithm can do the call; if the filter
- * takes it away, the first allowed one. GPUs without a row for the collective use the host's. */
+/* The first row that fits and whose algorithm can do the call; if the filter takes that away, the
+ * first allowed one. GPUs without a row for the collective use the host's. */
 static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
