@@ -92,7 +92,7 @@ struct key {
 static const struct key keys[] = {
     KEY("launch_ns", launch_ns),
     KEY("worker_launch_ns", worker_launch_ns),
-#define PROTO_KEYS(id, proto)                                                                     \
+#define PROTO_KEYS(id, proto, data, line)                                                         \
     KEY(#proto "_step_ns", step_ns[GYRE_PROTO_##id]),                                             \
         {#proto "_wire_efficiency", offsetof(struct gyre_cost, wire_efficiency[GYRE_PROTO_##id]), \
          true},                                                                                   \

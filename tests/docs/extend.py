@@ -220,6 +220,54 @@ int main(void)
     subprocess.run([nvcc, "-std=c++17", "-arch=sm_90", *folders, "-c", unit, "-o", rig.path("own.o")], check=True)
 
 
+def check_protocol(rig):
+    """With its line in the table the tables of names, payloads and costs have it; nvcc compiles its step."""
+    rig.write("own.cuh", rig.block("// own.cuh"))
+    with open(os.path.join(rig.source, "docs", "extend.md"), encoding="utf-8") as file:
+        line = re.search(r"`(X\(OWN, [^`]*\))`", file.read()).group(1)
+    with open(os.path.join(rig.source, "core/foundation/model/types.h"), encoding="utf-8") as file:
+        types = file.read()
+    last = "    X(LAMPORT, lamport, 16, 16)\n"
+    assert last in types
+    os.makedirs(rig.path("own/core/foundation/model"))
+    rig.write("own/core/foundation/model/types.h",
+              types.replace(last, f"{last[:-1]} \\\n    {line}\n", 1))
+    asks = rig.write("asks_own.c", '''#include "core/foundation/model/connector.h"
+#include "algorithms/simulate/simulate.h"
+#include <stdio.h>
+int main(void)
+{
+    const int own = gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, "own");
+    printf("%d %u %d\\n", own, gyre_slot_payload_bytes((enum gyre_proto)own, 128),
+           (int)gyre_proto_slots((enum gyre_proto)own));
+    char *costs;
+    return gyre_cost_to_text(&gyre_cost_host, &costs) != GYRE_SUCCESS || puts(costs) < 0;
+}
+''')
+    folders = [f"-I{rig.path('own')}", f"-I{rig.source}", f"-I{rig.folder}"]
+    sources = [os.path.join(rig.source, name) for name in ("core/foundation/model/schedule.c", "algorithms/simulate/cost.c",
+                                                           "core/engine/plan/tuner/filter.c")]
+    subprocess.run([rig.cc, "-D_GNU_SOURCE", "-std=gnu11", *folders, asks, *sources,
+                    os.path.join(os.path.dirname(rig.bench), "libgyre_static.a"), "-lm", "-lpthread", "-ldl",
+                    "-o", rig.path("asks_own")], check=True)
+    told = subprocess.run([rig.path("asks_own")], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("4 64 2\n") and "own_step_ns" in told and "own_network_hop_ns" in told, told
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        print("no nvcc here: the protocol of the page is not compiled")
+        return
+    unit = rig.write("own_step.cu", '''#include "own.cuh"
+#include "kernels/cuda/interpreter/per_thread_lines.cuh"
+__global__ void run(const __grid_constant__ struct gyre_cuda_args_one args)
+{
+    const struct block block = open_block<GYRE_PROTO_OWN>(args.common, args.work, args.program, blockIdx.x);
+    run_lines<per_thread_step<own_format, GYRE_FLOAT32, GYRE_SUM>>(block);
+    close_block<GYRE_PROTO_OWN>(block);
+}
+''')
+    subprocess.run([nvcc, "-std=c++17", "-arch=sm_90", *folders, "-c", unit, "-o", rig.path("own_step.o")], check=True)
+
+
 def main():
     bench, source = (os.path.abspath(folder) for folder in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as folder:
@@ -230,6 +278,7 @@ def main():
         check_bad_libraries(rig, text)
         check_agreement(rig, xor, text, programs)
         check_kernel(rig)
+        check_protocol(rig)
     print("ok")
 
 

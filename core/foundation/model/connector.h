@@ -87,17 +87,18 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes a
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
 
-/** Also of a tile. LL spends half of its memory on flags, and LL128 8 of every 128 bytes. */
+/** Also of a tile. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
                                                                 uint32_t slot_bytes)
 {
     switch (proto) {
-    case GYRE_PROTO_LL:
-        return slot_bytes / 2;
-    case GYRE_PROTO_LL128:
-        return slot_bytes / 128 * 120;
+#define GYRE_PROTO_PAYLOAD(id, name, data, line) \
+    case GYRE_PROTO_##id:                        \
+        return slot_bytes / line * data;
+        GYRE_PROTO_TABLE(GYRE_PROTO_PAYLOAD)
+#undef GYRE_PROTO_PAYLOAD
     default:
-        return slot_bytes / 16 * 16;
+        return slot_bytes;
     }
 }
 

@@ -24,7 +24,7 @@ const char *const gyre_op_names[GYRE_N_OPS] = {
 };
 
 const char *const gyre_proto_names[GYRE_N_PROTOS] = {
-#define NAME(id, name) [GYRE_PROTO_##id] = #name,
+#define NAME(id, name, data, line) [GYRE_PROTO_##id] = #name,
     GYRE_PROTO_TABLE(NAME)
 #undef NAME
 };

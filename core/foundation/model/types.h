@@ -55,23 +55,28 @@ enum gyre_collective {
         GYRE_N_COLLECTIVES
 };
 
-/* X(enum suffix, name): how a slot's bytes and their readiness travel (docs/kernels.md) */
-#define GYRE_PROTO_TABLE(X) X(SIMPLE, simple) X(LL, ll) X(LL128, ll128) X(LAMPORT, lamport)
+/* X(enum suffix, name, bytes of data in so many bytes of a slot): how a slot's bytes and their
+ * readiness travel (docs/kernels.md). LL spends half of its memory on flags. */
+#define GYRE_PROTO_TABLE(X)   \
+    X(SIMPLE, simple, 16, 16) \
+    X(LL, ll, 1, 2)           \
+    X(LL128, ll128, 120, 128) \
+    X(LAMPORT, lamport, 16, 16)
 
 enum gyre_proto {
-#define GYRE_PROTO_ENUM(id, name) GYRE_PROTO_##id,
+#define GYRE_PROTO_ENUM(id, name, data, line) GYRE_PROTO_##id,
     GYRE_PROTO_TABLE(GYRE_PROTO_ENUM)
 #undef GYRE_PROTO_ENUM
         GYRE_N_PROTOS
 };
 
-/* The protocols before LAMPORT have their own slots and counters. LAMPORT shares those of LL128,
+/* The protocols before LAMPORT have their own slots and counters. The others share those of LL128,
  * because separate memory would leave less for the rings' slots (core/engine/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)
 {
-    return proto == GYRE_PROTO_LAMPORT ? GYRE_PROTO_LL128 : proto;
+    return proto >= GYRE_PROTO_LAMPORT ? GYRE_PROTO_LL128 : proto;
 }
 
 static GYRE_HOST_DEVICE inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
