@@ -96,9 +96,12 @@ enum bench_fact_id {
 struct bench_matrix {
     int n;
     char (*names)[64];
-    double *latency_us; /* n * n, from row to column */
+    int *rails;                /* of each row; 0 without rails */
+    double *line_gbytes_per_s; /* of each row; 0 = not known */
+    double *latency_us;        /* n * n, from row to column */
     double *gbytes_per_s;
     char what[64]; /* "network between hosts" */
+    bool has_rails;
 };
 
 /* -1 = nothing is expected. */
@@ -243,9 +246,25 @@ void bench_matrix_free(struct bench_matrix *matrix);
 struct bench_matrix_rates {
     int n_measured;
     int slow, fast; /* pairs; -1 = nothing was measured */
+    bool is_slow;   /* less than half of the fastest pair, or of what the line carries */
 };
 
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
+
+/** bench_matrix_line - GB/s that the slower of a pair's two lines carries; 0 = not known. */
+double bench_matrix_line(const struct bench_matrix *matrix, int pair);
+
+/** bench_matrix_judge - says the slowest and the fastest pair. @fix: if the slowest one is too
+ * slow.
+ * @rest: the end of the evidence. */
+void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *matrix,
+                        const char *fix, const char *rest);
+
+enum bench_format { BENCH_AS_TEXT, BENCH_AS_MARKDOWN, BENCH_AS_HTML };
+
+/** bench_matrix_put - a table of bandwidths, each with its share of the line, and one of latencies,
+ * for each rail. */
+void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix);
 
 void bench_paths_free(struct bench_paths *paths);
 

@@ -78,40 +78,6 @@ static void print_finding(const struct bench_finding *finding, bool has_colours,
     fprintf(file, "%*ssee: %s\n", 13, "", bench_finding_doc(finding, doc));
 }
 
-static void print_values(const struct bench_matrix *matrix, const double *values, FILE *file)
-{
-    int width = 12;
-    for (int i = 0; i < matrix->n; i++)
-        width = (int)strlen(matrix->names[i]) > width ? (int)strlen(matrix->names[i]) : width;
-    fprintf(file, "    %-*s", width, "from \\ to");
-    for (int j = 0; j < matrix->n; j++)
-        fprintf(file, " %*s", width, matrix->names[j]);
-    fputs("\n", file);
-    for (int i = 0; i < matrix->n; i++) {
-        fprintf(file, "    %-*s", width, matrix->names[i]);
-        for (int j = 0; j < matrix->n; j++)
-            if (i == j || isnan(values[i * matrix->n + j]))
-                fprintf(file, " %*s", width, i == j ? "-" : "?");
-            else
-                fprintf(file, " %*.4g", width, values[i * matrix->n + j]);
-        fputs("\n", file);
-    }
-}
-
-static void print_matrix(const struct bench_matrix *matrix, FILE *file)
-{
-    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
-    if (n == 0)
-        return;
-    fprintf(file, "\n%s: GB/s\n", matrix->what);
-    print_values(matrix, matrix->gbytes_per_s, file);
-    fprintf(file, "%s: latency in microseconds\n", matrix->what);
-    print_values(matrix, matrix->latency_us, file);
-    if (slow >= 0)
-        fprintf(file, "slowest: %s to %s, %.4g GB/s\n", matrix->names[slow / n],
-                matrix->names[slow % n], matrix->gbytes_per_s[slow]);
-}
-
 static bool is_printed(const struct bench_finding *finding, enum bench_print which)
 {
     return which == BENCH_PRINT_ALL || finding->severity >= BENCH_UNKNOWN ||
@@ -163,9 +129,9 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
     if ((which == BENCH_PRINT_GROUPS || which == BENCH_PRINT_ROWS) && n_skipped > 0)
         fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
                 n_skipped);
-    print_matrix(&report->doctor->gpus, file);
-    print_matrix(&report->doctor->hosts, file);
-    print_matrix(&report->doctor->rails, file);
+    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->gpus);
+    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->hosts);
+    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->rails);
     fprintf(file, "%s\n", bench_doctor_summary(report, summary, sizeof(summary)));
 }
 
@@ -237,37 +203,6 @@ static void put_problem(FILE *file, const struct bench_finding *finding)
             bench_finding_doc(finding, doc));
 }
 
-static void put_values(FILE *file, const struct bench_matrix *matrix, const char *unit,
-                       const double *values)
-{
-    fprintf(file, "\n%s, %s:\n\n| from \\\\ to |", matrix->what, unit);
-    for (int j = 0; j < matrix->n; j++)
-        fprintf(file, " %s |", matrix->names[j]);
-    fputs("\n|---|", file);
-    for (int j = 0; j < matrix->n; j++)
-        fputs("---|", file);
-    for (int i = 0; i < matrix->n; i++) {
-        fprintf(file, "\n| %s |", matrix->names[i]);
-        for (int j = 0; j < matrix->n; j++)
-            if (i == j || isnan(values[i * matrix->n + j]))
-                fputs(i == j ? " |" : " ? |", file);
-            else
-                fprintf(file, " %.4g |", values[i * matrix->n + j]);
-    }
-    fputs("\n", file);
-}
-
-static void put_matrix(FILE *file, const struct bench_matrix *matrix)
-{
-    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
-    if (n == 0)
-        return;
-    put_values(file, matrix, "GB/s", matrix->gbytes_per_s);
-    put_values(file, matrix, "latency in us", matrix->latency_us);
-    if (slow >= 0)
-        fprintf(file, "\nSlowest: %s to %s.\n", matrix->names[slow / n], matrix->names[slow % n]);
-}
-
 void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report)
 {
     const struct bench_findings *findings = &report->doctor->findings;
@@ -288,9 +223,9 @@ void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *rep
         put_cell(file, finding->evidence);
         fputs(" |\n", file);
     }
-    put_matrix(file, &report->doctor->gpus);
-    put_matrix(file, &report->doctor->hosts);
-    put_matrix(file, &report->doctor->rails);
+    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->gpus);
+    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->hosts);
+    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->rails);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -337,6 +272,14 @@ static void add_matrix(struct json_object *object, const char *key,
     struct json_object *names = add_array(child, "names");
     for (int i = 0; i < n; i++)
         json_object_array_add(names, json_text(matrix->names[i]));
+    struct json_object *rails = add_array(child, "rails");
+    struct json_object *lines = add_array(child, "line_gbytes_per_s");
+    for (int i = 0; i < n; i++) {
+        json_object_array_add(rails, json_object_new_int(matrix->rails[i]));
+        json_object_array_add(lines, matrix->line_gbytes_per_s[i] > 0
+                                         ? json_object_new_double(matrix->line_gbytes_per_s[i])
+                                         : NULL);
+    }
     add_rows(child, "gbytes_per_s", matrix->gbytes_per_s, matrix->n);
     add_rows(child, "latency_us", matrix->latency_us, matrix->n);
     struct json_object *slowest = add_array(child, "slowest");

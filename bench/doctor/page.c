@@ -7,7 +7,6 @@
 #include "bench/doctor/doctor.h"
 #include "core/foundation/base/text.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,62 +58,6 @@ static void put_finding(FILE *file, const struct bench_finding *finding)
     fputs("</td></tr>\n", file);
 }
 
-/* @goodness: 0 = the worst pair, 1 = the best one. */
-static void put_cell(FILE *file, double value, double goodness)
-{
-    fprintf(file, "<td style=\"background:hsl(%d,70%%,82%%)\">%.4g</td>", (int)(120 * goodness),
-            value);
-}
-
-static void put_heat_map(FILE *file, const struct bench_matrix *matrix, const double *values,
-                         const char *unit, bool more_is_better)
-{
-    double low = INFINITY, high = -INFINITY;
-    for (int i = 0; i < matrix->n * matrix->n; i++)
-        if (i / matrix->n != i % matrix->n && !isnan(values[i])) {
-            low = fmin(low, values[i]);
-            high = fmax(high, values[i]);
-        }
-    fputs("<h2>", file);
-    gyre_text_put_markup(file, matrix->what);
-    fprintf(file, ": %s</h2>\n<table class=\"heat\"><tr><th>from \\ to</th>", unit);
-    for (int j = 0; j < matrix->n; j++) {
-        fputs("<th>", file);
-        gyre_text_put_markup(file, matrix->names[j]);
-        fputs("</th>", file);
-    }
-    for (int i = 0; i < matrix->n; i++) {
-        fputs("</tr>\n<tr><th>", file);
-        gyre_text_put_markup(file, matrix->names[i]);
-        fputs("</th>", file);
-        for (int j = 0; j < matrix->n; j++) {
-            const double value = values[i * matrix->n + j];
-            const double place = high > low ? (value - low) / (high - low) : 1;
-            if (i == j || isnan(value))
-                fputs(i == j ? "<td></td>" : "<td>?</td>", file);
-            else
-                put_cell(file, value, more_is_better || high <= low ? place : 1 - place);
-        }
-    }
-    fputs("</tr></table>\n", file);
-}
-
-static void put_matrix(FILE *file, const struct bench_matrix *matrix)
-{
-    const int n = matrix->n, slow = bench_matrix_rates(matrix).slow;
-    if (n == 0)
-        return;
-    put_heat_map(file, matrix, matrix->gbytes_per_s, "GB/s", true);
-    put_heat_map(file, matrix, matrix->latency_us, "latency in microseconds", false);
-    if (slow < 0)
-        return;
-    fputs("<p>Slowest pair: <b>", file);
-    gyre_text_put_markup(file, matrix->names[slow / n]);
-    fputs("</b> to <b>", file);
-    gyre_text_put_markup(file, matrix->names[slow % n]);
-    fputs("</b></p>\n", file);
-}
-
 void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 {
     static const enum bench_severity order[BENCH_N_SEVERITIES] = {
@@ -135,8 +78,8 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
             if (findings->list[i].severity == (int32_t)order[k])
                 put_finding(file, &findings->list[i]);
     fputs("</table>\n", file);
-    put_matrix(file, &report->doctor->gpus);
-    put_matrix(file, &report->doctor->hosts);
-    put_matrix(file, &report->doctor->rails);
+    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->gpus);
+    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->hosts);
+    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->rails);
     fputs("</body></html>\n", file);
 }

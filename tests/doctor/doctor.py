@@ -674,6 +674,15 @@ def test_rails_are_measured_with_queue_pairs():
             for j, value in enumerate(row):
                 assert (value is None) == (i // 2 == j // 2), f"{key} {i} {j}: {value}"
                 assert value is None or 0 < value < 1e6, value
+    # Host x host of each rail, each bandwidth with its share of the 100 Gbit/s of the stand-in's ports.
+    assert matrix["rails"] == [0, 1] * 3 and matrix["line_gbytes_per_s"] == [100 / 8] * 6, matrix
+    for rail in (0, 1):
+        table = result.text.split(f"rail {rail}: GB/s (of the line)\n")[1].split("\nRDMA")[0]
+        shown = re.findall(r"([\d.]+) \((\d+) %\)", table)
+        rates = [matrix["gbytes_per_s"][i][j] for i in range(rail, 6, 2) for j in range(rail, 6, 2) if i != j]
+        assert len(shown) == 6 and table.count(" -") == 3, table
+        for (rate, share), exact in zip(shown, rates):
+            assert rate == f"{exact:.4g}" and abs(int(share) - 100 * exact / 12.5) <= 0.51, (rate, share, exact)
 
 
 def expect_rails(result, severity, *words):

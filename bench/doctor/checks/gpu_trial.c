@@ -171,7 +171,7 @@ static void judge(struct bench_doctor *doctor)
         return;
     const double slowest = matrix->gbytes_per_s[rates.slow],
                  fastest = matrix->gbytes_per_s[rates.fast];
-    const bool is_slow = slowest < fastest / 2;
+    const bool is_slow = rates.is_slow;
     bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
               is_slow ? "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, "
                         "host.acs"

@@ -8,7 +8,6 @@
 #include "bench/launch/rendezvous.h"
 #include "core/foundation/base/util.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@
 #define THREAD_GBIT_PER_S 8
 #define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; later pairs are not measured */
 
-/* ---- hosts and matrices -------------------------------------------------------------------- */
+/* ---- hosts ------------------------------------------------------------------------------- */
 
 /* Processes all-gather it, so its layout is fixed. */
 struct place {
@@ -72,47 +71,12 @@ void bench_hosts_free(struct bench_hosts *hosts)
     hosts->names = NULL;
 }
 
-gyre_status bench_matrix_open(struct bench_matrix *matrix, int n)
-{
-    const size_t n_cells = (size_t)n * (size_t)n;
-    matrix->names = calloc((size_t)n, sizeof(*matrix->names));
-    matrix->latency_us = calloc(n_cells, sizeof(double));
-    matrix->gbytes_per_s = calloc(n_cells, sizeof(double));
-    if (matrix->names == NULL || matrix->latency_us == NULL || matrix->gbytes_per_s == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a matrix of %d rows", n);
-    for (size_t i = 0; i < n_cells; i++)
-        matrix->latency_us[i] = matrix->gbytes_per_s[i] = (double)NAN;
-    return GYRE_SUCCESS;
-}
-
-struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix)
-{
-    struct bench_matrix_rates rates = {.slow = -1, .fast = -1};
-    for (int i = 0; i < matrix->n * matrix->n; i++) {
-        const double rate = matrix->gbytes_per_s[i];
-        if (isnan(rate))
-            continue;
-        rates.n_measured++;
-        rates.slow = rates.slow < 0 || rate < matrix->gbytes_per_s[rates.slow] ? i : rates.slow;
-        rates.fast = rates.fast < 0 || rate > matrix->gbytes_per_s[rates.fast] ? i : rates.fast;
-    }
-    return rates;
-}
-
-void bench_matrix_free(struct bench_matrix *matrix)
-{
-    free(matrix->names);
-    free(matrix->latency_us);
-    free(matrix->gbytes_per_s);
-}
-
 struct rig {
     struct bench_doctor *doctor;
     struct bench_hosts hosts;
     gyre_comm *comm;
     gyre_stream stream;
     unsigned char *buffer;
-    double *lines;
 };
 
 /* Of a pair, in one process. Processes all-gather it. */
@@ -269,42 +233,12 @@ static double line_gbytes_per_s(const struct bench_doctor *doctor)
     return gbit_per_s / 8;
 }
 
-/* A pair is slow below half of the fastest rate, the other direction of a single pair included, or
- * below half of what the lines of its hosts carry. */
-static void judge(const struct rig *rig)
-{
-    struct bench_doctor *doctor = rig->doctor;
-    const struct bench_matrix *matrix = &doctor->hosts;
-    const int n = matrix->n;
-    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
-    const int slow = rates.slow, fast = rates.fast;
-    if (slow < 0)
-        return;
-    const double *lines = rig->lines, a = lines[slow / n], b = lines[slow % n],
-                 line = a < b ? a : b;
-    const double rate = matrix->gbytes_per_s[slow];
-    char bound[64] = "";
-    if (line > 0)
-        snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
-                 100 * rate / line, line);
-    const bool is_slow = rate < matrix->gbytes_per_s[fast] / 2 || rate < line / 2;
-    bench_say(
-        doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
-        is_slow ? "look at the slow pair's ports, cables and switches; gyre doctor on both "
-                  "hosts; then measure again without other load"
-                : NULL,
-        "slowest: %s to %s, %.4g GB/s%s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
-        "were measured, every byte was checked",
-        matrix->names[slow / n], matrix->names[slow % n], rate, bound, matrix->latency_us[slow],
-        matrix->names[fast / n], matrix->names[fast % n], matrix->gbytes_per_s[fast],
-        rates.n_measured, n * (n - 1));
-}
-
 void bench_check_job_network(struct bench_doctor *doctor)
 {
     struct rig rig = {.doctor = doctor};
     struct outcome mine, *all = NULL;
     bool is_over = false;
+    char rest[128];
     const int n = doctor->launcher.n_processes;
     if (n == 1) {
         bench_skip(doctor, "one process: no network to measure");
@@ -318,10 +252,8 @@ void bench_check_job_network(struct bench_doctor *doctor)
     memset(&mine, 0, sizeof(mine));
     mine.line_gbytes_per_s = line_gbytes_per_s(doctor);
     all = calloc((size_t)n, sizeof(*all));
-    rig.lines = calloc((size_t)n, sizeof(*rig.lines));
-    gyre_status status = all == NULL || rig.lines == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                             : bench_hosts_find(doctor, &rig.hosts);
+    gyre_status status = all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
+                                     : bench_hosts_find(doctor, &rig.hosts);
     if (status == GYRE_SUCCESS && rig.hosts.n == 1) {
         bench_skip(doctor, "all %d processes are on one host", n);
         goto done;
@@ -332,7 +264,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
         status = share(&rig, open_comm(&rig), &mine, all, &is_over);
     if (status == GYRE_SUCCESS) {
         for (int i = 0; i < rig.hosts.n; i++)
-            rig.lines[i] = all[rig.hosts.leaders[i]].line_gbytes_per_s;
+            doctor->hosts.line_gbytes_per_s[i] = all[rig.hosts.leaders[i]].line_gbytes_per_s;
         doctor->hosts.n = rig.hosts.n;
         status = measure_all(&rig, all);
     }
@@ -341,15 +273,21 @@ void bench_check_job_network(struct bench_doctor *doctor)
                   "look at net.interfaces, rdma.gid and the firewall on both hosts; "
                   "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
                   "%s", gyre_cause());
-    else
-        judge(&rig);
+    else {
+        snprintf(rest, sizeof(rest), "%d of %d pairs were measured, every byte was checked",
+                 bench_matrix_rates(&doctor->hosts).n_measured, rig.hosts.n * (rig.hosts.n - 1));
+        bench_matrix_judge(
+            doctor, &doctor->hosts,
+            "look at the slow pair's ports, cables and switches; gyre doctor on both "
+            "hosts; then measure again without other load",
+            rest);
+    }
 done:
     if (rig.stream != NULL)
         (void)gyre_stream_destroy(rig.stream, GYRE_DEVICE_HOST);
     if (rig.comm != NULL)
         (void)(status == GYRE_SUCCESS ? gyre_comm_destroy(rig.comm) : gyre_comm_abort(rig.comm));
     free(rig.buffer);
-    free(rig.lines);
     bench_hosts_free(&rig.hosts);
     free(all);
 }

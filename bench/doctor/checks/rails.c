@@ -16,7 +16,9 @@
 #define MAX_PORTS 8 /* of a host */
 #define MAX_RAILS 128
 #define MAX_SAID  8 /* findings about pairs */
-#define BUDGET_NS (30 * 1000000000ULL)
+/* Below it are software devices, whose rate means nothing. */
+#define SOFT_GBIT_PER_S 10
+#define BUDGET_NS       (30 * 1000000000ULL)
 
 /* Processes all-gather it, so its layout is fixed. */
 struct offer {
@@ -105,9 +107,15 @@ static gyre_status make_rows(struct rig *rig)
     if (rig->n_rails == 0)
         return GYRE_SUCCESS;
     GYRE_TRY(bench_matrix_open(matrix, rig->n_rails));
-    for (int i = 0; i < rig->n_rails; i++)
+    for (int i = 0; i < rig->n_rails; i++) {
+        const struct rail *rail = &rig->rails[i];
         snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s %.22s",
-                 rig->hosts.names[rig->rails[i].host], rig->rails[i].told->name);
+                 rig->hosts.names[rail->host], rail->told->name);
+        matrix->rails[i] = rail->port;
+        if (rail->told->gbit_per_s >= SOFT_GBIT_PER_S)
+            matrix->line_gbytes_per_s[i] = (double)rail->told->gbit_per_s / 8;
+    }
+    matrix->has_rails = true;
     snprintf(matrix->what, sizeof(matrix->what), "RDMA writes between ports");
     return GYRE_SUCCESS;
 }
@@ -246,37 +254,18 @@ static void say_failed(struct rig *rig, int from, int to, enum bench_severity se
 
 static void judge(struct rig *rig)
 {
-    struct bench_doctor *doctor = rig->doctor;
-    const struct bench_matrix *matrix = &doctor->rails;
-    const int n = matrix->n;
-    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
-    const int slow = rates.slow, fast = rates.fast;
-    char note[128] = "";
-    if (rig->n_across > 0 && rig->n_across == rig->n_across_failed)
-        snprintf(note, sizeof(note),
-                 "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1");
-    if (slow < 0)
-        return;
-    /* Software devices have a rate that means nothing. */
-    const uint32_t a = rig->rails[slow / n].told->gbit_per_s,
-                   b = rig->rails[slow % n].told->gbit_per_s;
-    const double line = (a < b ? a : b) < 10 ? 0 : (double)(a < b ? a : b) / 8,
-                 rate = matrix->gbytes_per_s[slow];
-    const bool is_slow = rate < matrix->gbytes_per_s[fast] / 2 || rate < line / 2;
-    char bound[64] = "";
-    if (line > 0)
-        snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
-                 100 * rate / line, line);
-    bench_say(
-        doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
-        is_slow ? "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and "
-                  "at their cables; then measure again without other load"
-                : NULL,
-        "slowest: %s to %s, %.4g GB/s%s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
-        "tried, %d reach each other, and every byte that was checked was right%s",
-        matrix->names[slow / n], matrix->names[slow % n], rate, bound, matrix->latency_us[slow],
-        matrix->names[fast / n], matrix->names[fast % n], matrix->gbytes_per_s[fast], rig->n_tried,
-        rig->n_tried, rates.n_measured, note);
+    char rest[256];
+    snprintf(
+        rest, sizeof(rest),
+        "%d of %d pairs tried, %d reach each other, and every byte that was checked was right%s",
+        rig->n_tried, rig->n_tried, bench_matrix_rates(&rig->doctor->rails).n_measured,
+        rig->n_across > 0 && rig->n_across == rig->n_across_failed
+            ? "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1"
+            : "");
+    bench_matrix_judge(rig->doctor, &rig->doctor->rails,
+                       "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and at "
+                       "their cables; then measure again without other load",
+                       rest);
 }
 
 /* ---- all pairs ------------------------------------------------------------------------------ */
