@@ -273,6 +273,7 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     GYRE_TRY(agree(&doctor->launcher, options->only));
     read_params(doctor);
     GYRE_TRY(bench_machine_read(options->root, &doctor->params, &doctor->machine));
+    bench_gpu_find_hidden(bench_variable(doctor, "CUDA_VISIBLE_DEVICES"), &doctor->machine);
     bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
     bench_facts_gather(doctor);
     run_checks(doctor, options->only);

@@ -54,7 +54,8 @@ struct bench_check {
 
 extern const struct bench_check bench_checks[BENCH_N_CHECKS];
 
-#define BENCH_FIX_BYTES 448
+#define BENCH_FIX_BYTES   448
+#define BENCH_DRIVER_PATH "/proc/driver/nvidia/version"
 
 /* DSCP 26 x 4, and ECN bits that allow marks (ECT(0)). */
 #define BENCH_TRAFFIC_CLASS "106 is DSCP 26, priority 3"
@@ -91,6 +92,8 @@ enum bench_fact_id {
 #undef BENCH_FACT_ENUM
         BENCH_N_FACTS
 };
+
+#define BENCH_MAX_RAILS 8 /* ports of a host */
 
 /* NAN = not measured. */
 struct bench_matrix {

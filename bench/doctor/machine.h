@@ -46,6 +46,11 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
                                 size_t name_bytes);
 
+/** bench_read_program - what a command of words prints, for facts that no file has. It may take 5
+ * s. Of another root it is in the file programs/COMMAND. ABSENT: also a program that fails.
+ * @text_out: freed by the caller; NULL on failure. */
+enum bench_read bench_read_program(const char *root, const char *command, char **text_out);
+
 /** bench_read_names - sorted with numbers by value, without dot files. @names_out: freed by the
  * caller. An absent folder has none. Returns their number. */
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES]);
@@ -75,7 +80,8 @@ struct bench_pci {
     uint32_t class;                /* 0x030200 */
     uint32_t vendor;
     bool is_gpu;
-    bool is_nic;
+    bool is_hidden; /* a GPU that CUDA_VISIBLE_DEVICES leaves out */
+    bool is_nic;    /* of RDMA, and jobs use it */
 };
 
 struct bench_pci_link {
@@ -99,10 +105,11 @@ const char *bench_pci_path(const char *bus_id, const char *file, char *text_out)
 
 struct bench_netdev {
     char name[16];
-    char kind[16];   /* "physical", "bond", "vlan", "bridge", "loopback", "virtual" */
-    char parent[16]; /* of a VLAN; "" = none or unknown */
-    char master[16]; /* a bond or bridge; "" = none */
-    char duplex[16]; /* "full", "half", "unknown", "" */
+    char kind[16];                 /* "physical", "bond", "vlan", "bridge", "loopback", "virtual" */
+    char parent[16];               /* of a VLAN; "" = none or unknown */
+    char master[16];               /* a bond or bridge; "" = none */
+    char duplex[16];               /* "full", "half", "unknown", "" */
+    char bus_id[BENCH_NAME_BYTES]; /* "" = no PCI device */
     bool is_up;
     bool has_link;      /* up, and there is a carrier */
     int64_t mtu;        /* 0 = unknown */
@@ -176,17 +183,37 @@ void bench_machine_free(struct bench_machine *machine);
 bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
 bool bench_rdma_read(struct bench_machine *machine);
 
+/** bench_gpu_find_hidden - @visible: CUDA_VISIBLE_DEVICES; NULL = unset. Numbers count GPUs in the
+ * order of their PCI addresses, as CUDA does for GPUs of one kind. */
+void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine);
+
+/** bench_gpu_is_hidden - false for one that is not known. */
+bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id);
+
 /** bench_rdma_find_unused - RDMA is off, IB_HCA leaves the port out, or nobody has enabled it while
  * others work. @n_expected: active ports that should be there; then all others are unused. -1 = not
  * known. */
 void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
                             struct bench_machine *machine);
 
-/** bench_rdma_off - the variable that keeps jobs off RDMA: "NCCL_IB_DISABLE=1". NULL = none.
+struct gyre_transport_ops;
+struct gyre_peer_info;
+
+/** bench_can_reach - as the library decides when a communicator is made. @why_out: why not. */
+bool bench_can_reach(const struct gyre_params *params, const struct gyre_transport_ops *ops,
+                     const struct gyre_peer_info *mine, const struct gyre_peer_info *peer,
+                     char *why_out, size_t why_bytes);
+
+/** bench_rdma_off - the variable that keeps jobs off RDMA: "NCCL_IB_DISABLE is set". NULL = none.
  * @text_out: 96 bytes; returned. */
 const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
 
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);
+
+/** bench_net_is_used - by the variables in force, over TCP or as the interface of an RDMA port; or
+ * such an interface lies on it. */
+bool bench_net_is_used(const struct gyre_params *params, const struct bench_machine *machine,
+                       const struct bench_netdev *device);
 
 /** bench_net_first - NULL = none but loopback. */
 const struct bench_netdev *bench_net_first(const struct bench_machine *machine);

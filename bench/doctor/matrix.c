@@ -195,10 +195,12 @@ static void put_values(FILE *file, enum bench_format format, const struct bench_
 void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix)
 {
     const int n = matrix->n, slow = n == 0 ? -1 : bench_matrix_rates(matrix).slow;
-    int last = -1;
+    int n_rows[BENCH_MAX_RAILS] = {0};
     for (int i = 0; i < n; i++)
-        last = matrix->rails[i] > last ? matrix->rails[i] : last;
-    for (int rail = 0; rail <= last; rail++) {
+        n_rows[matrix->rails[i]]++;
+    for (int rail = 0; rail < BENCH_MAX_RAILS; rail++) {
+        if (n_rows[rail] < 2)
+            continue;
         put_values(file, format, matrix, rail, true);
         put_values(file, format, matrix, rail, false);
     }

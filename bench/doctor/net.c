@@ -78,6 +78,8 @@ static void read_device(const char *root, const char *name, struct bench_netdev 
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
     device->mtu = number_of(root, name, "mtu");
     device->mbit_per_s = number_of(root, name, "speed");
+    (void)bench_read_link(root, path_of(name, "device", path), device->bus_id,
+                          sizeof(device->bus_id));
     read_kind(root, flags, device);
 }
 
@@ -308,6 +310,40 @@ const struct bench_netdev *bench_net_first(const struct bench_machine *machine)
     return machine->n_chosen > 0 && !machine->chosen[0].is_loopback
                ? bench_net_find(machine, machine->chosen[0].name)
                : NULL;
+}
+
+static bool is_taken(const struct gyre_params *params, const struct bench_machine *machine,
+                     const struct bench_netdev *device)
+{
+    const struct bench_netdev *first = bench_net_first(machine);
+    bool is_left_out = false;
+    for (int i = 0; i < machine->n_ports; i++)
+        if (strcmp(machine->ports[i].netdev, device->name) == 0) {
+            if (machine->ports[i].why_unused[0] == '\0')
+                return true;
+            is_left_out = true;
+        }
+    if (first != NULL && strcmp(first->name, device->name) == 0)
+        return true;
+    if (gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME)[0] == '\0')
+        return !is_left_out;
+    for (int i = 0; i < machine->n_chosen; i++)
+        if (strcmp(machine->chosen[i].name, device->name) == 0)
+            return true;
+    return false;
+}
+
+bool bench_net_is_used(const struct gyre_params *params, const struct bench_machine *machine,
+                       const struct bench_netdev *device)
+{
+    for (int i = 0; i < machine->n_netdevs; i++) {
+        const struct bench_netdev *above = &machine->netdevs[i];
+        const bool lies_on_it =
+            strcmp(above->parent, device->name) == 0 || strcmp(device->master, above->name) == 0;
+        if (above != device && lies_on_it && bench_net_is_used(params, machine, above))
+            return true;
+    }
+    return is_taken(params, machine, device);
 }
 
 const char *bench_net_real(const struct bench_machine *machine)

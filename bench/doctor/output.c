@@ -140,7 +140,7 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
     const struct bench_doctor *doctor = report->doctor;
     const struct bench_machine *machine = &doctor->machine;
     const struct bench_netdev *first = bench_net_first(machine);
-    const char *ifname = NULL;
+    const char *ifname = NULL, *class = NULL;
     double most = 0;
     int n_taken = 0;
     fprintf(file, "# gyre doctor --emit-env on %s\n", report->hosts);
@@ -151,6 +151,8 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
             fprintf(file, "%s # %s\n", finding->fix, bench_checks[finding->check].id);
         if (strncmp(finding->fix, "export GYRE_SOCKET_IFNAME=", 26) == 0)
             ifname = finding->fix + 26;
+        if (strncmp(finding->fix, "export GYRE_IB_TC=", 18) == 0 && class == NULL)
+            fprintf(file, "%s # %s\n", class = finding->fix, bench_checks[finding->check].id);
     }
     if (ifname != NULL || first != NULL)
         fprintf(file, "export GYRE_SOCKET_IFNAME==%s\n", ifname != NULL ? ifname : first->name);

@@ -5,20 +5,27 @@
 #include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MOST_BYTES    ((size_t)64 << 20)
 #define VENDOR_NVIDIA 0x10de
 #define MOST_CPUS     4096
+#define PROGRAM_BYTES ((size_t)64 << 10)
+#define PROGRAM_MS    5000
 
 static enum bench_read result_of(int error_number)
 {
@@ -110,6 +117,71 @@ enum bench_read bench_read_all(const char *root, const char *path, char **text_o
             free(text);
         return result;
     }
+}
+
+/* Returns the process; -1 = it does not start. */
+static pid_t start_program(char *const *words, int output)
+{
+    static const char *const folders[] = {"", "/usr/sbin/"}; /* users may not have it in PATH */
+    posix_spawn_file_actions_t actions;
+    pid_t child = -1;
+    int error = posix_spawn_file_actions_init(&actions);
+    error |= posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    error |= posix_spawn_file_actions_adddup2(&actions, output, 1);
+    error |= posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    for (int i = 0; error == 0 && child < 0 && i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "%s%.40s", folders[i], words[0]);
+        if (posix_spawnp(&child, path, &actions, NULL, words, environ) != 0)
+            child = -1;
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return child;
+}
+
+enum bench_read bench_read_program(const char *root, const char *command, char **text_out)
+{
+    char path[192], copy[128], *words[8] = {NULL}, *rest = copy;
+    int fds[2], status = -1, left_ms = PROGRAM_MS;
+    size_t n = 0;
+    *text_out = NULL;
+    snprintf(path, sizeof(path), "/programs/%.120s", command);
+    if (root[0] != '\0')
+        return bench_read_all(root, path, text_out);
+    snprintf(copy, sizeof(copy), "%s", command);
+    for (int i = 0; i < 7 && rest != NULL; i++)
+        words[i] = strsep(&rest, " ");
+    char *text = malloc(PROGRAM_BYTES);
+    if (text == NULL || pipe2(fds, O_CLOEXEC) != 0) {
+        free(text);
+        return BENCH_READ_BROKEN;
+    }
+    const pid_t child = start_program(words, fds[1]);
+    close(fds[1]);
+    while (child > 0 && n < PROGRAM_BYTES - 1) {
+        struct pollfd waiting = {.fd = fds[0], .events = POLLIN};
+        const uint64_t start_ns = gyre_now_ns();
+        const ssize_t n_read =
+            poll(&waiting, 1, left_ms) == 1 ? read(fds[0], text + n, PROGRAM_BYTES - 1 - n) : -1;
+        left_ms -= (int)((gyre_now_ns() - start_ns) / 1000000);
+        if (n_read <= 0 || left_ms <= 0) {
+            if (n_read != 0)
+                kill(child, SIGKILL);
+            break;
+        }
+        n += (size_t)n_read;
+    }
+    close(fds[0]);
+    if (child > 0)
+        waitpid(child, &status, 0);
+    const enum bench_read result = child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0
+                                       ? finish_text(BENCH_READ_OK, text, n)
+                                       : BENCH_READ_ABSENT;
+    if (result == BENCH_READ_OK)
+        *text_out = text;
+    else
+        free(text);
+    return result;
 }
 
 bool bench_text_to_number(const char *text, int64_t *number_out)
@@ -241,6 +313,47 @@ static bool read_pci(struct bench_machine *machine)
     }
     free(names);
     return machine->pci != NULL;
+}
+
+/* "2" is the number of the GPU, "GPU-5f1c" the beginning of its UUID. */
+static bool is_visible(const struct bench_machine *machine, const char *bus_id, int number,
+                       const char *visible)
+{
+    char path[192], own[16], uuid[64] = "", *text = NULL;
+    snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%.63s/information", bus_id);
+    (void)bench_read_all(machine->root, path, &text);
+    const char *line = text == NULL ? NULL : strstr(text, "GPU UUID:");
+    if (line != NULL)
+        (void)sscanf(line, "GPU UUID: %63s", uuid);
+    free(text);
+    snprintf(own, sizeof(own), "%d", number);
+    while (*visible != '\0') {
+        const size_t n = strcspn(visible, ",");
+        if ((strlen(own) == n && strncmp(visible, own, n) == 0) ||
+            strncmp(visible, "MIG-", 4) == 0 ||
+            (strncmp(visible, "GPU-", 4) == 0 &&
+             (uuid[0] == '\0' || strncmp(uuid, visible, n) == 0)))
+            return true;
+        visible += n + (visible[n] == ',');
+    }
+    return false;
+}
+
+void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine)
+{
+    int number = 0;
+    for (int i = 0; visible != NULL && i < machine->n_pci; i++)
+        if (machine->pci[i].is_gpu)
+            machine->pci[i].is_hidden =
+                !is_visible(machine, machine->pci[i].bus_id, number++, visible);
+}
+
+bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id)
+{
+    for (int i = 0; i < machine->n_pci; i++)
+        if (gyre_text_same(machine->pci[i].bus_id, bus_id))
+            return machine->pci[i].is_hidden;
+    return false;
 }
 
 static enum bench_read read_figure(const char *root, const char *bus_id, const char *file,

@@ -244,6 +244,46 @@ def add_rdma(machine, device, pci=None, layer="Ethernet", netdev="", rate="200 G
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 
+def mlnx_qos(trust="dscp", pfc=(3,)):
+    """What `mlnx_qos -i NETDEV` prints, with the driver's own map from DSCP to priorities."""
+    lines = ["DCBX mode: OS controlled", f"Priority trust state: {trust}"]
+    if trust == "dscp":
+        lines += ["dscp2prio mapping:"] + [
+            f"\tprio:{p} dscp:" + "".join(f"{d:02}," for d in range(8 * p + 7, 8 * p - 1, -1)) for p in range(8)]
+    return "\n".join(lines + [
+        "default priority:", "Receive buffer size (bytes): 130944,130944,0,0,0,0,0,0,max_buffer_size=262016",
+        "Cable len: 7", "PFC configuration:", "\tpriority    0   1   2   3   4   5   6   7",
+        "\tenabled     " + "   ".join(str(int(p in pfc)) for p in range(8)),
+        "tc: 0 ratelimit: unlimited, tsa: vendor", "\t priority:  1"])
+
+
+def dcb(machine, netdev, pfc, dscp):
+    """What `dcb` of iproute2 prints of an interface. dscp: "40:5 48:6"; "" = no row."""
+    machine[f"programs/dcb pfc show dev {netdev}"] = (
+        "pfc-cap 8 macsec-bypass off delay 0 \nprio-pfc " +
+        " ".join(f"{p}:{'on' if p in pfc else 'off'}" for p in range(8)) + " ")
+    machine[f"programs/dcb -N app show dev {netdev}"] = f"default-prio 0 \ndscp-prio {dscp} " if dscp else \
+        "default-prio 0 "
+
+
+def mlxconfig(link="ETH(2)", mask="255", roce="DEVICE_DEFAULT(0)"):
+    rows = {"SRIOV_EN": "True(1)", "ROCE_CONTROL": roce, "LINK_TYPE_P1": link, "ROCE_CC_PRIO_MASK_P1": mask,
+            "CNP_DSCP_P1": "48"}
+    return ("Device #1:\n----------\n\nDevice type:    ConnectX6DX\nDevice:         0000:18:00.0\n\n"
+            "Configurations:                                     Next Boot\n" +
+            "\n".join(f"        {name:<44}{value}" for name, value in rows.items()))
+
+
+def set_qos(machine, **qos):
+    """The priorities of both ports of roce_server(); ECN is on, as the driver sets it."""
+    for netdev in ("eth1", "eth2"):
+        machine[f"programs/mlnx_qos -i {netdev}"] = mlnx_qos(**qos)
+        for part in ("roce_np", "roce_rp"):
+            for priority in range(8):
+                machine[f"sys/class/net/{netdev}/ecn/{part}/enable/{priority}"] = "1"
+    return machine
+
+
 def add_roce_rail(machine, i, node, rate="200 Gb/sec (4X HDR)"):
     """One adapter with its own subnet."""
     bus_id = f"0000:1{8 + i}:00.0"
@@ -354,6 +394,14 @@ def roce_server():
     add_interface(machine, "eth0", 2, speed=200000, mtu=9000, pci="0000:00:00.1")
     addresses = add_roce_rail(machine, 0, 0) + add_roce_rail(machine, 1, 1)
     set_addresses(machine, ("eth0", "10.0.0.1/24"), *addresses)
+    return machine
+
+
+def lossless_server():
+    """PFC and ECN for priority 3, and the firmware as NVIDIA sends it."""
+    machine = set_qos(roce_server())
+    for i in (8, 9):
+        machine[f"programs/mlxconfig -d 0000:1{i}:00.0 query"] = mlxconfig()
     return machine
 
 

@@ -35,12 +35,20 @@ def changed(make, changes=None, without=()):
     return build
 
 
-roce, gpu = machines.roce_server, machines.gpu_server
+roce, gpu, lossless = machines.roce_server, machines.gpu_server, machines.lossless_server
+FIRMWARE = "programs/mlxconfig -d 0000:18:00.0 query"
 NIC = "sys/devices/pci0000:00/0000:00:01.0/0000:18:00.0"
 GPU = "sys/devices/pci0000:00/0000:00:04.0/0000:40:00.0"
 PORT = "sys/class/infiniband/mlx5_0/ports/1"
 GROUP = "sys/fs/cgroup/user.slice/session-1.scope"
 HOSTS = "127.0.0.1\tlocalhost\n127.0.1.1\tnode1.example.org node1"
+
+
+def told_by_dcb():
+    machine = roce()
+    for netdev in ("eth1", "eth2"):
+        machines.dcb(machine, netdev, pfc=(5,), dscp="40:5 48:6")
+    return machine
 
 
 def soft_roce():
@@ -234,6 +242,21 @@ RDMA_CAUSES = {
                        f"{PORT}/hw_counters/np_cnp_sent": "0",
                        f"{PORT}/hw_counters/rp_cnp_handled": "0"}),
         "rdma.congestion", "warn", "PFC works alone"),
+    "pfc_of_another_priority": Cause(lossless, "rdma.qos", "warn", "into priority 0, and PFC is on for priority 3"),
+    "class_without_trust": Cause(lambda: machines.set_qos(roce(), trust="pcp"), "rdma.qos", "warn",
+                                 "GYRE_IB_TC=106 (DSCP 26) has no effect", variables={"GYRE_IB_TC": "106"}),
+    "class_without_pfc": Cause(lambda: machines.set_qos(roce(), pfc=()), "rdma.qos", "warn",
+                               "priority 3, and PFC is off for all", variables={"NCCL_IB_TC": "106"}),
+    "class_without_ecn": Cause(changed(lossless, {"sys/class/net/eth1/ecn/roce_np/enable/3": "0"}), "rdma.qos", "warn",
+                               "roce_np off, roce_rp on for priority 3", variables={"GYRE_IB_TC": "106"}),
+    "class_of_another_map": Cause(told_by_dcb, "rdma.qos", "warn", "(DSCP 26) puts RoCE into priority 3, and PFC is on "
+                                  "for priority 5", variables={"GYRE_IB_TC": "106"}),
+    "firmware_without_ecn": Cause(changed(lossless, {FIRMWARE: machines.mlxconfig(mask="0")}), "rdma.settings", "warn",
+                                  "ROCE_CC_PRIO_MASK_P1 is 0", variables={"GYRE_IB_TC": "106"}),
+    "firmware_without_roce": Cause(changed(lossless, {FIRMWARE: machines.mlxconfig(roce="ROCE_DISABLE(1)")}),
+                                   "rdma.settings", "warn", "RoCE is off", variables={"GYRE_IB_TC": "106"}),
+    "port_becomes_infiniband": Cause(changed(lossless, {FIRMWARE: machines.mlxconfig(link="IB(1)")}), "rdma.settings",
+                                     "warn", "becomes InfiniBand", variables={"GYRE_IB_TC": "106"}),
     "no_peermem": Cause(
         changed(gpu, {"proc/driver/nvidia/version": machines.CLOSED_DRIVER}), "rdma.peermem", "warn",
         "modprobe nvidia-peermem"),
@@ -247,6 +270,18 @@ RDMA_CAUSES = {
 def nouveau():
     machine = machines.without(gpu(), "proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")
     machine[f"{GPU}/driver"] = Link("../../../../bus/pci/drivers/nouveau")
+    return machine
+
+
+def toolkit(machine, version):
+    machine["usr/local/cuda/version.json"] = ('{\n   "cuda" : {\n      "name" : "CUDA SDK",\n      "version" : '
+                                              f'"{version}"\n   }}\n}}')
+    return machine
+
+
+def old_driver():
+    machine = toolkit(gpu(), "13.0.1")
+    machine["proc/driver/nvidia/version"] = machines.OPEN_DRIVER.replace("580.65.06", "550.54.14")
     return machine
 
 
@@ -264,6 +299,9 @@ GPU_CAUSES = {
         changed(gpu, without=("proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")),
         "gpu.driver", "fail", "modprobe nvidia", also=("rdma.peermem",)),
     "nouveau": Cause(nouveau, "gpu.driver", "fail", "blacklist nouveau", also=("rdma.peermem",)),
+    "toolkit_newer_than_driver": Cause(old_driver, "gpu.toolkit", "warn", "CUDA 13.0 needs driver 580 or newer, and 550.54"),
+    "toolkit_folder_misspelt": Cause(gpu, "gpu.toolkit", "warn", "there is no such folder",
+                                     variables={"CUDA_HOME": "/usr/local/cuda-99"}),
     "no_gpu_files": Cause(changed(gpu, without=("dev/nvidia",)), "gpu.device_files", "fail",
                           "docker run --gpus all"),
     "no_uvm": Cause(changed(gpu, without=("dev/nvidia-uvm",)), "gpu.device_files", "fail",
@@ -322,6 +360,27 @@ HEALTHY_WITH = {
     "lossy_port_left_out": (changed(roce, {f"{PORT}/hw_counters/local_ack_timeout_err": "90210",
                                            f"{PORT}/counters/link_downed": "37"}), {"NCCL_IB_HCA": "=mlx5_1"}),
     "soft_roce_left_out": (soft_roce, {"GYRE_IB_HCA": "^rxe0"}),
+    "lossless_with_its_class": (lossless, {"GYRE_IB_TC": "106"}),
+    "pfc_told_by_dcb": (told_by_dcb, {"NCCL_IB_TC": "162"}),
+    "lossy_with_ecn": (lambda: machines.set_qos(roce(), pfc=()), {}),
+    "firmware_of_a_port_left_out": (changed(lossless, {FIRMWARE: machines.mlxconfig(mask="0")}),
+                                    {"GYRE_IB_TC": "106", "GYRE_IB_HCA": "=mlx5_1"}),
+    "rdma_off_by_its_name": (roce, {"GYRE_IB_DISABLE": "1"}),
+    "sockets_by_their_name": (roce, {"GYRE_NET": "Socket"}),
+    "toolkit_that_fits": (lambda: toolkit(gpu(), "12.4.20240301"), {}),
+    "cable_out_of_an_interface_left_out": (changed(roce, {"sys/class/net/eth2/operstate": "down"}),
+                                           {"GYRE_IB_HCA": "=mlx5_0", "GYRE_SOCKET_IFNAME": "=eth0"}),
+    "frames_damaged_where_no_job_sends": (changed(roce, {"sys/class/net/eth2/statistics/rx_crc_errors": "812"}),
+                                          {"GYRE_IB_HCA": "=mlx5_0", "GYRE_SOCKET_IFNAME": "=eth0"}),
+    "irqs_and_errors_of_an_adapter_left_out": (
+        changed(roce, {f"{NIC}/aer_dev_fatal": "DLP 2\nTOTAL_ERR_FATAL 2",
+                       **{f"proc/irq/{i}/smp_affinity_list": "16-31" for i in range(40, 44)}}),
+        {"GYRE_IB_HCA": "=mlx5_1", "GYRE_SOCKET_IFNAME": "=eth0"}),
+    "one_subnet_but_one_rail": (one_subnet, {"GYRE_IB_HCA": "=mlx5_0", "GYRE_SOCKET_IFNAME": "=eth0"}),
+    "ipv6_as_asked": (only_ipv6, {"NCCL_SOCKET_FAMILY": "AF_INET6"}),
+    "hidden_gpu_at_x8": (changed(gpu, {f"{GPU}/current_link_width": "8",
+                                       f"{GPU}/aer_dev_fatal": "DLP 2\nTOTAL_ERR_FATAL 2"}),
+                         {"CUDA_VISIBLE_DEVICES": "1"}),
     "far_adapter_left_out": (gpu, {"GYRE_NET_GDR_LEVEL": "SYS"}),
 }
 

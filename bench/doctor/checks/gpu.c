@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML; and how GPUs reach
- * RDMA adapters.
+ * NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML.
  */
 #include "bench/doctor/doctor.h"
 
 #include "bench/command/version.h"
 #include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
-#include "core/foundation/topo/topo.h"
 #include "core/foundation/topo/topo_nvml.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DRIVER_PATH         "/proc/driver/nvidia/version"
 #define TOLERATED_CORRECTED 1000 /* ECC errors that were corrected since the driver was loaded */
 #define TOLERATED_REPLAYS   1000
 
@@ -60,7 +56,7 @@ static void find_other_driver(const struct bench_machine *machine, char *name_ou
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes)
 {
     char version[1024];
-    if (bench_read_text(doctor->root, DRIVER_PATH, version, sizeof(version)) == BENCH_READ_OK)
+    if (bench_read_text(doctor->root, BENCH_DRIVER_PATH, version, sizeof(version)) == BENCH_READ_OK)
         find_version(version, text, text_bytes);
 }
 
@@ -90,7 +86,8 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
     char text[1024], other[BENCH_NAME_BYTES];
     const char *version = doctor->facts[BENCH_FACT_DRIVER];
     find_other_driver(&doctor->machine, other, sizeof(other));
-    const enum bench_read result = bench_read_text(doctor->root, DRIVER_PATH, text, sizeof(text));
+    const enum bench_read result =
+        bench_read_text(doctor->root, BENCH_DRIVER_PATH, text, sizeof(text));
     const int cuda_major = bench_version_cuda() / 10;
     if (other[0] != '\0' && result == BENCH_READ_ABSENT)
         bench_say(doctor, BENCH_FAIL, NULL,
@@ -101,20 +98,75 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_FAIL, NULL,
                   "modprobe nvidia; if that fails, install the driver: apt install "
                   "nvidia-open; containers: docker run --gpus all",
-                  DRIVER_PATH ": absent, though NVIDIA GPUs are on PCI: the driver is not loaded");
+                  BENCH_DRIVER_PATH
+                  ": absent, though NVIDIA GPUs are on PCI: the driver is not loaded");
     else if (version[0] == '\0')
-        bench_say_unreadable(doctor, NULL, DRIVER_PATH, result);
+        bench_say_unreadable(doctor, NULL, BENCH_DRIVER_PATH, result);
     else if (atoi(version) < oldest_driver(cuda_major))
         bench_say(doctor, BENCH_FAIL, NULL, "install a newer driver, or build for an older CUDA",
-                  DRIVER_PATH
+                  BENCH_DRIVER_PATH
                   ": %s, but CUDA %d, with which this gyre was built, needs %d or newer",
                   version, cuda_major, oldest_driver(cuda_major));
     if (version[0] != '\0')
         check_nvml(doctor);
     if (!bench_said(doctor))
-        bench_ok(doctor, NULL, DRIVER_PATH ": %s, %s%s", version,
+        bench_ok(doctor, NULL, BENCH_DRIVER_PATH ": %s, %s%s", version,
                  strstr(text, "Open Kernel Module") != NULL ? "open" : "closed",
                  cuda_major == 0 ? "; this gyre was built without CUDA" : "");
+}
+
+/* "12.4" of version.json or version.txt. @path_out: the file that has it. */
+static bool find_toolkit(const char *root, const char *folder, char *path_out, size_t path_bytes,
+                         int *major_out, int *minor_out)
+{
+    static const char *const files[][2] = {{"version.json", "\"CUDA SDK\""}, /* key before it */
+                                           {"version.txt", "CUDA Version"}};
+    for (int i = 0; i < 2; i++) {
+        char *text = NULL;
+        snprintf(path_out, path_bytes, "%.400s/%s", folder, files[i][0]);
+        (void)bench_read_all(root, path_out, &text);
+        const char *at = text == NULL ? NULL : strstr(text, files[i][1]);
+        at = at == NULL ? "" : at + strcspn(at, "0123456789");
+        const bool is_found = sscanf(at, "%d.%d", major_out, minor_out) == 2;
+        free(text);
+        if (is_found)
+            return true;
+    }
+    return false;
+}
+
+void bench_check_gpu_toolkit(struct bench_doctor *doctor)
+{
+    const char *home = bench_variable(doctor, "CUDA_HOME");
+    const char *folder = home != NULL ? home : "/usr/local/cuda";
+    const char *driver = doctor->facts[BENCH_FACT_DRIVER];
+    char path[512], fix[256];
+    int major = 0, minor = 0;
+    if (!find_toolkit(doctor->root, folder, path, sizeof(path), &major, &minor)) {
+        if (home != NULL && !bench_exists(doctor->root, home))
+            bench_say(doctor, BENCH_WARN, "CUDA_HOME", "correct the path, or unset CUDA_HOME",
+                      "CUDA_HOME=%.400s: there is no such folder", home);
+        else
+            bench_skip(doctor, "%.400s: neither version.json nor version.txt names a CUDA toolkit",
+                       folder);
+        return;
+    }
+    const int needed = oldest_driver(major);
+    snprintf(fix, sizeof(fix),
+             "install driver %d or newer, or build with a toolkit that the driver knows: export "
+             "CUDA_HOME=/usr/local/cuda-MAJOR.MINOR",
+             needed);
+    if (driver[0] == '\0')
+        bench_skip(doctor, "%s: CUDA %d.%d; the driver's version is not known (gpu.driver)", path,
+                   major, minor);
+    else if (atoi(driver) < needed)
+        bench_say(doctor, BENCH_WARN, NULL, fix,
+                  "%s: CUDA %d.%d needs driver %d or newer, and %s is loaded: programs that this "
+                  "toolkit builds do not start",
+                  path, major, minor, needed, driver);
+    else
+        bench_ok(doctor, NULL, "%s: CUDA %d.%d, for which driver %s is new enough", path, major,
+                 minor, driver);
 }
 
 void bench_check_gpu_build(struct bench_doctor *doctor)
@@ -159,7 +211,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
     for (int i = 0; i < doctor->machine.n_pci; i++) {
         const char *bus_id = doctor->machine.pci[i].bus_id;
         struct bench_pci_link link;
-        if (!doctor->machine.pci[i].is_gpu)
+        if (!doctor->machine.pci[i].is_gpu || doctor->machine.pci[i].is_hidden)
             continue;
         const enum bench_read result = bench_pci_read_link(doctor->root, bus_id, &link);
         if (result == BENCH_READ_ABSENT)
@@ -244,7 +296,7 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
     for (size_t i = 0; i < n; i++)
         most = gpus[i].n_links > most ? gpus[i].n_links : most;
     for (size_t i = 0; i < n; i++)
-        if (gpus[i].n_links < most)
+        if (gpus[i].n_links < most && !bench_gpu_is_hidden(&doctor->machine, gpus[i].bus_id))
             bench_say(doctor, BENCH_WARN, gpus[i].bus_id,
                       "nvidia-smi nvlink -s -i GPU; dmesg | grep Xid; systemctl status "
                       "nvidia-fabricmanager",
@@ -262,6 +314,10 @@ static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
         snprintf(nvml->cause, sizeof(nvml->cause), "%.255s", gyre_cause());
     if (nvml == NULL)
         return NULL;
+    for (int i = nvml->n - 1; i >= 0; i--)
+        if (bench_gpu_is_hidden(&doctor->machine, nvml->gpus[i].bus_id))
+            memmove(&nvml->gpus[i], &nvml->gpus[i + 1],
+                    (size_t)(--nvml->n - i) * sizeof(nvml->gpus[0]));
     if (nvml->n == 0)
         bench_skip(doctor, "%s",
                    nvml->cause[0] != '\0' ? nvml->cause : "NVML shows no GPU to this process");
@@ -373,123 +429,4 @@ void bench_check_gpu_link(struct bench_doctor *doctor)
                       generation, most_generation, gpu->width, most_width, replays,
                       is_known ? "" : "; NVML does not tell what stands as ?");
     }
-}
-
-void bench_check_rdma_peermem(struct bench_doctor *doctor)
-{
-    char *version = NULL;
-    const char *level = gyre_param_text(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
-    if (gyre_text_same(level, "LOC") || strcmp(level, "0") == 0) {
-        bench_skip(doctor, "%s=%s: no adapter is to reach GPU memory",
-                   gyre_param_source(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL), level);
-        return;
-    }
-    const enum bench_read result = bench_read_all(doctor->root, DRIVER_PATH, &version);
-    const bool is_open = version != NULL && strstr(version, "Open Kernel Module") != NULL;
-    free(version);
-    if (bench_exists(doctor->root, "/sys/module/nvidia_peermem") ||
-        bench_exists(doctor->root, "/sys/kernel/mm/memory_peers/nv_mem"))
-        bench_ok(doctor, NULL,
-                 "/sys/module/nvidia_peermem: loaded%s; gyre proves it by a trial registration",
-                 is_open ? ", and the open driver offers dma-buf" : "");
-    else if (is_open)
-        bench_ok(doctor, NULL,
-                 "/proc/driver/nvidia/version: the open driver, which offers dma-buf; "
-                 "nvidia_peermem is not needed");
-    else if (result != BENCH_READ_OK)
-        bench_say_unreadable(doctor, NULL, DRIVER_PATH, result);
-    else
-        bench_say(
-            doctor, BENCH_WARN, NULL,
-            "modprobe nvidia-peermem (echo nvidia-peermem > /etc/modules-load.d/"
-            "nvidia-peermem.conf), or install the open driver",
-            "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot reach "
-            "GPU memory, and every byte goes through host memory");
-}
-
-/* A port that this machine does not show, as a topology file may have it, counts as used. */
-static bool is_used(const struct bench_machine *machine, const struct gyre_topo_node *net)
-{
-    for (int i = 0; i < machine->n_ports; i++)
-        if (strcmp(machine->ports[i].device, net->name) == 0 && machine->ports[i].port == net->port)
-            return machine->ports[i].why_unused[0] == '\0';
-    return true;
-}
-
-/* Of those that jobs use; -1 = there is none. */
-static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre_topo *topo,
-                            int32_t gpu)
-{
-    int32_t nets[64], best = -1;
-    const int32_t n = gyre_topo_nearest_nets(topo, gpu, true, 64, nets);
-    for (int32_t i = 0; i < n; i++)
-        if (is_used(&doctor->machine, &topo->nodes[nets[i]]))
-            return nets[i];
-    for (int32_t net = gyre_topo_next(topo, GYRE_TOPO_NET, 0); net >= 0;
-         net = gyre_topo_next(topo, GYRE_TOPO_NET, net + 1))
-        if (topo->nodes[net].is_rdma && is_used(&doctor->machine, &topo->nodes[net]) &&
-            (best < 0 ||
-             gyre_topo_level_between(topo, gpu, net) < gyre_topo_level_between(topo, gpu, best)))
-            best = net;
-    return best;
-}
-
-/* @farthest: the limit of GPUDirect in force. @limit: its name, for the evidence. */
-static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo, int32_t gpu,
-                      enum gyre_topo_level farthest, const char *limit)
-{
-    const int32_t net = find_nearest(doctor, topo, gpu);
-    const char *bus_id = topo->nodes[gpu].bus_id;
-    if (net < 0)
-        return;
-    const enum gyre_topo_level level = gyre_topo_level_between(topo, gpu, net);
-    const char *name = topo->nodes[net].name;
-    if (level == GYRE_TOPO_SYS)
-        bench_say(doctor, BENCH_WARN, bus_id,
-                  "bind the rank to the NUMA node of its GPU, and look whether an adapter of that "
-                  "node is missing: "
-                  "gyre topo",
-                  "its nearest RDMA port, %s, is on another NUMA node (SYS): GPUDirect crosses the "
-                  "processors' link",
-                  name);
-    else if (level > farthest)
-        bench_ok(doctor, bus_id,
-                 "nearest RDMA port %s%s, which is beyond %s: bytes go through host memory", name,
-                 level == GYRE_TOPO_PHB ? ", through the processor's host bridge (PHB)" : "",
-                 limit);
-    else
-        bench_ok(doctor, bus_id, "nearest RDMA port %s (%s)", name, gyre_topo_level_name(level));
-}
-
-static gyre_status read_topology(const struct bench_doctor *doctor, struct gyre_topo *topo_out)
-{
-    char sysfs[PATH_MAX];
-    const char *file = gyre_param_text(&doctor->params, GYRE_PARAM_TOPO_FILE);
-    const struct gyre_topo_detect_options options = {
-        .sysfs_root = sysfs, .nvml_library = doctor->root[0] != '\0' ? "" : NULL};
-    snprintf(sysfs, sizeof(sysfs), "%s/sys", doctor->root);
-    if (file[0] != '\0' && gyre_topo_xml_read(file, topo_out) == GYRE_SUCCESS)
-        return GYRE_SUCCESS;
-    return gyre_topo_detect(&options, topo_out);
-}
-
-void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
-{
-    struct gyre_topo topo;
-    enum gyre_topo_level farthest = GYRE_TOPO_PXB;
-    char limit[96] = "the default of GYRE_NET_GDR_LEVEL (PXB)";
-    const char *level = gyre_param_text(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
-    const char *source = gyre_param_called(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
-    if (level[0] != '\0' && gyre_topo_level_parse(source, level, &farthest) == GYRE_SUCCESS)
-        snprintf(limit, sizeof(limit), "%.40s=%.50s", source, level);
-    if (read_topology(doctor, &topo) != GYRE_SUCCESS) {
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "/sys/bus/pci/devices: %s", gyre_cause());
-        return;
-    }
-    for (int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0); gpu >= 0;
-         gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, gpu + 1))
-        check_gpu(doctor, &topo, gpu, farthest, limit);
-    gyre_topo_fini(&topo);
-    if (!bench_said(doctor))
-        bench_skip(doctor, "needs both a GPU and an RDMA adapter");
 }

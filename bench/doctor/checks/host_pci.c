@@ -92,7 +92,7 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
     for (int i = 0; i < machine->n_pci; i++) {
         const struct bench_pci *pci = &machine->pci[i];
         char path[192], group[BENCH_NAME_BYTES], type[32];
-        if (!pci->is_gpu && !pci->is_nic)
+        if ((!pci->is_gpu || pci->is_hidden) && !pci->is_nic)
             continue;
         n_cards++;
         if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group", path), group,
@@ -141,7 +141,7 @@ void bench_check_host_pci_errors(struct bench_doctor *doctor)
                 .most = lists[k].most,
                 .fix = "dmesg | grep -i aer; seat the card and its cable again, then have the "
                        "slot and the card looked at"};
-            if (pci->is_gpu || pci->is_nic)
+            if ((pci->is_gpu && !pci->is_hidden) || pci->is_nic)
                 n_read += bench_count_judge(doctor, &count);
         }
     bench_say_counted(
@@ -175,6 +175,20 @@ static enum bench_read count_near(const char *root, const char *bus_id, const ch
     return result;
 }
 
+/* One without an interface counts as used. */
+static bool is_used(const struct bench_doctor *doctor, const struct bench_pci *pci)
+{
+    const struct bench_machine *machine = &doctor->machine;
+    bool has_interface = false;
+    for (int i = 0; i < machine->n_netdevs; i++)
+        if (strcmp(machine->netdevs[i].bus_id, pci->bus_id) == 0) {
+            has_interface = true;
+            if (bench_net_is_used(&doctor->params, machine, &machine->netdevs[i]))
+                return true;
+        }
+    return pci->is_nic || !has_interface;
+}
+
 void bench_check_host_irq(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
@@ -188,7 +202,7 @@ void bench_check_host_irq(struct bench_doctor *doctor)
         const struct bench_pci *pci = &machine->pci[i];
         char path[192], near_cpus[1024];
         int n_irqs = 0, n_near = 0;
-        if (pci->class >> 16 != 0x02 ||
+        if (pci->class >> 16 != 0x02 || !is_used(doctor, pci) ||
             bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist", path),
                             near_cpus, sizeof(near_cpus)) != BENCH_READ_OK)
             continue;

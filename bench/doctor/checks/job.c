@@ -223,6 +223,7 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
     const char *visible = bench_variable(doctor, "CUDA_VISIBLE_DEVICES");
+    char off[96] = "";
     bool is_here[] = {[ANY] = true, [WITH_SOFT_RDMA] = false};
     for (int i = 0; i < machine->n_ports; i++) {
         is_here[WITH_SOFT_RDMA] = is_here[WITH_SOFT_RDMA] || machine->ports[i].is_soft;
@@ -237,7 +238,11 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         snprintf(value, sizeof(value), " %.120s ", gyre_param_text(&doctor->params, row->id));
         const bool is_bad = row->values != NULL ? strstr(row->values, value) != NULL
                                                 : gyre_param_number(&doctor->params, row->id) == 1;
-        if (gyre_param_is_set(&doctor->params, row->id) && is_bad && is_here[row->harmed])
+        /* Who writes gyre's own name means it; NCCL's may come from another cluster. */
+        const bool is_meant = row->harmed == WITH_RDMA &&
+                              strncmp(gyre_param_source(&doctor->params, row->id), "GYRE_", 5) == 0;
+        if (gyre_param_is_set(&doctor->params, row->id) && is_bad && is_here[row->harmed] &&
+            !is_meant)
             warn(doctor, row->id, row->harm);
     }
     if (gyre_param_has(&doctor->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS))
@@ -255,5 +260,7 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_WARN, "CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES",
                   "CUDA_VISIBLE_DEVICES=%s hides all GPUs", visible);
     if (!bench_said(doctor))
-        bench_ok(doctor, NULL, "no variable that is nearly always a mistake");
+        bench_ok(doctor, NULL, "no variable that is nearly always a mistake%s%s",
+                 bench_rdma_off(&doctor->params, off) != NULL ? "; RDMA is off, as is meant: " : "",
+                 off);
 }

@@ -5,6 +5,8 @@
  */
 #include "bench/doctor/doctor.h"
 
+#include "core/foundation/base/text.h"
+
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -132,7 +134,11 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
         if (address->family == AF_INET6 && !gyre_sock_is_link_local(address) && n_six++ == 0)
             routable = machine->addresses[i].name;
     }
-    if (n_four > 0)
+    const bool is_six_meant =
+        gyre_text_same(gyre_param_text(&doctor->params, GYRE_PARAM_SOCKET_FAMILY), "AF_INET6") &&
+        (machine->n_used_ports == 0 ||
+         gyre_text_same(gyre_param_text(&doctor->params, GYRE_PARAM_IB_ADDR_FAMILY), "AF_INET6"));
+    if (n_four > 0 || (n_six > 0 && is_six_meant))
         bench_ok(doctor, NULL, "addresses: %d of IPv4, %d routable of IPv6", n_four, n_six);
     else if (n_six > 0)
         bench_say(doctor, BENCH_WARN, NULL,
@@ -157,7 +163,7 @@ void bench_check_net_link(struct bench_doctor *doctor)
     int n_good = 0;
     for (int i = 0; i < doctor->machine.n_netdevs; i++) {
         const struct bench_netdev *device = &doctor->machine.netdevs[i];
-        if (!device->is_up ||
+        if (!device->is_up || !bench_net_is_used(&doctor->params, &doctor->machine, device) ||
             (strcmp(device->kind, "physical") != 0 && strcmp(device->kind, "bond") != 0))
             continue;
         if (!device->has_link)
@@ -293,7 +299,8 @@ static void check_bond(struct bench_doctor *doctor, const char *name)
 void bench_check_net_bond(struct bench_doctor *doctor)
 {
     for (int i = 0; i < doctor->machine.n_netdevs; i++)
-        if (strcmp(doctor->machine.netdevs[i].kind, "bond") == 0)
+        if (strcmp(doctor->machine.netdevs[i].kind, "bond") == 0 &&
+            bench_net_is_used(&doctor->params, &doctor->machine, &doctor->machine.netdevs[i]))
             check_bond(doctor, doctor->machine.netdevs[i].name);
     if (!bench_said(doctor))
         bench_skip(doctor, "no bond here");
@@ -363,7 +370,8 @@ void bench_check_net_errors(struct bench_doctor *doctor)
                 .before = "",
                 .behind = " since the interface exists",
                 .fix = "replace the cable or the transceiver; clean the fibre"};
-            if (strcmp(machine->netdevs[i].kind, "physical") == 0)
+            if (strcmp(machine->netdevs[i].kind, "physical") == 0 &&
+                bench_net_is_used(&doctor->params, machine, &machine->netdevs[i]))
                 n_read += bench_count_judge(doctor, &count);
         }
     bench_say_counted(doctor, n_read, "/sys/class/net/*/statistics: no damaged frames",
@@ -378,6 +386,12 @@ static uint32_t subnet_of(const struct gyre_sock_interface *interface)
     return ntohl(address) & (bits == 0 ? 0 : 0xffffffffU << (32 - bits));
 }
 
+static bool is_used(const struct bench_doctor *doctor, const struct gyre_sock_interface *address)
+{
+    const struct bench_netdev *device = bench_net_find(&doctor->machine, address->name);
+    return device == NULL || bench_net_is_used(&doctor->params, &doctor->machine, device);
+}
+
 /* A host with two interfaces in one subnet sends everything through the first one, and answers
  * address requests for either on both. */
 void bench_check_net_same_subnet(struct bench_doctor *doctor)
@@ -390,8 +404,8 @@ void bench_check_net_same_subnet(struct bench_doctor *doctor)
             char first[80], second[80];
             if (a->address.family != AF_INET || b->address.family != AF_INET || a->is_loopback ||
                 !a->is_running || !b->is_running || a->prefix_bits != b->prefix_bits ||
-                a->prefix_bits > 30 || strcmp(a->name, b->name) == 0 ||
-                subnet_of(a) != subnet_of(b))
+                a->prefix_bits > 30 || !is_used(doctor, a) || !is_used(doctor, b) ||
+                strcmp(a->name, b->name) == 0 || subnet_of(a) != subnet_of(b))
                 continue;
             bench_say(doctor, BENCH_WARN, b->name,
                       "give each rail a subnet of its own; or sysctl -w net.ipv4.conf.all."

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PORTS 8 /* of a host */
 #define MAX_RAILS 128
 #define MAX_SAID  8 /* findings about pairs */
 /* Below it are software devices, whose rate means nothing. */
@@ -25,7 +24,7 @@ struct offer {
     int32_t n_ports;
     int32_t n_left_out;
     char cause[320]; /* why there are none */
-    struct gyre_ib_trial_port ports[MAX_PORTS];
+    struct gyre_ib_trial_port ports[BENCH_MAX_RAILS];
 };
 
 /* Of a trial, in one process. Processes all-gather it. */
@@ -80,7 +79,7 @@ static gyre_status offer_ports(struct rig *rig)
         reason = gyre_cause();
     snprintf(mine->cause, sizeof(mine->cause), "%.319s", reason == NULL ? "" : reason);
     for (int i = 0; rig->trial != NULL && i < gyre_ib_trial_n_ports(rig->trial); i++)
-        if (mine->n_ports < MAX_PORTS)
+        if (mine->n_ports < BENCH_MAX_RAILS)
             mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
         else
             mine->n_left_out++;
@@ -96,7 +95,7 @@ static gyre_status make_rows(struct rig *rig)
     for (int host = 0; host < rig->hosts.n; host++) {
         const struct offer *offer = &rig->offers[rig->hosts.leaders[host]];
         rig->n_left_out += offer->n_left_out;
-        for (int port = 0; port < offer->n_ports && port < MAX_PORTS; port++) {
+        for (int port = 0; port < offer->n_ports && port < BENCH_MAX_RAILS; port++) {
             if (rig->n_rails == MAX_RAILS)
                 rig->n_left_out++;
             else

@@ -5,7 +5,6 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include "core/foundation/base/text.h"
 #include "transport/transport.h"
 
 #include <stdlib.h>
@@ -35,7 +34,9 @@ static gyre_status describe(const struct bench_doctor *doctor, int host, struct 
     GYRE_TRY(ops->open(0, &device));
     const gyre_status status = gyre_peer_info_fill(&doctor->params, device, host, &place->info);
     ops->close(device);
-    place->has_rdma = status == GYRE_SUCCESS && place->info.ib_usable;
+    char off[96];
+    const bool is_off = bench_rdma_off(&doctor->params, off) != NULL;
+    place->has_rdma = status == GYRE_SUCCESS && place->info.ib_usable && !is_off;
     for (int i = 0; i < doctor->machine.n_ports; i++)
         if (doctor->machine.ports[i].is_active && doctor->machine.ports[i].why_unused[0] == '\0')
             place->has_rdma = 1;
@@ -46,14 +47,10 @@ static struct choice choose(const struct gyre_params *params, const struct gyre_
                             const struct gyre_peer_info *peer)
 {
     struct choice choice = {.transport = NO_TRANSPORT};
-    const char *allowed = gyre_param_text(params, GYRE_PARAM_TRANSPORT);
     for (int i = 0; gyre_transports[i] != NULL; i++) {
         const struct gyre_transport_ops *ops = gyre_transports[i];
         char why[160] = "";
-        if (allowed[0] != '\0' && !gyre_text_same(allowed, ops->name))
-            snprintf(why, sizeof(why), "%s=%.40s", gyre_param_source(params, GYRE_PARAM_TRANSPORT),
-                     allowed);
-        else if (ops->reachable(params, mine, peer, why, sizeof(why))) {
+        if (bench_can_reach(params, ops, mine, peer, why, sizeof(why))) {
             choice.transport = (uint8_t)i;
             return choice;
         }

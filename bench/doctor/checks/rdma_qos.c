@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The priority of RoCE packets by the traffic class in force, whether PFC and ECN serve it, and
+ * settings in the firmware of adapters. No file has the former without NVIDIA's driver package, so
+ * `mlnx_qos` or `dcb` is asked; mlxconfig or mstconfig for the latter.
+ */
+#include "bench/doctor/doctor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VENDOR_MELLANOX 0x15b3
+#define N_PRIORITIES    8
+#define N_DSCP          64
+
+/* -1 = not known. */
+struct qos {
+    int trusts_dscp;
+    int pfc; /* a bit for each priority */
+    int priority_of[N_DSCP];
+    int64_t notifies, reacts; /* ECN at one priority: roce_np, roce_rp */
+};
+
+/* "enabled 0 0 0 1 0 0 0 0" or "0:off 1:off 2:off 3:on". */
+static int parse_pfc(const char *text)
+{
+    int mask = 0, n = 0, used = 0;
+    char word[8];
+    while (sscanf(text, " %7s%n", word, &used) == 1) {
+        const char *colon = strchr(word, ':');
+        mask |= (strcmp(word, "1") == 0 || (colon != NULL && strcmp(colon, ":on") == 0)) << n++;
+        text += used;
+        if (n == N_PRIORITIES)
+            return mask;
+    }
+    return -1;
+}
+
+/* What `mlnx_qos -i NETDEV` prints. */
+static void parse_mlnx_qos(char *text, struct qos *qos)
+{
+    bool is_pfc = false;
+    for (char *line; (line = bench_next_line(&text)) != NULL;) {
+        char word[16];
+        int priority = 0, used = 0;
+        if (sscanf(line, " Priority trust state: %15s", word) == 1)
+            qos->trusts_dscp = strcmp(word, "dscp") == 0;
+        is_pfc = is_pfc || strncmp(line, "PFC configuration:", 18) == 0;
+        line += strspn(line, " \t");
+        if (is_pfc && strncmp(line, "enabled", 7) == 0)
+            qos->pfc = parse_pfc(line + 7);
+        if (sscanf(line, "prio:%d dscp:%n", &priority, &used) != 1 || used == 0 || priority < 0 ||
+            priority >= N_PRIORITIES)
+            continue;
+        for (char *at = line + used, *end; *at != '\0'; at = end + (*end == ',')) {
+            const long dscp = strtol(at, &end, 10);
+            if (end == at)
+                break;
+            if (dscp >= 0 && dscp < N_DSCP)
+                qos->priority_of[dscp] = priority;
+        }
+    }
+}
+
+/* What `dcb pfc show` and `dcb -N app show` print. Drivers trust DSCP once a row maps one. */
+static void parse_dcb(const char *pfc, const char *app, struct qos *qos)
+{
+    const char *at = pfc == NULL ? NULL : strstr(pfc, "prio-pfc ");
+    int dscp = 0, priority = 0, used = 0;
+    if (at != NULL)
+        qos->pfc = parse_pfc(at + strlen("prio-pfc "));
+    if (app == NULL)
+        return;
+    at = strstr(app, "dscp-prio ");
+    qos->trusts_dscp = at != NULL;
+    at = at == NULL ? "" : at + strlen("dscp-prio ");
+    for (; sscanf(at, " %d:%d%n", &dscp, &priority, &used) == 2; at += used)
+        if (dscp >= 0 && dscp < N_DSCP && priority >= 0 && priority < N_PRIORITIES)
+            qos->priority_of[dscp] = priority;
+}
+
+static int64_t read_ecn(const char *root, const char *netdev, const char *part, int priority)
+{
+    char path[128];
+    int64_t value = -1;
+    snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/%s/enable/%d", netdev, part, priority);
+    return bench_read_number(root, path, &value) == BENCH_READ_OK ? value : -1;
+}
+
+static struct qos read_qos(const char *root, const char *netdev)
+{
+    struct qos qos = {.trusts_dscp = -1, .pfc = -1, .notifies = -1, .reacts = -1};
+    char command[64], *text = NULL, *app = NULL;
+    for (int dscp = 0; dscp < N_DSCP; dscp++) /* the default of mlx5 */
+        qos.priority_of[dscp] = dscp / N_PRIORITIES;
+    snprintf(command, sizeof(command), "mlnx_qos -i %.15s", netdev);
+    if (bench_read_program(root, command, &text) == BENCH_READ_OK) {
+        parse_mlnx_qos(text, &qos);
+    } else {
+        snprintf(command, sizeof(command), "dcb pfc show dev %.15s", netdev);
+        (void)bench_read_program(root, command, &text);
+        snprintf(command, sizeof(command), "dcb -N app show dev %.15s", netdev);
+        (void)bench_read_program(root, command, &app);
+        parse_dcb(text, app, &qos);
+    }
+    free(text);
+    free(app);
+    return qos;
+}
+
+/* A class whose DSCP is in a priority with PFC: DSCP 26 if it is, else the least. 0 = none. */
+static int class_with_pfc(const struct qos *qos)
+{
+    if ((qos->pfc >> qos->priority_of[26] & 1) != 0)
+        return 26 * 4 + 2;
+    for (int dscp = 0; dscp < N_DSCP; dscp++)
+        if ((qos->pfc >> qos->priority_of[dscp] & 1) != 0)
+            return dscp * 4 + 2;
+    return 0;
+}
+
+static const char *state_text(int64_t state)
+{
+    return state < 0 ? "not known" : state == 0 ? "off" : "on";
+}
+
+static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port *port)
+{
+    const bool is_set = gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TC);
+    const int64_t class = is_set ? gyre_param_number(&doctor->params, GYRE_PARAM_IB_TC) : 0;
+    const char *netdev = port->netdev;
+    struct qos qos = read_qos(doctor->root, netdev);
+    char chosen[96], with_pfc[32] = "", fix[BENCH_FIX_BYTES];
+    const int dscp = (int)(class >> 2), priority = qos.trusts_dscp == 0 ? 0 : qos.priority_of[dscp];
+    qos.notifies = read_ecn(doctor->root, netdev, "roce_np", priority);
+    qos.reacts = read_ecn(doctor->root, netdev, "roce_rp", priority);
+    const bool is_ecn_off = qos.notifies == 0 || qos.reacts == 0;
+    if (qos.pfc < 0 && qos.trusts_dscp < 0 && qos.notifies < 0 && qos.reacts < 0)
+        return;
+    if (is_set)
+        snprintf(chosen, sizeof(chosen), "%.40s=%" PRId64 " (DSCP %d)",
+                 gyre_param_source(&doctor->params, GYRE_PARAM_IB_TC), class, dscp);
+    else
+        snprintf(chosen, sizeof(chosen), "GYRE_IB_TC is unset (DSCP 0)");
+    for (int i = 0; i < N_PRIORITIES; i++)
+        if (qos.pfc > 0 && (qos.pfc >> i & 1) != 0)
+            bench_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
+    snprintf(fix, sizeof(fix), "export GYRE_IB_TC=%d", class_with_pfc(&qos));
+    if (qos.trusts_dscp == 0 && dscp != 0)
+        bench_say_port(doctor, BENCH_WARN, port, "mlnx_qos -i NETDEV --trust dscp",
+                       "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
+                       "priority 0 (PFC is on for: %s)",
+                       chosen, with_pfc[0] != '\0' ? with_pfc : "none");
+    else if (qos.pfc > 0 && (qos.pfc >> priority & 1) == 0)
+        bench_say_port(doctor, BENCH_WARN, port,
+                       class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
+                           ? fix
+                           : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
+                       "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets "
+                       "are thrown away when a buffer is full",
+                       chosen, priority, with_pfc);
+    else if (qos.pfc == 0 && (is_set || is_ecn_off))
+        bench_say_port(doctor, BENCH_WARN, port,
+                       "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the "
+                       "switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
+                       "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: "
+                       "roce_np %s, roce_rp %s",
+                       chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
+    else if (is_ecn_off) {
+        snprintf(fix, sizeof(fix),
+                 "echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
+                 "/sys/class/net/%s/ecn/roce_rp/enable/%d; and on the switch's queue",
+                 netdev, priority, netdev, priority);
+        bench_say(doctor, BENCH_WARN, port->name, fix,
+                  "/sys/class/net/%s/ecn: roce_np %s, roce_rp %s for priority %d, which %s uses: "
+                  "without ECN senders do not slow down before buffers are full",
+                  netdev, state_text(qos.notifies), state_text(qos.reacts), priority, chosen);
+    } else
+        bench_ok(doctor, port->name,
+                 "%s: priority %d; trust %s, PFC %s, ECN: roce_np %s, roce_rp %s", chosen, priority,
+                 qos.trusts_dscp < 0    ? "not known"
+                 : qos.trusts_dscp == 0 ? "pcp"
+                                        : "dscp",
+                 qos.pfc < 0    ? "not known (mlnx_qos and dcb tell nothing)"
+                 : qos.pfc == 0 ? "off: the network may lose packets"
+                                : "on for it",
+                 state_text(qos.notifies), state_text(qos.reacts));
+}
+
+void bench_check_rdma_qos(struct bench_doctor *doctor)
+{
+    for (int i = 0; i < doctor->machine.n_ports; i++) {
+        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+        if (port->is_roce && !port->is_soft && port->netdev[0] != '\0' && port->is_active &&
+            port->why_unused[0] == '\0')
+            check_port(doctor, port);
+    }
+    if (!bench_said(doctor))
+        bench_skip(doctor, "no RoCE port whose priorities mlnx_qos, dcb or "
+                           "/sys/class/net/*/ecn tell");
+}
+
+/* ---- the firmware --------------------------------------------------------------------------- */
+
+/* NVIDIA, "MFT: supported configurations and their parameters". # is the port. */
+static const struct setting {
+    const char *name;
+    const char *layer; /* of ports that it is about; NULL = all */
+    const char *bad;
+    const char *words, *fix;
+} settings[] = {
+    {"ROCE_CC_PRIO_MASK_P#", "Ethernet", "0", "senders slow down (ECN) in no priority",
+     "ROCE_CC_PRIO_MASK_P#=255"},
+    {"ROCE_CONTROL", "Ethernet", "ROCE_DISABLE", "RoCE is off after the next start",
+     "ROCE_CONTROL=2"},
+    {"LINK_TYPE_P#", "Ethernet", "IB", "the port becomes InfiniBand at the next start",
+     "LINK_TYPE_P#=2"},
+    {"LINK_TYPE_P#", "InfiniBand", "ETH", "the port becomes Ethernet at the next start",
+     "LINK_TYPE_P#=1"},
+};
+
+static void put_port(const char *text, int port, char *text_out, size_t text_bytes)
+{
+    const char *at = strchr(text, '#');
+    if (at == NULL)
+        snprintf(text_out, text_bytes, "%s", text);
+    else
+        snprintf(text_out, text_bytes, "%.*s%d%s", (int)(at - text), text, port, at + 1);
+}
+
+/* "        LINK_TYPE_P1          ETH(2)". False if the firmware does not have the setting. */
+static bool find_value(const char *text, const char *name, char *value_out)
+{
+    const size_t n_name = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at += n_name)
+        if ((at == text || strchr(" \t\n", at[-1]) != NULL) && strchr(" \t", at[n_name]) != NULL)
+            return sscanf(at + n_name, "%63s", value_out) == 1;
+    return false;
+}
+
+static bool check_settings(struct bench_doctor *doctor, const struct bench_rdma_port *port)
+{
+    static const char *const tools[] = {"mlxconfig", "mstconfig"};
+    char command[128], *text = NULL, good[256] = "";
+    const char *tool = NULL;
+    const int n_before = doctor->findings.n;
+    for (int i = 0; i < 2 && text == NULL; i++) {
+        tool = tools[i];
+        snprintf(command, sizeof(command), "%s -d %.63s query", tool, port->bus_id);
+        (void)bench_read_program(doctor->root, command, &text);
+    }
+    if (text == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const struct setting *setting = &settings[i];
+        char name[64], value[64] = "", wanted[64], fix[256];
+        put_port(setting->name, port->port, name, sizeof(name));
+        put_port(setting->fix, port->port, wanted, sizeof(wanted));
+        if (strcmp(setting->layer, port->layer) != 0 || !find_value(text, name, value))
+            continue;
+        snprintf(fix, sizeof(fix), "%s -d %.63s set %s, then mlxfwreset -d %.63s reset, or reboot",
+                 tool, port->bus_id, wanted, port->bus_id);
+        if (strncmp(value, setting->bad, strcspn(value, "(")) == 0 &&
+            strlen(setting->bad) == strcspn(value, "("))
+            bench_say(doctor, BENCH_WARN, port->name, fix, "%s: %s is %s: %s", command, name, value,
+                      setting->words);
+        else
+            bench_append(good, sizeof(good), " %s=%s", name, value);
+    }
+    if (strstr(text, "Configurations") == NULL)
+        bench_say_unreadable(doctor, port->name, command, BENCH_READ_BROKEN);
+    else if (doctor->findings.n == n_before)
+        bench_ok(doctor, port->name, "%s:%s", command,
+                 good[0] != '\0' ? good : " none of the settings that this check knows");
+    free(text);
+    return true;
+}
+
+void bench_check_rdma_settings(struct bench_doctor *doctor)
+{
+    const struct bench_machine *machine = &doctor->machine;
+    if (doctor->launcher.local_process != 0) {
+        bench_skip(doctor, "the first process of the host asks");
+        return;
+    }
+    for (int i = 0; i < machine->n_ports; i++) {
+        bool is_mellanox = false;
+        for (int k = 0; k < machine->n_pci; k++)
+            is_mellanox =
+                is_mellanox || (machine->pci[k].vendor == VENDOR_MELLANOX &&
+                                strcmp(machine->pci[k].bus_id, machine->ports[i].bus_id) == 0);
+        if (is_mellanox && machine->ports[i].why_unused[0] == '\0' &&
+            !check_settings(doctor, &machine->ports[i]))
+            break; /* the tool does not answer for the others either */
+    }
+    if (!bench_said(doctor))
+        bench_skip(doctor, "neither mlxconfig nor mstconfig tells settings (they need root)");
+}
