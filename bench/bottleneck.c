@@ -9,6 +9,7 @@
 #include "bench/tools/bottleneck_output.h"
 
 #include <math.h>
+#include <string.h>
 
 #define MOST_CALL_BYTES 1e15
 
@@ -16,7 +17,6 @@
 #define DEFAULT_PEAK_TFLOPS 989
 /* Large models reach 0.3 to 0.5 of the peak (Narayanan et al., SC 2021, table 1). */
 #define DEFAULT_UTILISATION 0.4
-#define DEFAULT_LAYERS      32
 /* DistributedDataParallel's bucket_cap_mb=25. */
 #define DEFAULT_BUCKET_BYTES (25.0 * 1024 * 1024)
 /* Beyond these no time has a meaning, and no number overflows. */
@@ -25,16 +25,34 @@
 #define AT(field)   .at = offsetof(struct bench_bottleneck_options, field)
 
 static const struct bench_option table[] = {
-    {0, "params", "P", "parameters of the model: 7e9", BENCH_AMOUNT, AT(training.n_params),
-     .high = MOST_AMOUNT},
+    {0, "model", "NAME", "a published model, in place of --params, --layers and --hidden",
+     BENCH_TEXT, AT(model)},
+    {0, "params", "P",
+     "parameters of the model: 7e9; without it they follow from --layers,\n--hidden and --vocab",
+     BENCH_AMOUNT, AT(training.n_params), .high = MOST_AMOUNT},
     {0, "tokens", "T", "tokens of one training step, over all ranks: 4e6", BENCH_AMOUNT,
      AT(training.n_tokens), .high = MOST_AMOUNT},
     {0, "dtype", "NAME", "type of parameters and gradients: bf16 (default), fp16, f32, ...",
      BENCH_DTYPE, AT(dtype)},
-    {0, "layers", "N", "transformer layers of the model (default 32)", BENCH_NUMBER,
-     AT(training.n_layers), 1, 100000},
-    {0, "hidden", "N", "elements of one token between layers (default: from P and the layers)",
+    {0, "layers", "N", "transformer layers (default: those of the published model nearest to P)",
+     BENCH_NUMBER, AT(training.n_layers), 1, 100000},
+    {0, "hidden", "N", "elements of one token between layers (default: as the layers)",
      BENCH_AMOUNT, AT(training.hidden), .high = 1000000000},
+    {0, "vocab", "V", "rows of the embedding: the vocabulary, and learned positions", BENCH_AMOUNT,
+     AT(vocabulary), .high = 1000000000},
+    {0, "compute-ms", "MS", "the measured computation of a step, in place of --tokens and --peak",
+     BENCH_AMOUNT, AT(compute_ms), .high = 1000000000},
+    {0, "trace", "FILE",
+     "a profile of a step that PyTorch's profiler wrote, in place of all of\nthese", BENCH_TEXT,
+     AT(trace)},
+    {0, "threshold", "R",
+     "communication / computation from which communication is the bottleneck\n"
+     "(default 0.3)",
+     BENCH_AMOUNT, AT(threshold), .high = 1000},
+    {0, "tensor", "N",
+     "ranks of a tensor-parallel group: a divisor of a host's ranks, which is\nthe default, or all "
+     "ranks",
+     BENCH_NUMBER, AT(n_tensor_ranks), 2, GYRE_MAX_RANKS},
     {0, "micro-batch", "T", "tensor parallel: tokens of one forward pass (default: the whole step)",
      BENCH_AMOUNT, AT(training.micro_batch_tokens), .high = MOST_AMOUNT},
     {0, "bucket", "BYTES", "data parallel: bytes of one all-reduce (default 26214400, DDP's)",
@@ -50,6 +68,8 @@ static const struct bench_option table[] = {
      "measured times: a bench's --json; give it once for each collective.\nWithout it times are "
      "predicted",
      BENCH_TEXTS, AT(from)},
+    {0, "tensor-from", "FILE", "measured times of the ranks of one tensor-parallel group",
+     BENCH_TEXTS, AT(tensor_from)},
     {0, "cost", "NAME",
      "the machine of predictions: host, h200 (default), or a file that\ngyre tune wrote",
      BENCH_TEXT, AT(request.cost)},
@@ -67,12 +87,14 @@ static const struct bench_option table[] = {
 static void print_usage(const char *program, FILE *out)
 {
     fprintf(out,
-            "usage: %s --params P --tokens T {--hosts 2x8 | --ranks N | --from FILE} [options]\n",
-            program);
+            "usage: %s {--params P | --model NAME} --tokens T {--hosts 2x8 | --ranks N | --from "
+            "FILE} [options]\n       %s --trace FILE [--threshold R] [--json FILE]\n",
+            program, program);
     bench_options_print(table, 21, out);
-    fputs("Communication counts as the bottleneck if it takes more than 0.3 of the time of "
-          "computation.\n"
-          "Exit status: 0 a time was found; 1 no time is known, or a file cannot be used or "
+    fputs("Models:", out);
+    for (int i = 0; i < bench_n_models; i++)
+        fprintf(out, " %s%s", bench_models[i].name, i == 8 ? "\n       " : "");
+    fputs("\nExit status: 0 a time was found; 1 no time is known, or a file cannot be used or "
           "written;\n"
           "2 wrong usage.\n",
           out);
@@ -95,17 +117,35 @@ static bool has_peers(const struct bench_bottleneck_options *options)
 static bool check_together(const struct bench_bottleneck_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
+    const struct bench_training *training = &options->training;
     const bool is_about_predictions = request->cost != NULL || request->nic_gbytes_per_s > 0 ||
                                       options->shape.n_nics > 0 ||
                                       request->net != BENCH_NET_UNNAMED;
+    const bool has_shape = options->shape.hosts != NULL || options->shape.n_ranks > 0;
+    const bool has_sizes = training->n_layers > 0 && training->hidden > 0;
     const char *wrong = NULL;
-    if (options->training.n_params <= 0 || options->training.n_tokens <= 0)
-        wrong = "--params and --tokens are needed (bottleneck --help)";
-    else if (options->shape.hosts == NULL && options->shape.n_ranks == 0 && options->from.n == 0)
+    if (options->trace != NULL) {
+        if (has_shape || options->from.n > 0 || training->n_params > 0 || options->model != NULL ||
+            options->compute_ms > 0)
+            wrong = "--trace has the times of a step, and takes only --threshold and --json";
+    } else if (options->model != NULL && bench_model_find(options->model) == NULL)
+        wrong = "--model: there is no such model (bottleneck --help lists them)";
+    else if (options->model != NULL && (training->n_params > 0 || training->n_layers > 0 ||
+                                        training->hidden > 0 || options->vocabulary > 0))
+        wrong = "--model says what --params, --layers, --hidden and --vocab would";
+    else if (options->model == NULL && training->n_params <= 0 && !has_sizes)
+        wrong = "--params, --model, or --layers with --hidden is needed (bottleneck --help)";
+    else if (options->vocabulary > 0 && training->n_params > 0)
+        wrong = "--vocab is for finding --params, which is given";
+    else if (training->n_tokens <= 0 && options->compute_ms <= 0)
+        wrong = "--tokens or --compute-ms is needed (bottleneck --help)";
+    else if (!has_shape && options->from.n == 0)
         wrong = "one of --hosts, --ranks and --from is needed (bottleneck --help)";
     else if (options->from.n > 0 && is_about_predictions)
         wrong = "--cost, --nics, --nic-rate and --net are for predictions, and do not go with "
                 "--from";
+    else if (options->tensor_from.n > 0 && options->from.n == 0)
+        wrong = "--tensor-from needs --from";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL)
@@ -115,17 +155,35 @@ static bool check_together(const struct bench_bottleneck_options *options)
     return wrong == NULL && has_peers(options);
 }
 
-static void set_defaults(struct bench_training *training)
+static void set_sizes(struct bench_bottleneck_options *options)
 {
+    struct bench_training *training = &options->training;
+    const bool has_params = training->n_params > 0;
+    const struct bench_model *model = options->model != NULL ? bench_model_find(options->model)
+                                      : has_params ? bench_model_nearest(training->n_params)
+                                                   : NULL;
+    if (!has_params)
+        training->n_params =
+            model != NULL
+                ? bench_model_params(model)
+                : bench_training_params(training->n_layers, training->hidden, options->vocabulary);
+    if (model != NULL && training->n_layers == 0 && training->hidden <= 0) {
+        options->model = model->name;
+        training->n_layers = model->n_layers;
+        training->hidden = model->hidden;
+    }
+    if (training->n_layers == 0)
+        training->n_layers = model->n_layers;
     if (training->hidden <= 0)
         training->hidden = bench_training_hidden(training->n_params, training->n_layers);
-    if (training->micro_batch_tokens <= 0 || training->micro_batch_tokens > training->n_tokens)
-        training->micro_batch_tokens = training->n_tokens;
+    training->compute_us = options->compute_ms * 1e3;
 }
 
 struct source {
-    struct bench_report_times *measured; /* NULL = predicted */
-    struct bench_schedule_request request;
+    struct bench_report_times *measured, *measured_group; /* NULL = predicted */
+    struct bench_schedule_request request, request_group;
+    unsigned ranks_of_host; /* of each; 1 = hosts have no common number */
+    bool has_group;         /* the group is not the whole job */
 };
 
 static gyre_status find_measured(const struct bench_report_times *times,
@@ -157,72 +215,182 @@ static gyre_status find_predicted(const struct bench_schedule_request *common,
     return GYRE_SUCCESS;
 }
 
+/* Why the times of tensor-parallel groups cannot be told; "" = they can. */
+static const char *group_problem(const struct bench_training *training, const struct source *source)
+{
+    if (training->n_tensor_ranks < 2)
+        return "no group of ranks fits within a host";
+    if (training->n_tokens <= 0)
+        return "--tokens is needed";
+    if (source->measured != NULL && source->has_group && source->measured_group == NULL)
+        return "no --tensor-from has times of the ranks of one host";
+    return "";
+}
+
 static void fill_strategy(const struct bench_training *training, enum bench_strategy strategy,
-                          const struct source *source, struct bench_bottleneck_strategy *out)
+                          const struct source *source, double compute_us,
+                          struct bench_bottleneck_strategy *out)
 {
     struct bench_training_calls calls[BENCH_MAX_TRAINING_CALLS];
+    const bool is_group = strategy == BENCH_TENSOR_PARALLEL && source->has_group;
+    out->name = bench_strategy_names[strategy];
+    if (strategy == BENCH_TENSOR_PARALLEL)
+        snprintf(out->reason, sizeof(out->reason), "%s", group_problem(training, source));
+    if (out->reason[0] != '\0')
+        return;
     out->n_calls = bench_training_calls(training, strategy, calls);
     for (int i = 0; i < out->n_calls; i++) {
         struct bench_bottleneck_call *call = &out->calls[i];
         call->calls = calls[i];
-        const gyre_status status = source->measured != NULL
-                                       ? find_measured(source->measured, call)
-                                       : find_predicted(&source->request, call);
+        const gyre_status status =
+            source->measured != NULL
+                ? find_measured(is_group ? source->measured_group : source->measured, call)
+                : find_predicted(is_group ? &source->request_group : &source->request, call);
         if (status != GYRE_SUCCESS) {
             snprintf(out->reason, sizeof(out->reason), "%s", gyre_cause());
             return;
         }
         out->communication_us += call->us * call->calls.n_calls;
     }
+    out->exposed_us = bench_training_exposed_us(strategy, compute_us, out->communication_us,
+                                                out->calls[0].us, out->calls[out->n_calls - 1].us);
 }
 
-static bool open_source(struct bench_bottleneck_options *options, struct bench_report_times *times,
-                        struct source *source, unsigned *n_hosts_out)
+static bool read_times(const struct bench_texts *paths, const char *option,
+                       struct bench_report_times *times)
 {
-    const struct gyre_algorithm *none;
-    struct gyre_shape shape = {.n_ranks = 0};
-    for (int i = 0; i < options->from.n; i++)
-        if (bench_report_times_add(options->from.at[i], times) != GYRE_SUCCESS) {
-            fprintf(stderr, "bottleneck: --from: %s\n", gyre_cause());
+    for (int i = 0; i < paths->n; i++)
+        if (bench_report_times_add(paths->at[i], times) != GYRE_SUCCESS) {
+            fprintf(stderr, "bottleneck: %s: %s\n", option, gyre_cause());
             return false;
         }
+    return true;
+}
+
+/* The greatest number that divides the ranks of every host. */
+static unsigned common_ranks(const struct gyre_shape *shape)
+{
+    static unsigned n_of[GYRE_MAX_RANKS];
+    unsigned common = 0;
+    if (shape->grouping == NULL)
+        return shape->n_ranks;
+    memset(n_of, 0, sizeof(n_of));
+    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+        n_of[shape->grouping->host_of[rank]]++;
+    for (unsigned host = 0; host < shape->grouping->n_hosts; host++)
+        for (unsigned n = n_of[host]; n != 0;) {
+            const unsigned rest = common % n;
+            common = n;
+            n = rest;
+        }
+    return common;
+}
+
+/* Tensor-parallel groups: within a host unless --tensor names all ranks. */
+static bool set_group(struct bench_bottleneck_options *options, struct source *source)
+{
+    static struct bench_report_times times;
+    struct bench_training *training = &options->training;
+    const unsigned wanted = (unsigned)options->n_tensor_ranks, n = training->n_ranks;
+    training->n_tensor_ranks = wanted > 0 ? wanted : source->ranks_of_host;
+    if (wanted > 0 && wanted != n && source->ranks_of_host % wanted != 0) {
+        fprintf(stderr,
+                "bottleneck: --tensor %u: expected a divisor of the %u ranks of a host, or all %u "
+                "ranks\n",
+                wanted, source->ranks_of_host, n);
+        return false;
+    }
+    source->has_group = training->n_tensor_ranks != n;
+    source->request_group = source->request;
+    source->request_group.n_ranks = training->n_tensor_ranks;
+    source->request_group.grouping = NULL;
+    source->request_group.nic_gbytes_per_s = 0;
+    source->request_group.net = BENCH_NET_UNNAMED;
+    if (options->tensor_from.n == 0)
+        return true;
+    if (!read_times(&options->tensor_from, "--tensor-from", &times))
+        return false;
+    if (times.n_hosts != 1 || times.n_ranks != training->n_tensor_ranks) {
+        fprintf(stderr,
+                "bottleneck: --tensor-from has times of %u ranks on %u hosts, not of %u ranks on "
+                "one\n",
+                times.n_ranks, times.n_hosts, training->n_tensor_ranks);
+        return false;
+    }
+    source->measured_group = &times;
+    return true;
+}
+
+static bool open_source(struct bench_bottleneck_options *options, struct source *source,
+                        unsigned *n_hosts_out)
+{
+    static struct bench_report_times times;
+    const struct gyre_algorithm *none;
+    struct gyre_shape shape = {.n_ranks = 0};
+    const bool is_measured = options->from.n > 0;
+    if (!read_times(&options->from, "--from", &times))
+        return false;
     const bool is_named = options->shape.hosts != NULL || options->shape.n_ranks > 0;
     if (is_named && !bench_shape_find(&options->shape, false, &none, &shape))
         return false;
     const unsigned n_hosts = shape.grouping == NULL ? 1 : shape.grouping->n_hosts;
-    if (options->from.n > 0 && is_named &&
-        (shape.n_ranks != times->n_ranks || n_hosts != times->n_hosts)) {
+    if (is_measured && is_named && (shape.n_ranks != times.n_ranks || n_hosts != times.n_hosts)) {
         fprintf(stderr,
                 "bottleneck: --from has times of %u ranks on %u hosts, not of %u ranks on %u\n",
-                times->n_ranks, times->n_hosts, shape.n_ranks, n_hosts);
+                times.n_ranks, times.n_hosts, shape.n_ranks, n_hosts);
         return false;
     }
-    options->training.n_ranks = options->from.n > 0 ? times->n_ranks : shape.n_ranks;
-    *n_hosts_out = options->from.n > 0 ? times->n_hosts : n_hosts;
-    source->measured = options->from.n > 0 ? times : NULL;
+    options->training.n_ranks = is_measured ? times.n_ranks : shape.n_ranks;
+    *n_hosts_out = is_measured ? times.n_hosts : n_hosts;
+    source->measured = is_measured ? &times : NULL;
     source->request = options->request;
     source->request.n_ranks = shape.n_ranks;
     source->request.grouping = shape.grouping;
+    source->ranks_of_host = is_named                             ? common_ranks(&shape)
+                            : times.n_ranks % times.n_hosts == 0 ? times.n_ranks / times.n_hosts
+                                                                 : 1;
     if (options->training.n_ranks >= 2)
-        return true;
+        return set_group(options, source);
     fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
     return false;
 }
 
+static bool fill(struct bench_bottleneck_options *options, struct bench_bottleneck_result *result)
+{
+    struct source source = {0};
+    if (options->trace != NULL) {
+        if (bench_profile_read(options->trace, &result->profile) != GYRE_SUCCESS) {
+            fprintf(stderr, "bottleneck: --trace: %s\n", gyre_cause());
+            return false;
+        }
+        result->source = "profiled";
+        result->compute_us = result->profile.compute_us;
+        result->n_strategies = 1;
+        result->of[0].name = "as profiled";
+        result->of[0].communication_us = result->profile.communication_us;
+        result->of[0].exposed_us = result->profile.exposed_us;
+        return true;
+    }
+    set_sizes(options);
+    if (!open_source(options, &source, &result->n_hosts))
+        return false;
+    result->source = source.measured != NULL ? "measured" : "predicted";
+    result->compute_us = bench_training_compute_us(&options->training);
+    result->n_strategies = BENCH_N_STRATEGIES;
+    for (int i = 0; i < BENCH_N_STRATEGIES; i++)
+        fill_strategy(&options->training, (enum bench_strategy)i, &source, result->compute_us,
+                      &result->of[i]);
+    return true;
+}
+
 static int report(struct bench_bottleneck_options *options)
 {
-    static struct bench_report_times times;
     struct bench_bottleneck_result result = {.options = options};
-    struct source source;
     bool is_known = false;
-    if (!open_source(options, &times, &source, &result.n_hosts))
+    if (!fill(options, &result))
         return 1;
-    result.is_predicted = source.measured == NULL;
-    result.compute_us = bench_training_compute_us(&options->training);
-    for (int i = 0; i < BENCH_N_STRATEGIES; i++) {
-        fill_strategy(&options->training, (enum bench_strategy)i, &source, &result.of[i]);
+    for (int i = 0; i < result.n_strategies; i++)
         is_known = is_known || result.of[i].reason[0] == '\0';
-    }
     bench_bottleneck_print(&result);
     if (options->json_path != NULL && bench_bottleneck_write_json(&result) != GYRE_SUCCESS) {
         fprintf(stderr, "bottleneck: %s\n", gyre_cause());
@@ -237,8 +405,8 @@ static int run(int argc, char **argv)
     struct bench_bottleneck_options options = {
         .dtype = GYRE_BFLOAT16,
         .shape = {.user = "bottleneck", .collective = "all_reduce", .variant = -1},
-        .training = {.n_layers = DEFAULT_LAYERS,
-                     .bucket_bytes = DEFAULT_BUCKET_BYTES,
+        .threshold = BENCH_TRAINING_RULE,
+        .training = {.bucket_bytes = DEFAULT_BUCKET_BYTES,
                      .peak_tflops = DEFAULT_PEAK_TFLOPS,
                      .utilisation = DEFAULT_UTILISATION}};
     if (argc == 1) {
@@ -254,7 +422,6 @@ static int run(int argc, char **argv)
     if (!check_together(&options))
         return 2;
     options.training.dtype_bytes = gyre_dtype_bytes(options.dtype);
-    set_defaults(&options.training);
     return report(&options);
 }
 

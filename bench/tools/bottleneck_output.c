@@ -1,141 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ratio = communication / computation, as if nothing overlapped.
+ * Ratio = communication / computation. "Overlapped" counts only the communication that remains
+ * when computation hides what it can.
  */
 #include "bench/tools/bottleneck_output.h"
 
-#include "core/foundation/base/status.h"
+#include <string.h>
 
-#include <math.h>
-
-#define HIDDEN_UNIT              128
-#define FLOPS_OF_PARAM_AND_TOKEN 6
-#define ALL_REDUCES_OF_LAYER     4 /* tensor parallel: two forward, two backward */
-
-const char *const bench_strategy_names[BENCH_N_STRATEGIES] = {
-    [BENCH_DATA_PARALLEL] = "data parallel",
-    [BENCH_SHARDED] = "sharded (FSDP)",
-    [BENCH_TENSOR_PARALLEL] = "tensor parallel",
-};
-
-double bench_training_hidden(double n_params, unsigned n_layers)
+static double share_of(double communication_us, double compute_us)
 {
-    const double units = round(sqrt(n_params / (12.0 * n_layers)) / HIDDEN_UNIT);
-    return units < 1 ? HIDDEN_UNIT : units * HIDDEN_UNIT;
+    return communication_us / (communication_us + compute_us);
 }
 
-double bench_training_compute_us(const struct bench_training *training)
+static bool is_bound(const struct bench_bottleneck_result *result, double communication_us)
 {
-    const double flops = FLOPS_OF_PARAM_AND_TOKEN * training->n_params * training->n_tokens;
-    const double flops_per_us = training->peak_tflops * 1e6 * training->utilisation;
-    return flops / (training->n_ranks * flops_per_us);
+    return communication_us / result->compute_us > result->options->threshold;
 }
 
-static int split(enum gyre_collective coll, double total, double part, double times,
-                 struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS])
+static bool is_profiled(const struct bench_bottleneck_result *result)
 {
-    const double n_whole = floor(total / part);
-    const double rest = total - n_whole * part;
-    int n = 0;
-    if (n_whole > 0)
-        calls_out[n++] = (struct bench_training_calls){coll, part, n_whole * times};
-    if (rest > 0)
-        calls_out[n++] = (struct bench_training_calls){coll, rest, times};
-    return n;
+    return result->options->trace != NULL;
 }
 
-int bench_training_calls(const struct bench_training *training, enum bench_strategy strategy,
-                         struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS])
+/* Tensor-parallel groups across hosts send every layer's activations over the network. */
+static bool is_over_hosts(const struct bench_bottleneck_result *result, int strategy)
 {
-    const double model_bytes = training->n_params * training->dtype_bytes;
-    const double token_bytes = training->hidden * training->dtype_bytes;
-    const double layer_bytes = model_bytes / training->n_layers;
-    switch (strategy) {
-    case BENCH_DATA_PARALLEL:
-        return split(GYRE_COLL_ALL_REDUCE, model_bytes, training->bucket_bytes, 1, calls_out);
-    case BENCH_TENSOR_PARALLEL:
-        return split(GYRE_COLL_ALL_REDUCE, training->n_tokens * token_bytes,
-                     training->micro_batch_tokens * token_bytes,
-                     (double)ALL_REDUCES_OF_LAYER * training->n_layers, calls_out);
-    default: /* BENCH_SHARDED */
-        calls_out[0] = (struct bench_training_calls){GYRE_COLL_ALL_GATHER, layer_bytes,
-                                                     2.0 * training->n_layers};
-        calls_out[1] = (struct bench_training_calls){GYRE_COLL_REDUCE_SCATTER, layer_bytes,
-                                                     training->n_layers};
-        return 2;
-    }
+    return !is_profiled(result) && strategy == BENCH_TENSOR_PARALLEL && result->n_hosts > 1 &&
+           result->options->training.n_tensor_ranks == result->options->training.n_ranks;
 }
 
-static double ratio_of(const struct bench_bottleneck_result *result,
-                       const struct bench_bottleneck_strategy *strategy)
+static void print_remarks(const struct bench_bottleneck_result *result, int at)
 {
-    return strategy->communication_us / result->compute_us;
-}
-
-static double share_of(const struct bench_bottleneck_result *result,
-                       const struct bench_bottleneck_strategy *strategy)
-{
-    return strategy->communication_us / (strategy->communication_us + result->compute_us);
-}
-
-static const char *verdict_of(double ratio)
-{
-    return ratio > BENCH_TRAINING_RULE ? "communication" : "computation";
-}
-
-static void print_calls(const struct bench_bottleneck_strategy *strategy)
-{
+    const struct bench_bottleneck_strategy *strategy = &result->of[at];
+    const double times = strategy->communication_us / result->compute_us;
+    const double threshold = result->options->threshold;
     for (int i = 0; i < strategy->n_calls; i++) {
         const struct bench_bottleneck_call *call = &strategy->calls[i];
         printf("#   %.0f x %s of %.0f bytes: %.3f ms each, %s\n", call->calls.n_calls,
                gyre_collectives[call->calls.coll].name, call->calls.n_bytes, call->us / 1e3,
                call->source);
     }
+    if (is_over_hosts(result, at))
+        printf("#   finding: groups of %u ranks reach over %u hosts, and every layer waits for the "
+               "network; keep --tensor within a host\n",
+               result->options->training.n_tensor_ranks, result->n_hosts);
+    if (times <= threshold)
+        return;
+    printf("#   to reach %g: collectives %.1f times as fast", threshold, times / threshold);
+    /* With more tokens tensor parallel communication grows as computation does. */
+    if (!is_profiled(result) && at != BENCH_TENSOR_PARALLEL && result->options->compute_ms <= 0)
+        printf(", or %.3g tokens a step", result->options->training.n_tokens * times / threshold);
+    fputs("\n", stdout);
 }
 
-/* With more tokens the computation grows; tensor parallel communication grows with it, so tokens do
- * not help there. */
-static void print_way_out(const struct bench_bottleneck_result *result, int strategy)
+static void print_head(const struct bench_bottleneck_result *result)
 {
-    const double ratio = ratio_of(result, &result->of[strategy]);
-    if (ratio <= BENCH_TRAINING_RULE)
+    const struct bench_training *training = &result->options->training;
+    if (is_profiled(result)) {
+        const struct bench_profile *profile = &result->profile;
+        printf("# %s: %g step%s of %.3f ms, in which kernels other than those of collectives ran "
+               "for %.3f ms, and none for %.3f ms\n",
+               result->options->trace, profile->n_steps, profile->n_steps == 1 ? "" : "s",
+               profile->step_us / 1e3, result->compute_us / 1e3,
+               (profile->step_us - result->compute_us - profile->exposed_us) / 1e3);
         return;
-    printf("#   to reach 0.3: collectives %.1f times as fast", ratio / BENCH_TRAINING_RULE);
-    if (strategy != BENCH_TENSOR_PARALLEL)
-        printf(", or %.3g tokens a step",
-               result->options->training.n_tokens * ratio / BENCH_TRAINING_RULE);
-    fputs("\n", stdout);
+    }
+    printf("# %g parameters in %u layers of %g%s%s, %s; ", training->n_params, training->n_layers,
+           training->hidden, result->options->model == NULL ? "" : ", as in ",
+           result->options->model == NULL ? "" : result->options->model,
+           gyre_dtype_names[result->options->dtype]);
+    if (training->n_tokens > 0)
+        printf("%g tokens a step; ", training->n_tokens);
+    printf("%u ranks on %u host%s\n", training->n_ranks, result->n_hosts,
+           result->n_hosts == 1 ? "" : "s");
+    if (training->compute_us > 0)
+        printf("# computation: %.3f ms, as --compute-ms says\n", result->compute_us / 1e3);
+    else
+        printf("# computation: 6 x parameters x tokens / (%u ranks x %g TFLOP/s x %g) = %.3f ms\n",
+               training->n_ranks, training->peak_tflops, training->utilisation,
+               result->compute_us / 1e3);
+    printf("# communication: %s; ratio = communication / computation\n",
+           strcmp(result->source, "measured") == 0 ? "measured"
+           : result->options->request.cost == NULL ? "predicted with the constants h200"
+                                                   : "predicted with the constants of --cost");
 }
 
 void bench_bottleneck_print(const struct bench_bottleneck_result *result)
 {
-    const struct bench_training *training = &result->options->training;
-    printf("# %g parameters in %u layers of %g, %s; %g tokens a step; %u ranks on %u host%s\n",
-           training->n_params, training->n_layers, training->hidden,
-           gyre_dtype_names[result->options->dtype], training->n_tokens, training->n_ranks,
-           result->n_hosts, result->n_hosts == 1 ? "" : "s");
-    printf("# computation: 6 x parameters x tokens / (%u ranks x %g TFLOP/s x %g) = %.3f ms\n",
-           training->n_ranks, training->peak_tflops, training->utilisation,
-           result->compute_us / 1e3);
-    printf("# communication: %s; ratio = communication / computation, nothing overlapped\n",
-           !result->is_predicted                   ? "measured"
-           : result->options->request.cost == NULL ? "predicted with the constants h200"
-                                                   : "predicted with the constants of --cost");
-    printf("%-18s %16s %9s %9s  %s\n", "# training", "communication ms", "of step", "ratio",
-           "bottleneck (rule: ratio > 0.3)");
-    for (int i = 0; i < BENCH_N_STRATEGIES; i++) {
+    char title[64];
+    print_head(result);
+    snprintf(title, sizeof(title), "bottleneck (rule: ratio > %g)", result->options->threshold);
+    printf("%-18s %16s %8s %8s  %19s %8s  %s\n", "# training", "communication ms", "of step",
+           "ratio", "overlapped: of step", "ratio", title);
+    for (int i = 0; i < result->n_strategies; i++) {
         const struct bench_bottleneck_strategy *strategy = &result->of[i];
+        const double all_us = strategy->communication_us, exposed_us = strategy->exposed_us;
         if (strategy->reason[0] != '\0') {
-            printf("%-18s %16s %9s %9s  unknown: %s\n", bench_strategy_names[i], "-", "-", "-",
-                   strategy->reason);
+            printf("%-18s %16s %8s %8s  %19s %8s  unknown: %s\n", strategy->name, "-", "-", "-",
+                   "-", "-", strategy->reason);
             continue;
         }
-        const double ratio = ratio_of(result, strategy);
-        printf("%-18s %16.3f %8.1f%% %9.3f  %s\n", bench_strategy_names[i],
-               strategy->communication_us / 1e3, share_of(result, strategy) * 100, ratio,
-               verdict_of(ratio));
-        print_calls(strategy);
-        print_way_out(result, i);
+        printf("%-18s %16.3f %7.1f%% %8.3f  %18.1f%% %8.3f  %s\n", strategy->name, all_us / 1e3,
+               share_of(all_us, result->compute_us) * 100, all_us / result->compute_us,
+               share_of(exposed_us, result->compute_us) * 100, exposed_us / result->compute_us,
+               is_bound(result, exposed_us) ? "communication"
+               : is_bound(result, all_us)   ? "communication, unless it overlaps"
+                                            : "computation");
+        print_remarks(result, i);
     }
 }
 
@@ -162,41 +133,62 @@ static void add_model(struct json_object *root, const struct bench_bottleneck_re
 {
     const struct bench_training *training = &result->options->training;
     struct json_object *model = add_object(root, "model");
+    add_text(model, "like", result->options->model == NULL ? "" : result->options->model);
     add_number(model, "params", training->n_params);
     add_number(model, "tokens", training->n_tokens);
     add_text(model, "type", gyre_dtype_names[result->options->dtype]);
     add_int(model, "layers", training->n_layers);
     add_number(model, "hidden", training->hidden);
+    add_int(model, "tensor_ranks", training->n_tensor_ranks);
     add_number(model, "micro_batch_tokens", training->micro_batch_tokens);
     add_number(model, "bucket_bytes", training->bucket_bytes);
     add_number(model, "peak_tflops", training->peak_tflops);
     add_number(model, "utilisation", training->utilisation);
 }
 
+static void add_times(struct json_object *entry, const struct bench_bottleneck_result *result,
+                      const struct bench_bottleneck_strategy *strategy)
+{
+    const double compute_us = result->compute_us, all_us = strategy->communication_us;
+    const double exposed_us = strategy->exposed_us;
+    static const char *const verdicts[] = {"computation", "communication"};
+    add_number(entry, "communication_us", all_us);
+    add_number(entry, "share", share_of(all_us, compute_us));
+    add_number(entry, "ratio", all_us / compute_us);
+    add_text(entry, "bottleneck", verdicts[is_bound(result, all_us)]);
+    add_number(entry, "exposed_us", exposed_us);
+    add_number(entry, "share_overlapped", share_of(exposed_us, compute_us));
+    add_number(entry, "ratio_overlapped", exposed_us / compute_us);
+    add_text(entry, "bottleneck_overlapped", verdicts[is_bound(result, exposed_us)]);
+    add_calls(entry, strategy);
+}
+
 gyre_status bench_bottleneck_write_json(const struct bench_bottleneck_result *result)
 {
     struct json_object *root = json_object_new_object();
     add_int(root, "schema_version", 1);
-    add_int(root, "ranks", result->options->training.n_ranks);
-    add_int(root, "hosts", result->n_hosts);
-    add_text(root, "communication", result->is_predicted ? "predicted" : "measured");
-    add_model(root, result);
+    add_text(root, "communication", result->source);
+    if (is_profiled(result)) {
+        add_number(root, "steps", result->profile.n_steps);
+        add_number(root, "step_us", result->profile.step_us);
+    } else {
+        add_int(root, "ranks", result->options->training.n_ranks);
+        add_int(root, "hosts", result->n_hosts);
+        add_model(root, result);
+    }
     add_number(root, "compute_us", result->compute_us);
-    add_number(root, "rule", BENCH_TRAINING_RULE);
+    add_number(root, "rule", result->options->threshold);
     struct json_object *list = add_array(root, "strategies");
-    for (int i = 0; i < BENCH_N_STRATEGIES; i++) {
+    for (int i = 0; i < result->n_strategies; i++) {
         const struct bench_bottleneck_strategy *strategy = &result->of[i];
         struct json_object *entry = json_object_new_object();
-        add_text(entry, "name", bench_strategy_names[i]);
-        if (strategy->reason[0] != '\0') {
+        add_text(entry, "name", strategy->name);
+        if (strategy->reason[0] != '\0')
             add_text(entry, "unknown", strategy->reason);
-        } else {
-            add_number(entry, "communication_us", strategy->communication_us);
-            add_number(entry, "share", share_of(result, strategy));
-            add_number(entry, "ratio", ratio_of(result, strategy));
-            add_text(entry, "bottleneck", verdict_of(ratio_of(result, strategy)));
-            add_calls(entry, strategy);
-        }
+        else
+            add_times(entry, result, strategy);
+        if (is_over_hosts(result, i))
+            add_text(entry, "finding", "tensor-parallel groups reach over hosts");
         json_object_array_add(list, entry);
     }
     const gyre_status status = bench_json_write(root, result->options->json_path);
