@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../support"))
@@ -262,6 +263,48 @@ def case_apart(rig):
     for words in (r"E401 RDMA wire[01]/1->\S+ \(rank [01] ", "RETRY_EXC", "after 3x0.02s",
                   "local GID 3 10.77", "remote GID 3 10.77"):
         check(re.search(words, done.stdout), f"no \"{words}\": {done.stdout[-2500:]}")
+
+
+def case_faults(rig):
+    """a fault of a port in the middle of a run ends it with the cause, the device and the port, or costs
+    time alone"""
+    retry = {"GYRE_IB_TIMEOUT": "12", "GYRE_IB_RETRY_CNT": "2"}
+    from_port = r"E401 RDMA wire{0}/1->10.77.{0}.\d \(rank [01] .*RETRY_EXC.*after 3x0.02s"
+    for text, words in (("host1 0 down", [r"port wire0/1 went down", "E401 RDMA wire0/1->"]),
+                        ("host1 0 lose_out", [from_port.format(0)]),
+                        ("host1 1 lose_in", [from_port.format(1)]),
+                        ("host2 1 lose_answers", [from_port.format(1)]),
+                        ("host1 0 only_answer", [r"0 have arrived: the rest is lost or still under way over ib"])):
+        out = run_with_faults(rig, text, "", "-b 64K -e 64K -n 100000000 -w 0", {**retry, "GYRE_TIMEOUT": "1000"})
+        check(out.returncode != 0, f"{text}: it ran: {out.stdout[-1500:]}")
+        for word in words:
+            check(re.search(word, out.stdout), f"{text}: no \"{word}\": {out.stdout[-2500:]}")
+    for text in ("host1 0 late_ms 3", "host1 0 mbit_per_s 400", "host1 0 gids 4",
+                 "host2 1 destroy_ms 100\nhost2 1 no_flushes"):
+        rig.right(run_with_faults(rig, "", text, "-b 64K -e 64K -n 100 -w 0"), 2)
+    out = run_with_faults(rig, "", "host1 0 rtr_ms 50", "-b 8 -e 8 -n 1 -w 0",
+                          {**retry, "GYRE_BOOTSTRAP_TIMEOUT": "5"})
+    check(out.returncode != 0 and "E401 RDMA wire0/1->" in out.stdout, out.stdout[-2500:])
+
+
+def run_with_faults(rig, text, first, options, env=None):
+    """Two ranks of allreduce; `first` holds from the start, `text` from when they are connected."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "faults")
+        env = rig.environment({"VERBS_WIRE_FAULTS": path, **(env or {})})
+        pathlib.Path(path).write_text(first + "\n", encoding="utf-8")
+        with subprocess.Popen(["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none",
+                               *rig.bench_words("allreduce", options)], env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+            said = []
+            for line in job.stdout:
+                said.append(line)
+                if text and "via NET/IB" in line:
+                    pathlib.Path(path + ".new").write_text(text + "\n", encoding="utf-8")
+                    os.rename(path + ".new", path)
+                    text = ""
+        rig.forget(env)
+        return subprocess.CompletedProcess(job.args, job.returncode, "".join(said))
 
 
 def case_kill(rig):

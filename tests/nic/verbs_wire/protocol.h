@@ -48,13 +48,33 @@ struct wire_process_entry {
     struct wire_stats stats[VM_MAX_DEVICES]; /* by the NIC */
 };
 
+enum wire_fault_kind {
+    WIRE_DOWN = 1,
+    WIRE_LOSE_OUT = 2,
+    WIRE_LOSE_IN = 4,
+    WIRE_LOSE_ANSWERS = 8,
+    WIRE_ONLY_ANSWER = 16,
+    WIRE_NO_FLUSHES = 32
+};
+
+/* What a test injects at a port. Values: 0 = none. */
+struct wire_faults {
+    uint32_t kinds; /* enum wire_fault_kind */
+    uint32_t late_ms;
+    uint32_t mbit_per_s;
+    uint32_t gid_rows; /* by which the addresses have moved */
+    uint32_t rtr_ms, destroy_ms;
+};
+
 /* Requests are announced by setting the queue pair's bit in `bits`; a sleeping NIC is woken. */
 struct wire_nic_entry {
-    uint64_t owner;     /* 0: none, or it has ended */
-    char host[64];      /* by the client that starts the process, under the lock of the file */
-    uint32_t is_asleep; /* a futex; the NIC sets it, whoever wakes the NIC clears it */
-    uint32_t n_lines;   /* of `lines`, so far; by the NIC */
-    uint64_t n_waits;   /* for copies of GPU memory, so far; by the NIC */
+    uint64_t owner;         /* 0: none, or it has ended */
+    char host[64];          /* by the client that starts the process, under the lock of the file */
+    uint32_t is_asleep;     /* a futex; the NIC sets it, whoever wakes the NIC clears it */
+    uint32_t n_lines;       /* of `lines`, so far; by the NIC */
+    uint64_t n_waits;       /* for copies of GPU memory, so far; by the NIC */
+    uint32_t n_fault_texts; /* read so far, a futex; by the NIC, after `faults` */
+    struct wire_faults faults[VM_MAX_DEVICES]; /* by the NIC */
     uint64_t bits[WIRE_MAX_QUEUE_PAIRS / 64];
     char lines[WIRE_LINES][WIRE_LINE_BYTES]; /* what the NIC has to say; clients print it */
 };

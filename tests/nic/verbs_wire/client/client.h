@@ -11,6 +11,7 @@
  *   client_queue.c   completion queues and channels
  *   client_pair.c    queue pairs and their states; client_request.c posting, messages, completions
  *   client_staged.c  payload of processes that are closed to NICs
+ *   client_faults.c  what tests inject
  *   client_words.c   names of statuses and events; client_refused.c what this device does not have
  */
 #ifndef GYRE_TESTS_WIRE_CLIENT_H
@@ -30,9 +31,15 @@ struct wire_device {
     bool is_used; /* a queue pair was made */
 };
 
+#define WIRE_MAX_EVENTS 64
+
 struct wire_context {
     struct ibv_context ibv;
     struct wire_device *device;
+    struct wire_faults seen; /* for which events were raised */
+    struct ibv_async_event events[WIRE_MAX_EVENTS];
+    int n_events;
+    struct wire_context *next;
 };
 
 struct wire_pd {
@@ -83,6 +90,7 @@ struct wire {
     uint32_t n_lines; /* of the NIC's, printed */
     uint32_t n_pds, n_channels;
     struct wire_pair *pairs;
+    struct wire_context *contexts;
     struct wire_queue *queues[WIRE_MAX_QUEUES]; /* this process's, by index in the file */
 };
 
@@ -104,6 +112,19 @@ bool wire_is_nic_alive(void);
 
 /** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
 void wire_print_stats(void);
+
+/* ---- client_faults.c ------------------------------------------------------------------------ */
+
+/** wire_watch_faults - events are raised from now on, if a test may inject faults. */
+bool wire_watch_faults(void);
+
+bool wire_has_fault(const struct wire_context *context, enum wire_fault_kind kind);
+
+/** wire_hang - in a call that takes a queue pair to RTR, or destroys it. Returns whether it did. */
+bool wire_hang(const struct wire_context *context, bool is_rtr);
+
+/** wire_model_of - device and port as they are now. */
+struct vm_device wire_model_of(const struct wire_context *context);
 
 /* ---- client_queue.c ------------------------------------------------------------------------- */
 

@@ -170,20 +170,31 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     }
     context->device = (struct wire_device *)(void *)device;
     context->ibv.device = device;
-    context->ibv.async_fd = eventfd(0, EFD_CLOEXEC);
+    context->ibv.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     context->ibv.cmd_fd = -1;
     context->ibv.num_comp_vectors = 1;
     context->ibv.ops.poll_cq = wire_poll_cq;
     context->ibv.ops.req_notify_cq = wire_req_notify_cq;
     context->ibv.ops.post_send = wire_post_send;
     context->ibv.ops.post_recv = wire_post_recv;
+    pthread_mutex_lock(&wire_lock);
+    context->next = wire.contexts;
+    wire.contexts = context;
+    pthread_mutex_unlock(&wire_lock);
     return &context->ibv;
 }
 
-int ibv_close_device(struct ibv_context *context)
+int ibv_close_device(struct ibv_context *ibv)
 {
-    close(context->async_fd);
-    free(context);
+    struct wire_context **at = &wire.contexts;
+    pthread_mutex_lock(&wire_lock);
+    while (*at != NULL && &(*at)->ibv != ibv)
+        at = &(*at)->next;
+    if (*at != NULL) /* not a forked child's, of its parent */
+        *at = (*at)->next;
+    pthread_mutex_unlock(&wire_lock);
+    close(ibv->async_fd);
+    free(ibv);
     return 0;
 }
 
@@ -204,30 +215,33 @@ void wire_print_stats(void)
     pthread_mutex_unlock(&wire_lock);
 }
 
-static const struct vm_device *model_of(const struct ibv_context *context)
+static struct vm_device model_of(const struct ibv_context *context)
 {
-    return &((const struct wire_context *)(const void *)context)->device->model;
+    return wire_model_of((const struct wire_context *)(const void *)context);
 }
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-    vm_fill_device(model_of(context), attr);
+    const struct vm_device model = model_of(context);
+    vm_fill_device(&model, attr);
     return 0;
 }
 
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
 {
-    if (port < 1 || port > model_of(context)->n_ports)
+    const struct vm_device model = model_of(context);
+    if (port < 1 || port > model.n_ports)
         return EINVAL;
-    vm_fill_port(model_of(context), port, (struct ibv_port_attr *)(void *)compat);
+    vm_fill_port(&model, port, (struct ibv_port_attr *)(void *)compat);
     return 0;
 }
 
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-    if (port < 1 || port > model_of(context)->n_ports || index < 0 || index >= VM_MAX_GIDS)
+    const struct vm_device model = model_of(context);
+    if (port < 1 || port > model.n_ports || index < 0 || index >= VM_MAX_GIDS)
         return EINVAL;
-    (void)vm_parse_gid(model_of(context)->ports[port - 1].gids[index].address, gid);
+    (void)vm_parse_gid(model.ports[port - 1].gids[index].address, gid);
     return 0;
 }
 
@@ -235,19 +249,6 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
                              size_t max_entries, uint32_t flags, size_t entry_bytes)
 {
     (void)flags;
-    return vm_fill_gids(model_of(context), entries, max_entries, entry_bytes);
-}
-
-/* There are none: port and device failures are the device in memory's matter. */
-int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
-{
-    uint64_t value;
-    (void)event;
-    (void)!read(context->async_fd, &value, sizeof(value));
-    return -1;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-    (void)event;
+    const struct vm_device model = model_of(context);
+    return vm_fill_gids(&model, entries, max_entries, entry_bytes);
 }

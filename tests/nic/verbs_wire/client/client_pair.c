@@ -141,6 +141,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     struct wire_pair *pair = (struct wire_pair *)(void *)ibv;
     struct wire_pair_entry *entry = pair->entry;
+    (void)wire_hang(pair->context, false);
     pthread_mutex_lock(&wire_lock);
     (void)wire_exchange(&entry->state, IBV_QPS_RESET);
     wire_wait_left(entry);
@@ -160,7 +161,8 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 static int to_rtr(struct wire_pair *pair, const struct ibv_qp_attr *attr)
 {
     struct wire_pair_entry *entry = pair->entry;
-    const struct vm_port *port = &pair->context->device->model.ports[pair->port - 1];
+    const struct vm_device model = wire_model_of(pair->context);
+    const struct vm_port *port = &model.ports[pair->port - 1];
     const int error = vm_check_rtr(port, attr);
     if (error != 0)
         return error;
@@ -233,6 +235,9 @@ static int step(struct wire_pair *pair, const struct ibv_qp_attr *attr)
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
     struct wire_pair *pair = (struct wire_pair *)(void *)ibv;
+    /* As the kernel answers when the peer's address is not resolved. */
+    if (attr->qp_state == IBV_QPS_RTR && wire_hang(pair->context, true))
+        return ETIMEDOUT;
     pthread_mutex_lock(&wire_lock);
     int error = vm_check_step(wire_state_of(pair), attr->qp_state, mask);
     if (error == 0)

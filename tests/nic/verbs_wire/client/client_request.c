@@ -132,8 +132,8 @@ int wire_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 /* Is there nothing that a NIC may still do to this pair? Then what is left is flushed. */
 static bool is_at_rest(struct wire_pair *pair)
 {
-    return wire_state_of(pair) == IBV_QPS_ERR && wire_load(&pair->entry->is_executing) == 0 &&
-           wire_load(&pair->entry->is_entered) == 0;
+    return wire_state_of(pair) == IBV_QPS_ERR && !wire_has_fault(pair->context, WIRE_NO_FLUSHES) &&
+           wire_load(&pair->entry->is_executing) == 0 && wire_load(&pair->entry->is_entered) == 0;
 }
 
 static void store_payload(struct wire_pair_entry *entry, const struct wire_message *message)

@@ -211,7 +211,7 @@ bool wire_start(void)
         return false;
     bool is_fine = join();
     wire_job_unlock(lock);
-    is_fine = is_fine && pthread_create(&thread, NULL, help, NULL) == 0;
+    is_fine = is_fine && pthread_create(&thread, NULL, help, NULL) == 0 && wire_watch_faults();
     if (is_fine)
         (void)pthread_detach(thread);
     else

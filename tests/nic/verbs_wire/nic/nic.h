@@ -8,6 +8,7 @@
  *   nic_deliver.c  one request that has arrived at its peer (with nic_delivery.h)
  *   nic_check.c    what is checked of a request at both ends
  *   nic_move.c     how a request's bytes travel
+ *   nic_faults.c   what tests inject
  *   nic_gpu.c      GPU memory of clients, mapped by CUDA IPC
  *
  * Copies into GPU memory are done in batches. The requests of one round of the loop start their
@@ -39,6 +40,7 @@ enum nic_verdict {
     NIC_FAILED
 };
 
+struct nic_late; /* a packet on its way, with its bytes */
 struct nic_held; /* the payload of one request, in memory of this process */
 
 /* The copies of a queue pair that are under way: of requests n_arrived to n_started. Some of these
@@ -68,7 +70,8 @@ struct nic_pair {
     enum nic_verdict stalled_by;
     uint64_t stalled_since_ns; /* 0 = not */
     uint64_t retry_at_ns;
-    uint64_t peer_alive_at_ns; /* when that was last looked at */
+    uint64_t unanswered_since_ns; /* 0 = no answer is lost */
+    uint64_t peer_alive_at_ns;    /* when that was last looked at */
 };
 
 struct nic {
@@ -81,6 +84,9 @@ struct nic {
     struct nic_pair *copying[WIRE_MAX_QUEUE_PAIRS]; /* those with copies under way */
     uint32_t n_copying;
     unsigned char *bounce; /* NIC_BOUNCE_BYTES */
+    uint64_t faults_inode; /* of the text that was read last */
+    long faults_ns;
+    struct nic_late *first_late;
 };
 
 /* ---- nic_pair.c ----------------------------------------------------------------------------- */
@@ -117,6 +123,21 @@ enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
 
 /** nic_drop_held - forget the bytes that a pair holds. */
 void nic_drop_held(struct nic_copies *copies);
+
+/* ---- nic_faults.c --------------------------------------------------------------------------- */
+
+/** nic_look_for_faults - read the text that VERBS_WIRE_FAULTS names, if it is another one. */
+bool nic_look_for_faults(struct nic *nic);
+
+/** nic_faults_of - those of a pair's port. */
+const struct wire_faults *nic_faults_of(const struct nic *nic, const struct wire_pair_entry *entry);
+
+/** nic_loses - are packets from one pair to the other lost now? */
+bool nic_loses(const struct nic *nic, const struct wire_pair_entry *from,
+               const struct wire_pair_entry *to);
+
+/** nic_land_late - packets that are due. Returns when to come again; 0 = at once. */
+uint64_t nic_land_late(struct nic *nic);
 
 /* ---- nic_gpu.c ------------------------------------------------------------------------------ */
 

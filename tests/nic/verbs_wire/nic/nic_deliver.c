@@ -41,8 +41,7 @@ static bool is_peer_alive(struct nic_pair *pair, const struct wire_pair_entry *p
     return true;
 }
 
-/* Tells the peer of a request that takes one of its receives. */
-static void announce(const struct nic_delivery *delivery)
+void nic_announce(const struct nic_delivery *delivery)
 {
     struct wire_pair_entry *peer = delivery->peer;
     nic_put_message(delivery,
@@ -66,7 +65,7 @@ static enum nic_verdict end(struct nic_delivery *delivery)
     /* A request that waited for room in the middle has taken what was there at its beginning. */
     if (nic_count_room(delivery) == 0)
         return nic_ask_peer(delivery, NIC_NO_ROOM);
-    announce(delivery);
+    nic_announce(delivery);
     return NIC_DELIVERED;
 }
 
@@ -90,6 +89,8 @@ static enum nic_verdict move(struct nic_delivery *delivery)
         return NIC_BEHIND_COPIES;
     if (is_read && (nic_is_closed(delivery, delivery->mine) || nic_is_closed(delivery, peer)))
         return NIC_DELIVERED;
+    if (nic_is_late(delivery))
+        return nic_send_late(delivery);
     while (delivery->pair->bytes_moved < request->n_bytes) {
         const enum nic_verdict verdict = nic_move_piece(delivery);
         if (verdict != NIC_DELIVERED)
@@ -167,7 +168,7 @@ enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
     if (verdict != NIC_DELIVERED)
         return verdict;
     if (delivery.needs_receive)
-        announce(&delivery);
+        nic_announce(&delivery);
     count(&delivery);
     return NIC_DELIVERED;
 }

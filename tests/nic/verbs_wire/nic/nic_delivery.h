@@ -86,6 +86,18 @@ enum ibv_wc_status nic_check(struct nic_delivery *delivery);
  * their copy is under way, or they are held. delivery->status is set if it fails. */
 enum nic_verdict nic_move_piece(struct nic_delivery *delivery);
 
+/** nic_announce - tell the peer of a request that takes one of its receives. */
+void nic_announce(const struct nic_delivery *delivery);
+
+/** nic_is_late, nic_send_late - does this checked request land late or never? Then it counts as
+ * delivered, and its bytes are read now. */
+bool nic_is_late(const struct nic_delivery *delivery);
+enum nic_verdict nic_send_late(struct nic_delivery *delivery);
+
+/** nic_read_all, nic_write_all - all bytes of a checked request between host memory. */
+enum nic_verdict nic_read_all(struct nic_delivery *delivery, unsigned char *bytes_out);
+enum nic_verdict nic_write_all(struct nic_delivery *delivery, const unsigned char *bytes);
+
 /** nic_put_held - put the bytes of a request in place if they are held. The requests before it must
  * have arrived. NIC_NO_PEER, or NIC_FAILED with delivery->status: they are not in place. */
 enum nic_verdict nic_put_held(struct nic_delivery *delivery);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define LOOK_PERIOD_NS 20000000ULL /* between looks for clients that ended */
+#define FAULTS_NS      1000000ULL  /* between looks for faults, where a test may inject some */
 #define NAP_NS         50000ULL    /* a wait shorter than this is not worth a sleep */
 #define MANY_CORES     8
 #define MAX_PASSES     32 /* of a round with copies; bounds how long these are not waited for */
@@ -104,6 +105,15 @@ static bool is_announced(void)
     return false;
 }
 
+/* What was held up by faults may go on, and the other way round. */
+static void look_at_all(void)
+{
+    for (uint32_t i = 0; i < WIRE_MAX_QUEUE_PAIRS; i++) {
+        nic.pairs[i].is_active = nic.pairs[i].number != 0;
+        nic.pairs[i].retry_at_ns = 0;
+    }
+}
+
 /* The end of a batch: waits for the copies that the round has started. */
 static void finish_copies(void)
 {
@@ -168,11 +178,22 @@ static void work(void)
     const uint64_t patience_ns = idle_ns();
     uint64_t busy_at_ns = wire_now_ns();
     uint64_t look_at_ns = 0;
+    uint64_t faults_at_ns = getenv("VERBS_WIRE_FAULTS") != NULL ? 0 : NIC_FOREVER;
     uint32_t n_unregistered = 0;
     for (;;) {
         uint64_t next_ns;
         const bool is_any = go_round(&next_ns);
         const uint64_t now_ns = wire_now_ns();
+        const uint64_t late_ns = nic_land_late(&nic);
+        if (now_ns >= faults_at_ns) {
+            if (nic_look_for_faults(&nic))
+                look_at_all();
+            faults_at_ns = now_ns + FAULTS_NS;
+        }
+        if (late_ns < next_ns)
+            next_ns = late_ns;
+        if (faults_at_ns < next_ns)
+            next_ns = faults_at_ns;
         if (now_ns >= look_at_ns) {
             if (leave_if_unused())
                 return;

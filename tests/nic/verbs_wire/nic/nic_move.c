@@ -301,3 +301,22 @@ enum nic_verdict nic_move_piece(struct nic_delivery *delivery)
         delivery->status = IBV_WC_LOC_QP_OP_ERR;
     return verdict;
 }
+
+enum nic_verdict nic_read_all(struct nic_delivery *delivery, unsigned char *bytes_out)
+{
+    enum nic_verdict verdict = NIC_DELIVERED;
+    for (uint64_t i = 0; i < delivery->from.n && verdict == NIC_DELIVERED; i++) {
+        const struct part part = {&delivery->from.list[i], 0, delivery->from.list[i].n_bytes};
+        verdict = read_part(delivery, &part, bytes_out);
+        bytes_out += part.n_bytes;
+    }
+    return verdict;
+}
+
+enum nic_verdict nic_write_all(struct nic_delivery *delivery, const unsigned char *bytes)
+{
+    const struct part part = {&delivery->to.list[0], 0, delivery->request->n_bytes};
+    return part.n_bytes == 0
+               ? NIC_DELIVERED
+               : move_process(delivery, &part, (unsigned char *)(uintptr_t)bytes, true);
+}

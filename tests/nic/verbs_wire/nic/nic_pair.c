@@ -49,7 +49,9 @@ static bool send_piece(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
     const struct wire_pair_entry *entry = pair->entry;
     const uint64_t bytes = request_of(pair, pair->n_sent)->n_bytes;
     uint64_t *time_ns = time_of(pair, pair->n_sent);
-    if (entry->ps_per_byte != 0) {
+    const uint32_t mbit_per_s = nic_faults_of(nic, entry)->mbit_per_s;
+    const uint64_t ps_per_byte = mbit_per_s != 0 ? 8000000 / mbit_per_s : entry->ps_per_byte;
+    if (ps_per_byte != 0) {
         struct nic_port *port = &nic->ports[entry->device];
         const uint64_t seen_ps = (*time_ns - nic->began_ns) * 1000;
         const uint64_t left = bytes - pair->bytes_sent;
@@ -58,7 +60,7 @@ static bool send_piece(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
             return false;
         if (port->free_ps < seen_ps)
             port->free_ps = seen_ps;
-        port->free_ps += piece * entry->ps_per_byte;
+        port->free_ps += piece * ps_per_byte;
         pair->bytes_sent += piece;
         if (piece < left)
             return true;
@@ -84,17 +86,24 @@ static void answer(struct nic *nic, struct nic_pair *pair, uint64_t n)
         wire_notify(&nic->job, pair->entry->send_queue);
 }
 
-/* The owner flushes the rest when it polls. */
-static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
+/* The first request without an answer fails. The owner flushes the rest when it polls. */
+static void fail_unanswered(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
 {
     uint32_t state = IBV_QPS_RTS;
-    request_of(pair, pair->n_arrived++)->status = status;
-    pair->n_started = pair->n_arrived;
-    answer(nic, pair, pair->n_arrived);
+    request_of(pair, pair->n_answered)->status = status;
+    answer(nic, pair, pair->n_answered + 1);
     (void)__atomic_compare_exchange_n(&pair->entry->state, &state, IBV_QPS_ERR, false,
                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     wire_notify(&nic->job, pair->entry->send_queue);
     wire_notify(&nic->job, pair->entry->recv_queue);
+}
+
+/* Request n_arrived fails; those before it have succeeded. */
+static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
+{
+    answer(nic, pair, pair->n_arrived++);
+    pair->n_started = pair->n_arrived;
+    fail_unanswered(nic, pair, status);
 }
 
 /* A peer that died posts no receives either, and its death is the truer word. */
@@ -154,8 +163,11 @@ static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
     enum ibv_wc_status status = IBV_WC_SUCCESS;
     if (*time_of(pair, pair->n_started) > now_ns || pair->retry_at_ns > now_ns)
         return false;
+    const struct wire_pair_entry *peer = nic_peer_of(nic, pair->entry);
     const enum nic_verdict verdict =
-        nic_deliver(nic, pair, request_of(pair, pair->n_started), &status);
+        peer != NULL && nic_loses(nic, pair->entry, peer)
+            ? NIC_NO_PEER
+            : nic_deliver(nic, pair, request_of(pair, pair->n_started), &status);
     if (verdict != NIC_DELIVERED && verdict != NIC_STARTED) {
         hold_up(nic, pair, verdict, status, now_ns);
         return false;
@@ -167,6 +179,13 @@ static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
     return true;
 }
 
+static bool is_answer_lost(struct nic *nic, const struct nic_pair *pair)
+{
+    const struct wire_pair_entry *peer = nic_peer_of(nic, pair->entry);
+    return (nic_faults_of(nic, pair->entry)->kinds & WIRE_LOSE_ANSWERS) != 0 ||
+           (peer != NULL && nic_loses(nic, peer, pair->entry));
+}
+
 /* Answers the requests whose answers are due. Returns whether there are any. */
 static bool answer_due(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
@@ -175,6 +194,16 @@ static bool answer_due(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
         n++;
     if (n == pair->n_answered)
         return false;
+    if (is_answer_lost(nic, pair)) {
+        const uint64_t now = wire_now_ns(), window_ns = pair->entry->retry_window_ns;
+        if (pair->unanswered_since_ns == 0)
+            pair->unanswered_since_ns = now;
+        if (window_ns != 0 && now - pair->unanswered_since_ns >= window_ns &&
+            pair->copies.peer == NULL)
+            fail_unanswered(nic, pair, IBV_WC_RETRY_EXC_ERR);
+        return false;
+    }
+    pair->unanswered_since_ns = 0;
     answer(nic, pair, n);
     return true;
 }
@@ -204,7 +233,7 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
     bool is_any = see_posted(pair, now_ns);
     while (pair->n_sent < pair->n_seen && send_piece(nic, pair, now_ns)) {
         is_any = true;
-        if (pair->entry->ps_per_byte != 0)
+        if (pair->entry->ps_per_byte != 0 || nic_faults_of(nic, pair->entry)->mbit_per_s != 0)
             break; /* the other queue pairs of the port have their turns */
     }
     while (pair->copies.status == IBV_WC_SUCCESS && pair->n_started < pair->n_sent &&
