@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What algorithms say of themselves (struct gyre_ability) is what their programs do. Near ranks,
- * rings, copy tails and fan-in have tests of their own: test_fifo_spec, test_cuda_copies and
- * test_tuner_paths.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"

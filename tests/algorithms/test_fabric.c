@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Fabrics: how flows share links, which way they go, what a call over them takes, and which texts
- * are refused. Times are held against closed forms and against a second, simpler implementation of
- * max-min fairness.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/simulate/flows.h"
 #include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
@@ -18,8 +13,6 @@ static bool is_near(double a, double b)
 {
     return fabs(a - b) <= 1e-6 * fabs(b) + 1e-6;
 }
-
-/* ---- flows that share links --------------------------------------------------------------- */
 
 struct scene {
     uint32_t n_links, n_flows;
@@ -148,8 +141,6 @@ TEST_CASE("random flows share as a simple implementation says")
                       round, f, scene.end_ns[f], end_ns[f]);
     }
 }
-
-/* ---- calls over a fabric ------------------------------------------------------------------ */
 
 static struct gyre_fabric *read_fabric(const char *text)
 {
@@ -365,8 +356,6 @@ TEST_CASE("one wide leaf is like NICs alone")
     gyre_fabric_free(fabric);
 }
 
-/* ---- ways --------------------------------------------------------------------------------- */
-
 static const char two_racks[] = "hosts 4 gpus 2 nics 2 rate 10 # comment\n\nleaves 2\nspines 3\n";
 
 static void describe(const struct gyre_fabric *fabric, uint32_t from, uint32_t to, char *text)
@@ -466,8 +455,6 @@ TEST_CASE("GPUs share NICs and the rail picks the spine")
     CHECK(is_near(fabric->bytes_per_ns[gyre_fabric_uplink(fabric, 0, 1, true)], (10 + 20) / 2.0));
     gyre_fabric_free(fabric);
 }
-
-/* ---- texts that are wrong ----------------------------------------------------------------- */
 
 #define HOSTS "hosts 2 gpus 2 nics 2 rate 10\n"
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ranks that the simulator keeps if programs come from a file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/simulate/network.h"
 #include "tests/support/check.h"
 

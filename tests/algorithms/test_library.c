@@ -1,10 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Proves the algorithms of the library for every number of ranks up to 64, and compares what they
- * send with the formulas of their papers.
- *
- * TEST_FEW=1: up to 24 ranks (for sanitizers).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/library/library.h"
 #include "algorithms/verify/verify.h"
 #include "tests/support/check.h"

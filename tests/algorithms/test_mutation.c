@@ -1,11 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Is the verifier worth anything? Thousands of programs with one small mistake each: a concrete
- * interpreter with random data and random interleavings decides whether the mistake shows (a wrong
- * output, a hang, a slot left over); of those the verifier must refuse at least 99%.
- *
- * TEST_FEW=1: 16 mutants of each kind and shape, in place of 64 (for sanitizers).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"

@@ -1,13 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The simulator against closed forms.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/simulated.h"
 #include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
 #include "tests/support/locale.h"
-
-/* ---- closed forms ------------------------------------------------------------------------- */
 
 TEST_CASE("a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes")
 {
@@ -291,8 +286,6 @@ TEST_CASE("a rank on its own copies")
     CHECK_TIME(&cost, &question, 4096 / 4.0 + 4096 / 8.0);
 }
 
-/* ---- shared links ----------------------------------------------------------------------- */
-
 TEST_CASE("the ranks of a host share its NIC")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
@@ -363,10 +356,6 @@ TEST_CASE("the bottleneck is named")
     prediction = ask(&cost, &question);
     CHECK(prediction.bottleneck == GYRE_RESOURCE_LATENCY);
 }
-
-/* ---- costs as text --------------------------------------------------------------------------- */
-
-/* ---- constants as text -------------------------------------------------------------------- */
 
 TEST_CASE("costs come back bit by bit")
 {

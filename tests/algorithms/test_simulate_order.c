@@ -1,12 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The simulator against itself: more work takes longer, ranks that stand for others and tiles that
- * are left out change nothing, and large machines are answered or refused.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/shapes.h"
 #include "tests/support/simulated.h"
-
-/* ---- order and agreement ------------------------------------------------------------------ */
 
 /* All algorithms of all collectives; send_recv has two ranks. */
 static void for_all_programs(void (*check)(const struct gyre_cost *cost, struct question question))
@@ -243,8 +237,6 @@ TEST_CASE("the same question has the same answer")
         CHECK(memcmp(&first_ns, &again_ns, sizeof(first_ns)) == 0);
     }
 }
-
-/* ---- large machines ----------------------------------------------------------------------- */
 
 TEST_CASE("four thousand ranks are answered")
 {

@@ -1,10 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Proves every algorithm for every shape that the table below names, and shows that an algorithm
- * is one file: the toy at the end of this one is proved and printed like the others.
- *
- * TEST_FEW=1: prove up to 64 ranks, in place of 256 (for sanitizers).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/halves.h"
@@ -666,8 +660,6 @@ TEST_CASE("both ends move the same chunks of a vector")
     check_texts(zero, other_gaps, false, "gets chunk 0 of tile 0 from rank 0");
     check_texts(zero, other_order, false, "gets chunk 0 of tile 0 from rank 0");
 }
-
-/* ---- a toy algorithm: this is all that a new one takes ------------------------------------- */
 
 /* A line: partial sums run up from rank 0, the result runs down again. */
 static void toy_emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The verifier's clocks and values against plain ones: clocks that are copied and compared entry
- * by entry at once, and sets of ranks that are arrays of truth values.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/clocks.h"
 #include "algorithms/verify/memory.h"
 #include "tests/support/check.h"
@@ -18,8 +14,6 @@ static uint32_t pick(uint32_t n)
 {
     return (uint32_t)(next_random(&random_state) % n);
 }
-
-/* ---- clocks ------------------------------------------------------------------------------- */
 
 /* A slot under way: the snapshot, and what it has to contain. */
 struct slot {
@@ -165,8 +159,6 @@ TEST_CASE("times beyond 16 bits are kept")
 {
     follow(2, 80000, 80000, false); /* about 40000 turns of each worker */
 }
-
-/* ---- values ------------------------------------------------------------------------------- */
 
 struct plain {
     uint32_t value;

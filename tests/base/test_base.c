@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/foundation/base: causes, faults, small helpers.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
@@ -166,7 +163,6 @@ TEST_CASE("a rank without descriptors is no other host")
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
-/* The case has a folder of its own. A pipe stands for everything that is not a regular file. */
 TEST_CASE("only a regular file is replaced")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];
@@ -202,7 +198,6 @@ static bool holds(const char *path, const char *text)
     return is_it;
 }
 
-/* Names of the folder that hold `part`; the current folder. */
 static int count_names(const char *part)
 {
     int n = 0;
@@ -243,7 +238,6 @@ TEST_CASE("a file is replaced as a whole or not at all")
     CHECK(unlink("link") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
 }
 
-/* Somebody else could name a link beforehand, and have the user write to what it leads to. */
 TEST_CASE("a planted link is not written through")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX";
@@ -287,7 +281,6 @@ static void *return_at_once(void *argument)
     return argument;
 }
 
-/* A stack that no address space holds stands for every limit on threads. */
 TEST_CASE("a thread that cannot start names the limits")
 {
     pthread_t thread;
@@ -295,7 +288,6 @@ TEST_CASE("a thread that cannot start names the limits")
                 GYRE_ERROR_SYSTEM, "a helper: no thread can be started: raise ulimit -u");
 }
 
-/* Copies between two places of one area, which may overlap. Every byte of the area is checked. */
 static void check_copy(size_t to, size_t from, size_t n_bytes)
 {
     enum { AREA_BYTES = 1 << 15 };
@@ -310,7 +302,6 @@ static void check_copy(size_t to, size_t from, size_t n_bytes)
               to);
 }
 
-/* Targets 1 to 31 bytes behind the source within a page go another way than others. */
 TEST_CASE("a copy is right at every distance")
 {
     const size_t sizes[] = {0, 1, 1023, 1024, 1025, 2048, 5000, 8191};

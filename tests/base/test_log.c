@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/foundation/base/log: levels, subsystems, the file, and what gyre_params_load() says into it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/param.h"
@@ -19,7 +16,6 @@
 
 static char directory[64];
 
-/* Configure into a fresh file of this process and host. */
 static void start_log(const char *level, const char *subsystems)
 {
     char path[128];
@@ -27,7 +23,6 @@ static void start_log(const char *level, const char *subsystems)
     CHECK_OK(gyre_log_configure(level, subsystems, path));
 }
 
-/* End it: what was written, in a buffer that the next call reuses. */
 static const char *end_log(void)
 {
     static char text[8192];
@@ -134,7 +129,6 @@ TEST_CASE("a long line is cut and stays one line")
     CHECK(newline - log < 2048);
 }
 
-/* Last: it sets the process's log up for good. */
 TEST_CASE("loading the variables says what is ignored")
 {
     struct gyre_params params;
@@ -171,9 +165,6 @@ TEST_CASE("a pipe without a reader is no log file")
     CHECK(unlink(path) == 0);
 }
 
-/* ---- descriptors that cannot be written, or are not ours ---------------------------------- */
-
-/* Makes descriptor 2 the writing end of a pipe. Returns the reading end. */
 static int catch_stderr(void)
 {
     int ends[2];
@@ -182,7 +173,6 @@ static int catch_stderr(void)
     return ends[0];
 }
 
-/* What is in the pipe; the next call reuses the buffer. */
 static const char *caught(int fd)
 {
     static char text[4096];
@@ -232,7 +222,6 @@ TEST_CASE("writing raises no signal")
     CHECK(!sigismember(&pending, SIGPIPE) && !sigismember(&pending, SIGXFSZ));
 }
 
-/* A program that closed its stderr, and whose own file gets the number. */
 TEST_CASE("what has got descriptor 2 is not written to")
 {
     char path[128];

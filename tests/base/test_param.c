@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/foundation/base/param: the environment against the table.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 #include "tests/support/check.h"
 
@@ -10,7 +7,6 @@
 
 static struct gyre_params params;
 
-/* Load from at most three entries (NULL = none). */
 static gyre_status load(char *a, char *b, char *c)
 {
     char *environment[] = {a, a == NULL ? NULL : b, b == NULL ? NULL : c, NULL};
@@ -260,7 +256,6 @@ TEST_CASE("every row takes any text of NCCL")
     }
 }
 
-/* Loads from a list of "NAME=value" that ends with NULL and from a file with this text. */
 static gyre_status load_file(char *const *environment, const char *text, size_t n_bytes)
 {
     struct gyre_param_sources sources;

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Signals that are sent to the process go to the application's threads, however many threads
- * libgyre has: rendezvous, health, connections, proxies, the host stream's helper.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/ranks.h"
 
 #include <dirent.h>

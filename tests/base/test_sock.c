@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/foundation/base/sock: the rules that choose an interface, and deadlines on loopback.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
@@ -30,7 +27,6 @@ static struct gyre_sock_interface six(const char *name, const char *address)
     return interface;
 }
 
-/* The chosen ones as "name/family name/family", or the error's first words. */
 static const char *chosen(const struct gyre_sock_interface *table, int n, const char *ifname,
                           int family)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * bench: the parts of the benches that need no run: options, launchers, statistics, fits.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/options.h"
 #include "bench/driver/measure.h"
 #include "bench/driver/rank_thread.h"
@@ -90,7 +87,6 @@ TEST_CASE("blocks are multiples of 16 bytes")
 
 #define MAX_ROWS 256
 
-/* Measurements of a machine that behaves exactly like the model, by every algorithm. */
 static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
                         struct bench_fit_row *rows)
 {
@@ -154,7 +150,6 @@ TEST_CASE("a fit finds the machine that was measured")
                 "3 measurements for 8 constants");
 }
 
-/* The algorithm of a small all-reduce. */
 static const char *algorithm_of(gyre_comm *comm)
 {
     static struct gyre_plan_summary summary;
@@ -306,8 +301,6 @@ TEST_CASE("reports of a sweep keep folder and extension")
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
 #define MIB (1ULL << 20)
 
 TEST_CASE("the buffers and the peers of all ranks are needed")
@@ -327,7 +320,6 @@ TEST_CASE("too little memory is refused with both figures")
                 "16 ranks in host memory need 1.1 GiB at least, but 0.6 GiB are left by it");
 }
 
-/* Writes a file, and the folders above it, below a folder that stands for the root. */
 static void put_file(const char *root, const char *path, const char *text)
 {
     char whole[256];
@@ -366,9 +358,6 @@ TEST_CASE("free memory is what the control groups leave")
     CHECK(system(command) == 0);
 }
 
-/* ---- options of several processes ------------------------------------------------------------ */
-
-/* The texts of the options of a program that is given one option. */
 static struct bench_option_texts texts_with(const char *program, const char *option,
                                             const char *value)
 {

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * bench: comparing gyre with another engine of one mode and of two, and NCCL's windows with a
- * stand-in for NCCL.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/engines/nccl.h"
@@ -47,8 +43,6 @@ TEST_CASE("accuracy may differ by chance only")
     const struct bench_accuracy exact = {0, 0};
     CHECK(!bench_is_as_accurate(&reference, &exact));
 }
-
-/* ---- an engine with two modes, of one rank: an all-reduce is a copy ---------------------- */
 
 struct engine {
     struct bench_buffers own;
@@ -97,7 +91,6 @@ static const char *engine_wrong_value_hint(const struct bench_call *call)
     return " (a bit is flipped)";
 }
 
-/* bench_compare() neither opens nor names nor closes the engine. */
 static const struct bench_engine_ops engine_ops = {
     .name = "engine",
     .is_on_stream = false,
@@ -205,8 +198,6 @@ TEST_CASE("what MPI has no call for is refused")
     test_skip_case("built without MPI");
 #endif
 }
-
-/* ---- windows ----------------------------------------------------------------------------- */
 
 static struct fake_nccl_counts *open_fake(void **library_out)
 {

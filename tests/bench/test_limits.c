@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * bench/limits: ceilings against figures that were worked out by hand from rates measured on 4
- * H200s, the file that --limits reads, and the columns that --limits adds to the table.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/limits/limits.h"
 #include "bench/report/output.h"
 #include "tests/support/check.h"

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * bench: NCCL's functions as the benches call them, with gyre's libnccl.so.2 on host memory in
- * NCCL's place. The expected values are formulas over rank and index.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/engines/nccl.h"
 #include "tests/support/check.h"
 
@@ -44,7 +40,6 @@ static int sum_of_inputs(size_t i)
     return sum;
 }
 
-/* Element i of the result on a rank, by gyre.h's definition of the collective. */
 static int expected(enum gyre_collective coll, int rank, size_t i)
 {
     const int block = (int)(i / COUNT);
@@ -69,7 +64,6 @@ static int expected(enum gyre_collective coll, int rank, size_t i)
     }
 }
 
-/* In-place forms of NCCL's documentation. */
 static void place(const struct job *job, int rank, int *send, int *recv, struct bench_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
@@ -131,7 +125,6 @@ static void run_job(struct job *job)
         pthread_join(ranks[i].thread, NULL);
 }
 
-/* gyre's libnccl.so.2, which depends on a libgyre of its own. */
 static void *library(void)
 {
     void *library = dlopen(GYRE_NCCL, RTLD_NOW | RTLD_LOCAL);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The bootstrap: one conformance suite over TCP and over threads, and what only TCP can meet: ranks
- * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "bootstrap/bootstrap_server.h"
 #include "core/foundation/base/util.h"
@@ -14,8 +10,6 @@
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* ---- ranks as threads ------------------------------------------------------------------- */
 
 struct rank_run {
     pthread_t thread;
@@ -230,7 +224,6 @@ TEST_CASE("giving up ends the others' wait with the reason")
     over_both(2, fail_body);
 }
 
-/* A rank that waits for something else than an all-gather. */
 static void check_body(struct gyre_bootstrap *bootstrap)
 {
     const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
@@ -281,8 +274,6 @@ TEST_CASE("a gather passes a polling thread and wake ends it")
     over_both(3, wake_body);
 }
 
-/* ---- only over TCP ---------------------------------------------------------------------- */
-
 TEST_CASE("the id of a job that has ended is an error soon")
 {
     const struct gyre_params params = params_with("3600");
@@ -295,7 +286,6 @@ TEST_CASE("the id of a job that has ended is an error soon")
     bootstrap->ops->close(bootstrap);
 }
 
-/* Every rank's open() fails with this status and words. */
 static void check_open_fails(struct rank_run *runs, int n, gyre_status status, const char *words)
 {
     start_runs(runs, n);
@@ -383,7 +373,6 @@ TEST_CASE("a rank that is given up while it joins ends the others")
     gyre_fault_fini(&fault);
 }
 
-/* The test gives the server its clock, so it does not wait. */
 TEST_CASE("lines about missing ranks become rarer")
 {
     static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};
@@ -558,8 +547,6 @@ TEST_CASE("only the same secret authenticates")
     }
 }
 
-/* The kernel reports a reset's error once, here to a send; the read after it sees the end of the
- * stream, as after a regular close. */
 TEST_CASE("the words of a reset do not depend on who saw its error")
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -592,8 +579,6 @@ TEST_CASE("the words of a reset do not depend on who saw its error")
         close(listener);
     }
 }
-
-/* ---- COMM_ID: every rank makes the id itself ------------------------------------------------ */
 
 /* One communicator of ranks in one group, each with an id of its own; rank 0 comes last. */
 static void make_at_address(const char *address, int n_ranks)
@@ -642,7 +627,6 @@ TEST_CASE("an address that is none is refused by name")
     }
 }
 
-/* The address has ranks that disagree, and one that fails before it joins. */
 TEST_CASE("failures at the address are told to all")
 {
     struct gyre_params params = params_with("30");

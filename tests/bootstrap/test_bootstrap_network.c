@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The bootstrap over TCP between two network namespaces that a veth pair joins: what the ranks hear
- * when an interface, an address or one direction of the network goes away. Needs root and ip(8);
- * the network of this machine is not touched.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
@@ -82,7 +77,6 @@ static gyre_status go_on(void *context, const bool *missing)
     return GYRE_SUCCESS;
 }
 
-/* Both ranks of the old communicator go on. */
 static struct gyre_regroup regroup_of(const struct gyre_params *params, int rank)
 {
     static const uint8_t secret[GYRE_SECRET_BYTES] = {1};
@@ -95,7 +89,6 @@ static struct gyre_regroup regroup_of(const struct gyre_params *params, int rank
                                  .check = go_on};
 }
 
-/* Rank 1: does what comes through the pipe, and writes how it ended. */
 static void run_joiner(int from_parent, int to_parent)
 {
     const struct gyre_params params = network_params();
@@ -156,7 +149,6 @@ static void add_addresses(const struct net *net)
     CHECK(run_at(net->joiner, "ip addr add 10.77.0.2/24 dev gy1") == 0);
 }
 
-/* Rank 1's words. */
 static void close_net(const struct net *net, char *text_out, size_t text_bytes)
 {
     struct pollfd entry = {.fd = net->from_joiner, .events = POLLIN};
@@ -173,7 +165,6 @@ static void hand_out(const struct net *net, const struct task *task)
     CHECK(write(net->to_joiner, task, sizeof(*task)) == sizeof(*task));
 }
 
-/* Join, let the fault happen on rank 0's side or on rank 1's, and compare both ranks' words. */
 static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
                  const char *words_of_1)
 {
@@ -211,7 +202,6 @@ TEST_CASE("an address that is removed ends both ranks")
          "lost its address 10.77.0.2");
 }
 
-/* With a wrong hardware address for its peer, one end's packets arrive nowhere. */
 TEST_CASE("loss in one direction ends both ranks")
 {
     lose("ip neigh replace 10.77.0.2 lladdr 02:00:00:00:77:99 nud permanent dev gy0", false,
@@ -220,14 +210,12 @@ TEST_CASE("loss in one direction ends both ranks")
          "stopped answering", "heard nothing from this host");
 }
 
-/* Rank 0's interface has an address first that rank 1 has no route to. */
 static void add_two_subnets(const struct net *net)
 {
     CHECK(run("ip addr add 172.20.9.1/16 dev gy0") == 0);
     add_addresses(net);
 }
 
-/* Rank 0 joins the rendezvous with rank 1 and leaves at once. */
 static void join_and_leave(const struct net *net, const struct gyre_params *params,
                            const gyre_unique_id *id)
 {
@@ -288,7 +276,6 @@ TEST_CASE("the master's address is tried first")
     join_and_leave(&net, &params, &id);
 }
 
-/* Rank 0 has nothing but loopback, and rank 1 has a loopback of its own. */
 TEST_CASE("an id of another host's loopback is an error at once")
 {
     const struct net net = open_net();
@@ -301,7 +288,6 @@ TEST_CASE("an id of another host's loopback is an error at once")
     CHECK_MSG(strstr(text, "on its own host alone") != NULL, "rank 1: \"%s\"", text);
 }
 
-/* May this process make namespaces and the links between them? */
 static bool can_make_networks(void)
 {
     int status = 0;

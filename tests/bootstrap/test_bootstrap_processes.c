@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The bootstrap over TCP between processes that die, stop or fork; the server's process among them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "tests/support/bootstrap_rig.h"
 
@@ -12,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Child: join, take part in one gather, then sit until killed. */
 static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *id, int n_ranks,
                        int rank)
 {
@@ -96,7 +92,6 @@ TEST_CASE("the death of the server's process is the loss of its rank")
     waitpid(pid, NULL, 0);
 }
 
-/* A launcher has the server. The end of the server ends the communicator, but no rank has died. */
 TEST_CASE("the death of a server without a rank is nobody's loss")
 {
     const struct gyre_params params = params_with("30");
@@ -113,7 +108,6 @@ TEST_CASE("the death of a server without a rank is nobody's loss")
     waitpid(pid, NULL, 0);
 }
 
-/* As a data loader's workers are, which may outlive the rank. */
 static pid_t fork_worker(void)
 {
     const pid_t pid = fork();
@@ -158,8 +152,6 @@ TEST_CASE("a forked child does not hide the death of its rank")
     waitpid(pid, NULL, 0);
 }
 
-/* A child between vfork() and exec() has all descriptors, and no handler of fork() has run. The
- * sanitizer sees a server that follows a link which is gone. */
 TEST_CASE("a descriptor elsewhere does not keep a link in the server")
 {
     const struct gyre_params params = params_with("30");
@@ -188,7 +180,6 @@ TEST_CASE("a descriptor elsewhere does not keep a link in the server")
     waitpid(holder, NULL, 0);
 }
 
-/* The server can end between two goodbyes that it passes on. */
 TEST_CASE("nobody waits for goodbyes after the server's end")
 {
     const struct gyre_params params = params_with("30");
@@ -222,7 +213,6 @@ static void *raise_soon(void *fault)
     return NULL;
 }
 
-/* The kernel of a stopped process takes connections all the same. */
 TEST_CASE("a stopped server does not answer, and joining it can be given up")
 {
     const struct gyre_params patient = params_with("3600");

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * bootstrap/launch and bootstrap/meet: what each launcher's variables mean
- * alone, nested and incomplete, and processes that meet at an address.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/launch.h"
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
@@ -45,7 +41,6 @@ static void read_rows(void)
 
 static gyre_launch launch;
 
-/* The environment of `inner` started inside `outer`; an inner launcher sets its variables again. */
 static gyre_status nest(const struct row *inner, const struct row *outer)
 {
     char *environment[2 * MAX_VARIABLES + 1] = {NULL};
@@ -204,8 +199,6 @@ TEST_CASE("steps of one job have identities and places of their own")
     CHECK_MSG(strcmp(launch.job, "PBS_JOBID=3.x") == 0, "%s", launch.job);
 }
 
-/* ---- meeting ------------------------------------------------------------------------------ */
-
 /* A rank on a thread. */
 struct guest {
     struct gyre_meet_place place;
@@ -246,7 +239,6 @@ static void start(struct guest *guest, int rank, int n_ranks, const char *addres
     CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
 }
 
-/* Rank 0 of two, with settings. */
 static void start_with(struct guest *guest, const struct gyre_params *params, const char *address,
                        int port, uint64_t timeout_ms)
 {
@@ -271,7 +263,6 @@ static void finish(struct guest *guest, gyre_status status, const char *words)
         CHECK_MSG(strstr(guest->cause, words) != NULL, "%s", guest->cause);
 }
 
-/* Whatever the address means: rank 0 listens on all, and IPv4, IPv6 and names lead there. */
 TEST_CASE("ranks meet at every kind of address")
 {
     static const char *const addresses[][2] = {{"127.0.0.1", "localhost"},
@@ -328,7 +319,6 @@ TEST_CASE("ranks of another job are told, and the first job goes on")
         finish(&own[rank], GYRE_SUCCESS, "");
 }
 
-/* Another program has the port of rank 0, on one address or on all. */
 TEST_CASE("a program at the port is named")
 {
     for (int is_any = 0; is_any < 2; is_any++) {

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Groups: of several streams, of messages that differ in size or answer each other, of several
- * communicators that share a stream.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -34,7 +30,6 @@ static gyre_stream make_stream(gyre_comm *comm)
     return stream;
 }
 
-/* The message from `rank` to `to`, and room for a message of the same size. */
 static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_elems)
 {
     struct message message = {.n_elems = n_elems};
@@ -51,7 +46,6 @@ static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_e
     return message;
 }
 
-/* As `from` sent it; frees the message. */
 static void check_message(gyre_comm *comm, struct message *message, int from, int rank)
 {
     int32_t *values = malloc(message->n_elems * sizeof(*values));
@@ -66,7 +60,6 @@ static void check_message(gyre_comm *comm, struct message *message, int from, in
     CHECK_OK(gyre_mem_free(message->in, test_device()));
 }
 
-/* Launched one after the other, both sends would wait for receives that wait for them. */
 TEST_ON_THREADS("a send and a receive may be on two streams", 2)
 {
     const int peer = n_ranks - 1 - rank;
@@ -83,8 +76,6 @@ TEST_ON_THREADS("a send and a receive may be on two streams", 2)
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-/* Every stream of a group waits for all of it, and the group for every stream: here the receiving
- * stream for the copy, which waits for the all-reduce ahead of the send. */
 TEST_ON_THREADS("a copy within a rank holds up the receiving stream", 2)
 {
     struct message sum = make_message(comm, 0, 0, N_LONG);
@@ -141,7 +132,6 @@ TEST_CASE("communicators of a group may share streams")
     }
 }
 
-/* The threads that compare have default streams of their own: the caller's is meant. */
 TEST_CASE("calls that are compared keep the caller's default stream")
 {
     enum { COUNT = 200000 };
@@ -174,7 +164,6 @@ TEST_CASE("calls that are compared keep the caller's default stream")
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-/* The split is under way when the group's calls are launched. */
 TEST_ON_THREADS("a group may end while a split of it goes on", 2)
 {
     gyre_comm *child = NULL;
@@ -195,7 +184,6 @@ TEST_ON_THREADS("a group may end while a split of it goes on", 2)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-/* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
 TEST_RANK(exchange_unevenly)
 {
     static const size_t sizes[] = {1, 1 << 20, 0, 1000003, 16411, 7};
@@ -232,8 +220,6 @@ TEST_CASE("messages of a group may differ in size")
     test_on_threads(4, exchange_unevenly, NULL);
 }
 
-/* Rank 0 sends a question and receives the answer in one group. Rank 1 sends the answer when it has
- * received the question. On GPUs the sizes go by different protocols. */
 TEST_ON_THREADS("a group may have a question and its answer", 2)
 {
     const size_t sizes[] = {1, 3000, 400000, N_LONG};
@@ -260,8 +246,6 @@ TEST_ON_THREADS("a group may have a question and its answer", 2)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-/* On two GPUs the all-reduce fills all slots that the messages use, and each rank's send is
- * launched before its receive. */
 TEST_ON_THREADS("messages do not hang behind a collective", 2)
 {
     const size_t n_reduced = 3 << 20;
@@ -329,7 +313,6 @@ TEST_CASE("messages of a group wait for no other peer's messages")
     test_on_threads(3, pass_on_in_a_circle, NULL);
 }
 
-/* The ranks name the broadcast and the messages in different orders. */
 TEST_RANK(mix_with_a_broadcast)
 {
     const int peer = n_ranks - 1 - rank;
@@ -356,7 +339,6 @@ TEST_CASE("a group may name messages and collectives in any order")
     test_on_threads(2, mix_with_a_broadcast, NULL);
 }
 
-/* One thread serves both ranks. Each message is the number of its place. */
 static void send_very_many(void)
 {
     enum { N_MESSAGES = 30000 };

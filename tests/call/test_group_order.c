@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Groups of several communicators that share streams: in which order they are launched, and what
- * GYRE_CHECK=calls compares before.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "core/foundation/device/host_stream.h"
@@ -29,7 +25,6 @@ static struct sum make_sum(gyre_comm *comm)
     return sum;
 }
 
-/* values[0] *= n_ranks; wraps, as integers do. */
 static gyre_status add_up(struct sum *sum, gyre_stream stream)
 {
     return gyre_all_reduce(sum->values, sum->values, N_ELEMS, GYRE_INT32, GYRE_SUM, sum->comm,
@@ -61,7 +56,6 @@ static void finish_stream(gyre_stream stream)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-/* Every rank begins with another communicator, in another order in every group. */
 TEST_RANK(call_in_own_orders)
 {
     struct sum sums[N_COMMS] = {make_sum(comm)};
@@ -175,7 +169,6 @@ TEST_CASE("ranks of one thread may name a group's communicators in any order")
     serve_two_ranks();
 }
 
-/* Rank 1 has made communicators of its own before. */
 TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
 {
     const gyre_config config = test_config(rank);
@@ -230,7 +223,6 @@ TEST_CASE("compared calls are launched as soon as they are compared")
     test_on_threads(2, cut_groups_differently, NULL);
 }
 
-/* The second communicator's calls differ: nothing of them moves, the first's is carried out. */
 TEST_RANK(differ_in_one_communicator)
 {
     gyre_comm *child = NULL;
@@ -262,7 +254,6 @@ TEST_CASE("calls of a group that differ are refused before data moves")
     test_on_threads(2, differ_in_one_communicator, NULL);
 }
 
-/* Both the comparison and the split tell the other ranks something through the bootstrap. */
 TEST_RANK(compare_during_a_split)
 {
     gyre_comm *child = NULL;
@@ -310,7 +301,6 @@ static void release_obstacle(struct gyre_task *task)
     gyre_store_release_u32(&((struct obstacle *)(void *)task)->is_released, 1);
 }
 
-/* Until the log says it; it is written without a buffer. */
 static bool wait_for_log(const char *path, const char *words)
 {
     const uint64_t end_ns = gyre_now_ns() + 30000000000ULL;

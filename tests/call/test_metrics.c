@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GYRE_METRICS_FILE: the file is read as Prometheus reads it, and its values are those of the calls
- * that were made.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/locale.h"
 #include "tests/support/ranks.h"
 
@@ -25,7 +21,6 @@ struct file {
     int n_types;
 };
 
-/* "name": letters, digits and underscores. Returns the first character after it. */
 static const char *take_name(const char *at, char *name_out, size_t name_bytes)
 {
     size_t n = 0;
@@ -36,7 +31,6 @@ static const char *take_name(const char *at, char *name_out, size_t name_bytes)
     return at;
 }
 
-/* name="value" with escapes. */
 static const char *take_label(const char *at, char *name_out, char *value_out, size_t value_bytes)
 {
     size_t n = 0;
@@ -192,8 +186,6 @@ TEST_CASE("a file that cannot be written does not fail the calls")
     setenv("GYRE_METRICS_FILE", "/nowhere/at/all", 1);
     run_ranks();
 }
-
-/* ---- a file system that does not answer --------------------------------------------------- */
 
 enum { HOLD_S = 20 };
 

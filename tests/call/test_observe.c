@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * gyre_comm_observe: each call goes through its stages in order, and the observer learns what was
- * launched and how.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/call/batch.h"
 #include "core/engine/comm.h"
 #include "core/foundation/model/types.h"

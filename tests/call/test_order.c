@@ -58,7 +58,6 @@ static void free_ranks(struct rank *ranks, int n_ranks)
             free(ranks[rank].launches[l].calls);
 }
 
-/* Orders one group of a rank. */
 static void launch_group(struct rank *own, const struct gyre_order_place *place,
                          const struct gyre_call *group, int n_run)
 {
@@ -114,7 +113,6 @@ static int count_messages(const struct rank *own, int last_launch, int peer, boo
     return n;
 }
 
-/* Can the rank's running launch end? */
 static bool can_end(const struct rank *ranks, int rank)
 {
     const struct rank *own = &ranks[rank];
@@ -219,7 +217,6 @@ TEST_CASE("sends come before receives")
     free_ranks(ranks, 3);
 }
 
-/* In how many launches rank 0 sends to rank 1 and copies to itself. */
 static int count_launches(enum gyre_proto to_other, enum gyre_proto to_itself, int n_ranks)
 {
     const struct move moves[] = {
@@ -248,7 +245,6 @@ TEST_CASE("a copy to the own rank joins calls that are no faster without it")
     free_ranks(ranks, 2);
 }
 
-/* Each rank sends to all ranks, itself included, and receives from them, in one group. */
 static void all_to_all(int n_ranks, uint32_t most_calls, int expected_launches)
 {
     struct rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Collectives whose caller limits algorithm, protocol and channels for the one call.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/simulate/simulate.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -32,7 +29,6 @@ static void check_values(const float *data)
                   (double)data[i]);
 }
 
-/* The algorithm that the call would be carried out by. */
 static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const char *expected)
 {
     struct gyre_plan_summary summary = {.n_channels = 0};
@@ -116,8 +112,6 @@ TEST_CASE("empty lists of algorithms and protocols are no terms")
     test_on_threads(N, use_empty_lists, NULL);
 }
 
-/* ---- predictions --------------------------------------------------------------------------- */
-
 /* The linker sends calls of gyre_simulator_open() to the function with "wrap" in its name. */
 gyre_status __real_gyre_simulator_open(const struct gyre_algorithm *, const struct gyre_shape *,
                                        const struct gyre_machine *, bool, struct gyre_simulator **);
@@ -135,7 +129,6 @@ gyre_status __wrap_gyre_simulator_open(const struct gyre_algorithm *algorithm,
     return __real_gyre_simulator_open(algorithm, shape, machine, all_ranks, simulator_out);
 }
 
-/* Each rank reads GYRE_HOSTID in its own call of init. */
 static void open_on_two_hosts(gyre_comm *comms[2])
 {
     gyre_config config = GYRE_CONFIG_INIT;
@@ -153,7 +146,6 @@ static void open_on_two_hosts(gyre_comm *comms[2])
     unsetenv("GYRE_NET");
 }
 
-/* A choice with these terms. Returns the number of simulations that it took. */
 static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
                        struct gyre_choice *choice_out)
 {
@@ -189,8 +181,6 @@ TEST_CASE("a choice on several hosts is predicted once for its terms")
     CHECK_OK(gyre_comm_destroy(comms[1]));
     CHECK_OK(gyre_group_end());
 }
-
-/* ---- errors -------------------------------------------------------------------------------- */
 
 TEST_ON_THREADS("terms that no algorithm meets are refused before anything is enqueued", N)
 {
@@ -228,7 +218,6 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     check_values(data);
 }
 
-/* Three calls of a group; the second one's terms leave no algorithm. */
 TEST_RANK(ask_in_a_group)
 {
     float first[COUNT], second[COUNT], blocks[N];
@@ -259,8 +248,6 @@ TEST_CASE("in a group such terms are refused at the call, and the other calls ru
 {
     test_on_threads(N, ask_in_a_group, NULL);
 }
-
-/* ---- preferences --------------------------------------------------------------------------- */
 
 TEST_RANK(prefer)
 {
@@ -315,8 +302,6 @@ TEST_CASE("a preference that no algorithm fulfils does not count, and the call i
     test_on_threads(N, prefer, NULL);
     unsetenv("GYRE_CHECK");
 }
-
-/* ---- ranks that differ --------------------------------------------------------------------- */
 
 TEST_RANK(differ)
 {

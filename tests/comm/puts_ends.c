@@ -72,8 +72,6 @@ TEST_CASE("a wait ends when the other rank aborts")
     test_on_threads(2, end_instead, &end);
 }
 
-/* ---- leaving ------------------------------------------------------------------------------- */
-
 static void await_goodbye(const gyre_comm *comm, int rank)
 {
     const struct timespec nap = {0, 1000000};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Bad input: each gives a clear error with its cause, loses nothing, hangs nothing.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/call/batch.h"
 #include "tests/support/ranks.h"
 
@@ -58,7 +55,6 @@ static void *init_rank_0(void *argument)
     return NULL;
 }
 
-/* Without a bound of its own: the bootstrap's timeout is an hour here. */
 TEST_CASE("the others hear why a rank cannot init")
 {
     struct lone_init other;
@@ -258,7 +254,6 @@ TEST_CASE("a dead handle is refused")
     CHECK_OK(gyre_comm_destroy(comm));
 }
 
-/* An abort of another rank is an error to say goodbye only if it cut work of this rank off. */
 TEST_CASE("a rank whose work has ended may finalize")
 {
     enum { N = 2 };
@@ -297,7 +292,6 @@ TEST_CASE("a rank whose work has ended may finalize")
     }
 }
 
-/* A record reads like the call and is compared like one. */
 TEST_CASE("records compare the two ends of a message")
 {
     const struct gyre_record send = {.sequence = 3,

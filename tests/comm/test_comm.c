@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The communicator through gyre.h: every collective, type, operation and root; in place and not;
- * threads, one thread for all ranks, processes; groups, point to point, split.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/call/batch.h"
 #include "core/engine/comm/local.h"
@@ -62,7 +58,6 @@ static const enum gyre_collective collectives[] = {GYRE_COLL_ALL_REDUCE, GYRE_CO
                                                    GYRE_COLL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                    GYRE_COLL_REDUCE_SCATTER};
 
-/* All types and operations at small and odd sizes, then a few sizes that take many tiles. */
 TEST_RANK(every_collective)
 {
     const size_t counts[] = {0, 1, 3, 4099, 262147, 1000003};
@@ -101,7 +96,6 @@ TEST_RANK(every_collective)
     test_place_close(&place);
 }
 
-/* Everybody sends to everybody, itself too, twice, in one group. */
 TEST_RANK(exchange)
 {
     enum { COUNT = 50021 };
@@ -180,8 +174,6 @@ TEST_CASE("all collectives are right with every algorithm")
     }
 }
 
-/* Of three ranks two are folded, so a step moves all three blocks. Four slots of 48 bytes hold 16
- * bytes of each. */
 TEST_ON_HOST_THREADS("a slot that is too small for a range is named", 3)
 {
     struct test_place place = test_place_open(comm);
@@ -214,7 +206,6 @@ TEST_CASE("messages of a group do not wait for each other")
     test_on_threads(4, exchange, NULL);
 }
 
-/* All-reduce one element that lives in host memory, through the rank's device. */
 static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gyre_op op)
 {
     struct test_place place = test_place_open(comm);
@@ -258,7 +249,6 @@ TEST_ON_THREADS("a split makes smaller communicators", 5)
     CHECK_OK(gyre_comm_destroy(half));
 }
 
-/* Counts the threads of this process. */
 static int count_threads(void)
 {
     char line[128];
@@ -309,7 +299,6 @@ TEST_ON_THREADS("a user scalar multiplies before the sum", 3)
                 "op_create_premul_sum");
 }
 
-/* An operation may go, and its number to another, before the group's end launches its call. */
 TEST_ON_HOST_THREADS("a user scalar may go before its group ends", 3)
 {
     static const float scalars[2] = {2.0F, 10.0F};
@@ -327,7 +316,6 @@ TEST_ON_HOST_THREADS("a user scalar may go before its group ends", 3)
         CHECK(values[i] == scalars[i] * (float)n_ranks);
 }
 
-/* The second call differs from the first in nothing but what its operation's number stands for. */
 TEST_ON_HOST_THREADS("an operation's number may mean another scalar later", 3)
 {
     static const float scalars[2] = {2.0F, 10.0F};
@@ -343,7 +331,6 @@ TEST_ON_HOST_THREADS("an operation's number may mean another scalar later", 3)
     }
 }
 
-/* Nothing is moved; more data take longer; later calls run again. */
 TEST_ON_THREADS("a group can be simulated", 3)
 {
     enum { N = 65536 };
@@ -379,7 +366,6 @@ TEST_ON_THREADS("a group can be simulated", 3)
     test_place_close(&place);
 }
 
-/* Nothing of it is launched, the calls of inner groups neither; what it makes is made. */
 TEST_ON_HOST_THREADS("a group can be cancelled", 3)
 {
     gyre_comm *child = NULL;

@@ -37,7 +37,6 @@ struct rounds {
     uint32_t n_forked; /* rounds whose child has ended; written by rank 1 */
 };
 
-/* Two ranks of the child's own, the first on the thread's default stream. */
 static void use_own(void)
 {
     gyre_config config = test_config(0);
@@ -206,14 +205,12 @@ TEST_CASE("processes may fork over sockets")
     processes_may_fork_over("socket");
 }
 
-/* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
 TEST_CASE("processes may fork over RDMA")
 {
     if (getenv("TEST_RDMA") != NULL)
         processes_may_fork_over("ib");
 }
 
-/* The parent has used a GPU; the child may still use the host. */
 TEST_CASE("a forked child is refused its parent's GPUs")
 {
     const gyre_device_kind kinds[] = {GYRE_DEVICE_CUDA, GYRE_DEVICE_AUTO};
@@ -254,7 +251,6 @@ TEST_CASE("a forked child is refused its parent's GPUs")
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 /* The sanitizers' own locks do not survive such forks. */
 
-/* Threads that make and end communicators hold the locks of the process at any moment. */
 static void *make_and_end(void *argument)
 {
     const gyre_config config = test_config(0);

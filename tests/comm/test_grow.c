@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Communicators that grow by new ranks, bad arguments of growths and splits, and what communicators
- * tell of themselves.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/ranks.h"
 
 enum { N_OLD = 2, N_NEW = 2, N_ALL = N_OLD + N_NEW };
@@ -20,8 +16,6 @@ static void check_sum(gyre_comm *comm, int rank)
         CHECK_MSG(data[i] == (float)(6 + N_ALL * i), "element %d is %g", i, (double)data[i]);
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
 }
-
-/* ---- growing ------------------------------------------------------------------------------ */
 
 struct newcomer {
     pthread_t thread;
@@ -59,7 +53,6 @@ static void wait_for_newcomers(struct newcomer *newcomers)
         pthread_join(newcomers[i].thread, NULL);
 }
 
-/* Rank 1 gives the rendezvous. */
 TEST_ON_THREADS("two ranks grow to four and keep their numbers", N_OLD)
 {
     struct newcomer newcomers[N_NEW];
@@ -83,7 +76,6 @@ TEST_ON_THREADS("two ranks grow to four and keep their numbers", N_OLD)
     CHECK(value == N_OLD);
 }
 
-/* Without an id no rendezvous is known; with one the new ranks must not wait for it. */
 TEST_ON_THREADS("ranks that grow differently all get the cause", N_OLD)
 {
     struct newcomer newcomers[N_NEW];
@@ -109,7 +101,6 @@ TEST_ON_THREADS("ranks that grow differently all get the cause", N_OLD)
         wait_for_newcomers(newcomers);
 }
 
-/* Rank 1 gives the id and a size that is too small. */
 TEST_RANK(grow_by_a_bad_size)
 {
     struct newcomer newcomers[N_NEW];
@@ -168,8 +159,6 @@ TEST_CASE("a bad argument of one rank of a split is an error of its color")
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
     test_on_threads(N_OLD, split_with_bad_arguments, NULL);
 }
-
-/* ---- properties --------------------------------------------------------------------------- */
 
 TEST_ON_THREADS("a communicator tells its properties", 2)
 {

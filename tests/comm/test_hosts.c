@@ -23,7 +23,6 @@
 
 enum { MAX_RANKS = 8, MAX_COUNT = 20011, N_REPLAYS = 3 };
 
-/* Rank r is on host r / n_per_host, or with `in_turns` on host r % n_hosts. */
 static int n_hosts = 2;
 static int n_per_host = 2;
 static bool is_rdma; /* between hosts by RDMA, else by sockets */
@@ -47,15 +46,12 @@ struct rank {
     pthread_t thread;
 };
 
-/* ---- jobs --------------------------------------------------------------------------------- */
-
 static uint64_t mix(uint64_t number)
 {
     number = (number + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
     return number ^ number >> 29;
 }
 
-/* The same on all ranks: made from its number. */
 static struct test_job make_job(uint64_t number, const struct team *team)
 {
     static const size_t counts[] = {1, 3, 33, 1000, 1031, 4099, MAX_COUNT};
@@ -133,8 +129,6 @@ static void run_job(const struct test_job *job, const struct rank *own)
               gyre_op_names[job->op], job->count, job->root, own->place.rank, n,
               (unsigned long long)n_wrong);
 }
-
-/* ---- ranks -------------------------------------------------------------------------------- */
 
 static void open_rank(struct rank *own)
 {
@@ -260,8 +254,6 @@ TEST_CASE("so are those in graphs")
         run_with(all_protos[i], "", false, true);
 }
 
-/* On GPUs small calls go by lines inside the hosts, and by simple or lines between them. The host
- * device has simple alone. */
 TEST_CASE("the choice is the same on all ranks and has both protocols")
 {
     struct team team;
@@ -322,9 +314,6 @@ TEST_CASE("a message depends on the link of its pair")
     close_team(&team);
 }
 
-/* ---- lines between hosts -------------------------------------------------------------------- */
-
-/* The host device has SIMPLE alone inside hosts, and GPUs need LL there. */
 static const char *lines(void)
 {
     return test_device() == GYRE_DEVICE_HOST ? "simple/ll" : "ll/ll";
@@ -349,7 +338,6 @@ static void run_algorithms(void)
         run_with(lines(), algos[i], false, false);
 }
 
-/* Calls by lines and others take turns: their slots and counters are separate. */
 static void run_in_turns(void)
 {
     run_with("all_reduce:/ll;broadcast:simple;reduce:/ll;all_gather:simple;send_recv:/ll", "",
@@ -410,7 +398,6 @@ static void run_refusals(void)
     }
 }
 
-/* Run `run` between `hosts` hosts of `per_host` ranks, over sockets unless is_rdma. */
 static void between_hosts(int hosts, int per_host, void (*run)(void))
 {
     const int before[] = {n_hosts, n_per_host};
@@ -464,7 +451,6 @@ static void over_rdma(int hosts, int per_host, void (*run)(void))
         CHECK(vm_uninstall());
 }
 
-/* Words of a line come in another order, and twice. */
 static void run_scrambled(void)
 {
     vm_scramble(true);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Communicators that do not block: init, split, finalize in the background, polled; what is refused
- * meanwhile; failures; abort and destroy before the end.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "tests/support/ranks.h"
 
@@ -16,7 +12,6 @@ static gyre_config without_blocking(int rank)
     return config;
 }
 
-/* Poll until it is no longer in progress; what it ended with. */
 static gyre_status poll_end(gyre_comm *comm)
 {
     gyre_status status = GYRE_IN_PROGRESS;
@@ -194,7 +189,6 @@ TEST_CASE("a peer learns that an init was aborted")
     CHECK_OK(gyre_comm_destroy(comms[0]));
 }
 
-/* A chain of splits, each polled on the parent and on the child. */
 TEST_RANK(split_and_poll)
 {
     gyre_comm *child = NULL;
@@ -255,7 +249,6 @@ static void exit_while_ranks_meet(long after_ns)
     exit(0);
 }
 
-/* libcrypto ends with the process, before the threads that prove a rank's secret do. */
 TEST_CASE("a process may exit while an init goes on")
 {
     enum { N_PROCESSES = 12 };

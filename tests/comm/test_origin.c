@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Names of ranks when communicators are split and shrunk: ranks of the new one are named with their
- * rank in the parent, deaths while it is made reach all of its ranks, and a set-up that fails is
- * blamed on the rank that died, not on one that gave up because of it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/parts.h"
@@ -52,7 +47,6 @@ static void reduce_until_lost(gyre_comm *comm, const char *words)
     CHECK_MSG(strstr(gyre_comm_last_error(comm), words) != NULL, "%s", gyre_comm_last_error(comm));
 }
 
-/* All ranks but `dead` succeed. */
 static void run_ranks(test_rank_fn run, int dead)
 {
     pid_t pids[N];
@@ -65,9 +59,6 @@ static void run_ranks(test_rank_fn run, int dead)
     munmap(shared, sizeof(*shared));
 }
 
-/* ---- deaths ------------------------------------------------------------------------------- */
-
-/* Ranks 1 and 3 are ranks 0 and 1 of a child, in which rank 3 dies. */
 TEST_RANK(die_in_a_split)
 {
     struct shared *shared = argument;
@@ -91,7 +82,6 @@ TEST_CASE("a death in a split communicator names the parent's rank")
     run_ranks(die_in_a_split, 3);
 }
 
-/* Ranks 0, 2 and 3 are ranks 0 to 2 of a child, in which rank 3 dies. */
 TEST_RANK(die_in_a_shrunk)
 {
     const int excluded[] = {1};
@@ -174,8 +164,6 @@ TEST_CASE("a rank that dies before it joins a split is not waited for")
     close(own);
 }
 
-/* ---- failures on one rank ----------------------------------------------------------------- */
-
 TEST_RANK(fail_to_take_part)
 {
     gyre_comm *child = NULL;
@@ -201,8 +189,6 @@ TEST_CASE("a rank that cannot take part in a split tells the others")
 {
     run_ranks(fail_to_take_part, -1);
 }
-
-/* ---- blame -------------------------------------------------------------------------------- */
 
 /* A rendezvous that tells of a death only at the third look, or never. */
 struct late_word {

@@ -1,13 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One-sided puts and signals between ranks that are threads of one process, or processes of one
- * host, on the host or, with TEST_DEVICE=cuda, on GPUs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/comm/puts_rig.h"
 
 enum { N = 4, COUNT = 200000 };
 
-/* A test of fewer ranks where there are fewer GPUs. */
 static int most_ranks(int n_wanted)
 {
     return n_wanted < test_most_ranks() ? n_wanted : test_most_ranks();
@@ -155,7 +150,6 @@ TEST_CASE("signals of several streams are all counted and waits hold their strea
     test_on_threads(2, signal_from_streams, NULL);
 }
 
-/* Ranks that put and signal between collectives on the same stream, without any other order. */
 TEST_RANK(mix_with_collectives)
 {
     const int right = (rank + 1) % n_ranks, left = (rank + n_ranks - 1) % n_ranks;
@@ -203,8 +197,6 @@ TEST_CASE("captured puts and waits replay")
 }
 #endif
 
-/* ---- failures ----------------------------------------------------------------------------- */
-
 TEST_ON_THREADS("wrong arguments are refused", 2)
 {
     char on_host[64] = "";
@@ -244,7 +236,6 @@ TEST_ON_THREADS("wrong arguments are refused", 2)
     puts_free(memory);
 }
 
-/* A communicator of one rank that waits for a signal of its own. */
 static gyre_comm *wait_alone(int timeout_ms, gyre_stream *stream_out)
 {
     gyre_comm *comm = NULL;
@@ -270,7 +261,6 @@ TEST_CASE("a wait without signal ends by the timeout")
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-/* The queued wait of a host may outlive its communicator, and does not touch it. */
 TEST_CASE("a wait ends when its communicator is destroyed")
 {
     gyre_stream stream = NULL;

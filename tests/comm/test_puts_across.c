@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One-sided calls between ranks that a proxy serves: threads that count as several hosts, over
- * sockets and over the verbs device in memory, and processes without shared memory. On the host.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/comm/puts_rig.h"
 #include "tests/support/ranks.h"
 
@@ -12,8 +8,6 @@
 #ifdef TEST_WITH_VERBS
 #include "tests/nic/verbs_memory.h"
 #endif
-
-/* ---- threads as hosts ---------------------------------------------------------------------- */
 
 /* Run `run` on n_hosts hosts of n_per_host ranks, all of them threads. Each rank reads GYRE_HOSTID
  * in its own call of init, and one thread makes these calls. */
@@ -71,7 +65,6 @@ static void over_networks(int n_hosts, int n_per_host, test_rank_fn run, void *a
 #endif
 }
 
-/* Run `run` on processes of one host that share no memory, so all pairs go by sockets. */
 static void set_apart(bool is_apart)
 {
     if (is_apart)
@@ -88,8 +81,6 @@ static void on_processes(int n_ranks, test_rank_fn run, void *argument)
 }
 
 enum { COUNT = 100003, N_ROUNDS = 3, N_SIGNALS = 500 };
-
-/* ---- data ---------------------------------------------------------------------------------- */
 
 /* Every rank writes its numbers into every rank's window, itself included, at a place of its own.
  * A signal back says that the numbers were read. The call's own memory is ordinary where no other
@@ -235,8 +226,6 @@ TEST_CASE("collectives in such windows are right")
     over_networks(2, 2, reduce_in_windows, NULL);
 }
 
-/* ---- ends ---------------------------------------------------------------------------------- */
-
 /* The last rank puts much, signals once, and destroys its communicator. Rank 0 takes that signal,
  * and the next one never comes. Then it puts to the rank that has left. */
 TEST_RANK(leave_instead)
@@ -277,7 +266,6 @@ TEST_CASE("a wait ends when the process without shared memory leaves")
     on_processes(2, leave_instead, NULL);
 }
 
-/* Rank 1 dies or aborts, while rank 0 waits for its signal and puts more than the link holds. */
 TEST_RANK(end_instead)
 {
     const bool by_kill = argument != NULL;
@@ -352,7 +340,6 @@ TEST_CASE("a put to a stopped process ends by the timeout")
     set_apart(false);
 }
 
-/* A put that stands in a stream when its window is given back has lost its window. */
 TEST_RANK(put_late)
 {
     const gyre_signal_wait start = {1, 0, 1}, never = {0, 9, 1};
@@ -433,8 +420,6 @@ TEST_CASE("messages that mean nothing are errors")
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
         over_sockets(2, 1, send_bad_message, (void *)(uintptr_t)&messages[i]);
 }
-
-/* ---- leaving --------------------------------------------------------------------------------- */
 
 enum { N_LATE_ROUNDS = 200 };
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Registered buffers: counting, overlaps, handles that are dead or foreign, a range that is
- * registered again after it was given back, and both orders of tear-down.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Going on without some ranks: healthy ones that are left out, and ranks killed by SIGKILL in a
- * running all-reduce, wherever the rendezvous of the parent lived.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
@@ -32,7 +28,6 @@ static struct shared *share(void)
     return shared;
 }
 
-/* Every rank gives its rank in the parent; a check on the host, a call on a GPU. */
 static void check_sum(gyre_comm *comm, int parent_rank, float expected)
 {
     float *data = NULL;
@@ -52,8 +47,6 @@ static void check_sum(gyre_comm *comm, int parent_rank, float expected)
     CHECK(status == GYRE_SUCCESS);
     CHECK_OK(gyre_mem_free(data, test_device()));
 }
-
-/* ---- healthy parents ---------------------------------------------------------------------- */
 
 TEST_RANK(leave_out_rank_1)
 {
@@ -112,7 +105,6 @@ TEST_CASE("a communicator of one rank shrinks")
     test_on_threads(1, shrink_alone, NULL);
 }
 
-/* Come to a point that n ranks come to. */
 static void wait_for(uint32_t *n_there, int n)
 {
     gyre_fetch_add_u32(n_there, 1);
@@ -209,9 +201,6 @@ TEST_CASE("a refused config is an error on all ranks at once")
     }
 }
 
-/* ---- dead ranks --------------------------------------------------------------------------- */
-
-/* All-reduce until the killed ranks are noticed. */
 static void reduce_until_error(gyre_comm *comm, int rank, struct shared *shared)
 {
     float *data = NULL;
@@ -315,13 +304,10 @@ TEST_CASE("a second death is found out by the shrink")
     kill_and_go_on(&leader, 4, local_transport());
 }
 
-/* ---- strangers ---------------------------------------------------------------------------- */
-
 /* Served one after the other, each for as long as a rank may take to prove itself, these would take
  * longer than the test may. */
 enum { N_SILENT = 200 };
 
-/* Connect without knowing the secret: saying nothing, saying something else, going at once. */
 TEST_ON_THREADS("strangers at the regroup listener keep nobody out", 3)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
@@ -349,8 +335,6 @@ TEST_ON_THREADS("strangers at the regroup listener keep nobody out", 3)
             gyre_sock_close(silent[i]);
     }
 }
-
-/* ---- in the background -------------------------------------------------------------------- */
 
 TEST_ON_THREADS("a shrink goes on in the background", 3)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Shrinks of a healthy communicator whose ranks do not exclude the same ranks.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
@@ -19,7 +16,6 @@ struct lists {
     uint32_t n_there;
 };
 
-/* Come to a point that n ranks come to. */
 static void wait_for(uint32_t *n_there, int n)
 {
     gyre_fetch_add_u32(n_there, 1);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The counters of signals when a rank ends its communicator while another one maps them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
@@ -16,7 +13,6 @@ gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
 void __real_gyre_signals_fini(struct gyre_comm *comm);
 void __wrap_gyre_signals_fini(struct gyre_comm *comm);
 
-/* Rank 1 pauses between the all-gather that tells it of rank 0's counters and mapping them. */
 static struct {
     uint32_t is_wanted;
     uint32_t has_paused; /* rank 1 */

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which thread may do what with a communicator at the same time as another one, and which ranks may
- * share a host stream. What is not allowed is refused; it does not crash and does not hang.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -42,8 +38,6 @@ static void check_sums(void)
     for (int rank = 0; rank < 2; rank++)
         CHECK_MSG(in[rank][N_ELEMS - 1] == (N_ELEMS - 1) * 3, "%d", in[rank][N_ELEMS - 1]);
 }
-
-/* ---- two threads, one communicator --------------------------------------------------------- */
 
 struct caller {
     pthread_t thread;
@@ -170,8 +164,6 @@ TEST_CASE("threads may take turns")
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-/* ---- destroying ---------------------------------------------------------------------------- */
-
 static void *destroy(void *argument)
 {
     struct caller *caller = argument;
@@ -202,7 +194,6 @@ TEST_CASE("one of several threads destroys")
     }
 }
 
-/* The call waits for a rank that does not come: destroying the communicator ends it. */
 TEST_CASE("destroying ends another thread's call")
 {
     gyre_comm *comms[2];
@@ -214,8 +205,6 @@ TEST_CASE("destroying ends another thread's call")
     CHECK(caller.status != GYRE_SUCCESS);
     CHECK_OK(gyre_comm_destroy(comms[1]));
 }
-
-/* ---- two ranks, one host stream ------------------------------------------------------------ */
 
 TEST_CASE("two ranks of a group on one host stream are refused")
 {
@@ -247,7 +236,6 @@ TEST_CASE("two ranks on one host stream are refused")
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-/* A launch that has ended holds up no other rank, and a copy within a rank waits for no rank. */
 TEST_CASE("ranks may use a host stream after each other")
 {
     gyre_comm *comms[2];
@@ -279,8 +267,6 @@ TEST_CASE("ranks may use a host stream after each other")
     }
 }
 
-/* ---- the caller's floating-point state ---------------------------------------------------- */
-
 enum { N_STATES = 7, FLOAT_ELEMS = 300, N_FLOATS = 6, N_FLOAT_OPS = 3 };
 
 struct float_rank {
@@ -301,7 +287,6 @@ static const struct {
     {GYRE_FLOAT8_E4M3, 1, 0x78},   {GYRE_FLOAT8_E5M2, 1, 0x7c},
 };
 
-/* Bits of a number below 2, of which every third is denormal. */
 static uint64_t float_bits(int type, int rank, int i)
 {
     const uint64_t exponent = floats[type].exponent;
@@ -370,7 +355,6 @@ static void *reduce_in_state(void *argument)
     return NULL;
 }
 
-/* Rank 0 has the state, rank 1 the default one. */
 static void reduce_with_a_state(int state, struct float_rank *ranks)
 {
     gyre_unique_id id;
@@ -405,8 +389,6 @@ static void check_float_sums(const struct float_rank *own)
     }
 }
 
-/* Sums of float and double are compared with the processor's, and everything with the results of
- * two ranks in the default state. */
 TEST_CASE("the caller's floating-point state does not reach the data")
 {
     static const char *const algos[] = {"direct", "ring", "tree"};
@@ -426,8 +408,6 @@ TEST_CASE("the caller's floating-point state does not reach the data")
         }
     }
 }
-
-/* ---- little stack ---------------------------------------------------------------------------- */
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 /* what a thread has by default with musl */

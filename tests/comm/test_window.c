@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Windows: buffers that all ranks can address, and data that are placed in them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -35,7 +32,6 @@ static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
     return make_blocks(comm, 1, n_elems, value);
 }
 
-/* A stream of this rank's device: what a thread calls NULL there is a stream of its current one. */
 static gyre_stream make_stream(gyre_comm *comm)
 {
     gyre_stream stream = NULL;
@@ -59,7 +55,6 @@ static void check_buffer(gyre_comm *comm, gyre_stream stream, const float *buffe
     free(values);
 }
 
-/* All-reduce in and out of place, all-gather, all-to-all and broadcast, at several offsets. */
 TEST_RANK(place)
 {
     const size_t n_window = (size_t)n_ranks * N_ELEMS + 16;
@@ -220,7 +215,6 @@ TEST_RANK(refuse_path)
     CHECK_OK(gyre_mem_free(other, test_device()));
 }
 
-/* Each rank gives back another window. */
 TEST_ON_THREADS("ranks that give back different windows are told", 2)
 {
     gyre_window windows[2];
@@ -244,7 +238,6 @@ TEST_CASE("a path that cannot be is an error")
     test_on_threads(2, refuse_path, test_device() == GYRE_DEVICE_HOST ? none : NULL);
 }
 
-/* Buffers of windows that end with their communicator, by rank. */
 static float *left[TEST_MAX_RANKS];
 
 /* Ranks whose buffers do not lie alike make calls that do not fit. */
@@ -280,7 +273,6 @@ TEST_CASE("other places in the window are an error everywhere")
             CHECK_OK(gyre_mem_free(left[rank], test_device()));
 }
 
-/* One rank's mistake is every rank's error. */
 TEST_ON_THREADS("one mistake is refused on every rank", 3)
 {
     float *buffer = make_buffer(comm, 1, 0);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Host memory that other processes can map, and what it becomes where there can be no file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/device/host_memory.h"
 #include "tests/support/check.h"
@@ -43,7 +40,6 @@ static struct gyre_shared_file find(const void *ptr, uint64_t offset_bytes)
     return file;
 }
 
-/* Run `body` in a child process; it fails by its checks or by a signal. */
 static void in_child(void (*body)(void *), void *argument)
 {
     int status = 0;
@@ -135,7 +131,6 @@ TEST_CASE("memory that is not allocated is not freed")
 
 enum { N_DESCRIPTORS = 64 };
 
-/* Half of the descriptors stay free for everything else. */
 static void few_descriptors(void *argument)
 {
     const struct rlimit limit = {N_DESCRIPTORS, N_DESCRIPTORS};
@@ -160,7 +155,6 @@ static void few_descriptors(void *argument)
     CHECK_OK(gyre_host_memory_free(ptr));
 }
 
-/* Past this limit the kernel would end the process by SIGXFSZ. */
 static void short_files(void *argument)
 {
     const struct rlimit limit = {N_BYTES, N_BYTES};

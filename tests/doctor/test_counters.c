@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Counters before and after a load, read from a prepared folder.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 #include "tests/support/check.h"
 
@@ -16,7 +13,6 @@
 
 static char root[] = "/tmp/gyre-counters-XXXXXX";
 
-/* Write a file below the root, and the folders that it needs. */
 static void put(const char *path, const char *text)
 {
     char whole[256];
@@ -148,7 +144,6 @@ TEST_CASE("a fix names the port that it is about")
     CHECK(strlen(bench_fix_of_port(longest, "d", "n", twice)) == BENCH_FIX_BYTES - 1);
 }
 
-/* A driver without a list of interfaces. */
 TEST_CASE("a port whose interface is unknown has a fix in words")
 {
     prepare();
@@ -166,7 +161,6 @@ TEST_CASE("a port whose interface is unknown has a fix in words")
     tear_down();
 }
 
-/* A bond: row 0 of the GID table is empty, and the kernel has no interface for it. */
 TEST_CASE("the interface is that of the first row that names one")
 {
     prepare();

@@ -1,13 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The trial of CUDA over the stand-in for libcuda, in a prepared root.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/trial.h"
 #include "tests/support/check.h"
 
 #include <sys/stat.h>
 
-/* Makes a root whose lib/libcuda.so.1 is the stand-in. */
 static void prepare(char *root)
 {
     char path[128];
@@ -58,7 +54,6 @@ static void expect_timeout(const char *sickness, const struct bench_cuda_limits 
     tear_down(root);
 }
 
-/* The limit of the start is longer than the test may take, so only the limit of the GPU ends it. */
 TEST_CASE("a call of CUDA that hangs ends in time")
 {
     const struct bench_cuda_limits limits = {.start_ms = 600000, .gpu_ms = 300};

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The measured copies of gyre doctor, between devices of the host; and what the parent makes of
- * children that hang, die or fail.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/trial.h"
 #include "tests/support/check.h"
 

@@ -77,8 +77,6 @@ gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_c
     return status;
 }
 
-/* ---- communicators ------------------------------------------------------------------------ */
-
 static void id_path(const struct victim_rank *own, uint64_t round, const char *end, char *path_out,
                     size_t path_bytes)
 {
@@ -158,8 +156,6 @@ gyre_status victim_destroy(struct victim_rank *own)
     return GYRE_SUCCESS;
 }
 
-/* ---- a rank's life ------------------------------------------------------------------------ */
-
 static gyre_status run_phase(struct victim_rank *own)
 {
     const victim_phase run = victim_find_phase(own->options->phase);
@@ -217,8 +213,6 @@ static void *run_rank(void *argument)
         victim_say(own, "destroyed %.3f", victim_now_s() - began_s);
     return NULL;
 }
-
-/* ---- the process -------------------------------------------------------------------------- */
 
 static void *abort_on_signal(void *argument)
 {

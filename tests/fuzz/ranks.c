@@ -26,8 +26,6 @@ uint64_t fuzz_now_ns(void)
     return (uint64_t)time.tv_sec * GYRE_SECOND_NS + (uint64_t)time.tv_nsec;
 }
 
-/* ---- threads -------------------------------------------------------------------------------- */
-
 struct thread {
     pthread_t thread;
     struct fuzz_rank *rank;
@@ -91,8 +89,6 @@ static void run_threads(const struct fuzz_device *device, int first, int n_ranks
     atomic_fetch_sub(&fuzz_shared->n_running, 1);
     /* `ranks` stays: the watchdog may look at it until the process ends. */
 }
-
-/* ---- processes ------------------------------------------------------------------------------ */
 
 /* Rank r is on host r % H by name, and hosts reach each other by sockets only. */
 static void set_host(int rank)
@@ -182,8 +178,6 @@ static int wait_for_processes(pid_t *pids)
     }
     return verdict;
 }
-
-/* ---- both ----------------------------------------------------------------------------------- */
 
 int fuzz_ranks_run(void)
 {

@@ -74,8 +74,6 @@ static void take_signals(void)
             sigaction(fatal[i], &action, NULL);
 }
 
-/* ---- a hang --------------------------------------------------------------------------------- */
-
 /* A line of /proc about a thread, without its end of line. */
 static void read_line(long thread, const char *name, char *text_out, size_t n_bytes)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
@@ -114,14 +111,12 @@ TEST_CASE("survivors name the killed rank over sockets by lines")
     kill_each("socket");
 }
 
-/* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
 TEST_CASE("survivors name the killed rank over rdma")
 {
     if (getenv("TEST_RDMA") != NULL)
         kill_each("ib");
 }
 
-/* Rank 0 enqueues more than anybody keeps records of, and learns that rank 1 died. */
 TEST_RANK(enqueue_many_or_wait)
 {
     enum { N_CALLS = 6000 };
@@ -267,7 +262,6 @@ TEST_CASE("an abort ends exchanges of others")
     munmap(shared, sizeof(*shared));
 }
 
-/* Without the rendezvous no rank can be watched any more, so the communicator ends. */
 TEST_RANK(exchange_alone)
 {
     char all[2] = {0};

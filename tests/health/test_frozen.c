@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Ranks that stand still in the middle of calls: a process that is stopped (SIGSTOP) is named as
- * the one that does not answer, also where it carries the rendezvous; a rank that calls nothing is
- * named as the one that is behind; and whoever is only slow goes on as if nothing had been.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
@@ -44,7 +39,6 @@ static gyre_status reduce_once(gyre_comm *comm, float *data)
     return gyre_stream_synchronize(NULL, HOST);
 }
 
-/* Until an error comes, or until all ranks have seen that it is over. */
 TEST_RANK(reduce_on)
 {
     struct shared *shared = argument;
@@ -80,7 +74,6 @@ static void wait_until_running(const struct shared *shared)
             sched_yield();
 }
 
-/* Wait until a rank prints all these words in one line. */
 static bool wait_for_line(const struct shared *shared, const char *first, const char *second)
 {
     char text[8192];
@@ -105,7 +98,6 @@ static bool wait_for_line(const struct shared *shared, const char *first, const 
     return false;
 }
 
-/* Ranks that end with an error do so soon; else something hangs, and is ended. */
 static void wait_ranks(const pid_t *pids, int except)
 {
     for (int rank = 0; rank < N; rank++) {
@@ -130,8 +122,6 @@ static void end_share(struct shared *shared)
     close(shared->log[1]);
     munmap(shared, sizeof(*shared));
 }
-
-/* ---- warnings ----------------------------------------------------------------------------- */
 
 static void warn_and_go_on(int frozen)
 {
@@ -166,8 +156,6 @@ TEST_CASE("a warning names a frozen rank that carries the rendezvous")
     warn_and_go_on(0);
 }
 
-/* ---- errors ------------------------------------------------------------------------------- */
-
 static void check_error(const struct shared *shared, int rank, const char *words)
 {
     CHECK_MSG(shared->statuses[rank] == GYRE_ERROR_TIMEOUT, "rank %d: %u: %s", rank,
@@ -175,7 +163,6 @@ static void check_error(const struct shared *shared, int rank, const char *words
     CHECK_MSG(strstr(shared->texts[rank], words) != NULL, "rank %d: %s", rank, shared->texts[rank]);
 }
 
-/* The victim sleeps until the other ranks have ended, and then gets the error too. */
 static void time_out_without(int frozen, struct shared *shared)
 {
     pid_t pids[N];
@@ -237,8 +224,6 @@ TEST_CASE("the error names a rank that is behind and its latest call")
     unsetenv("GYRE_TIMEOUT");
     end_share(shared);
 }
-
-/* ---- destroying --------------------------------------------------------------------------- */
 
 /* A rank that is only slow is waited for longer than this, see tests/support/pace.h. */
 #define LEAVE_MS 9000

@@ -1,10 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Calls that stand still are explained in terms of their program: rank, worker, step, slot and
- * peer, and the cycle or the rank at which the chain of waits ends. Each case injects one fault.
- * The explanation is read in the error of the operation timeout, or in the warning; both come
- * within the 5 s that docs/failures.md promises.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/engine/health/watch.h"
 #include "tests/support/pace.h"
@@ -63,8 +57,6 @@ static gyre_config config_of(const char *transport)
     return config;
 }
 
-/* ---- ranks that are threads ---------------------------------------------------------------- */
-
 struct rank_thread {
     pthread_t thread;
     gyre_comm *comm;
@@ -95,8 +87,6 @@ static void on_threads(int n_ranks, int n_comms, void *(*run)(void *), const voi
         for (int rank = 0; rank < n_ranks; rank++)
             CHECK_OK(gyre_comm_destroy(comms[c][rank]));
 }
-
-/* ---- programs that are wrong ---------------------------------------------------------------- */
 
 struct wrong_programs {
     const char *texts[N]; /* by rank */
@@ -138,7 +128,6 @@ TEST_CASE("two ranks that both receive first are a cycle")
     "chunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer \
     "\nchunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer "\n"
 
-/* A FIFO has 4 slots, so the fifth needs credit that nobody gives. */
 TEST_CASE("two ranks that send more than a FIFO holds are a cycle")
 {
     const struct wrong_programs wrong = {
@@ -182,7 +171,6 @@ TEST_CASE("the end of a chain of long steps is not cut off")
     on_threads(4, 1, run_wrong_program, &wrong);
 }
 
-/* Worker 0 of rank 1 waits for rank 0, but rank 0 waits for worker 1. */
 TEST_CASE("the worker that holds the connection is followed among two")
 {
     const struct wrong_programs wrong = {
@@ -206,8 +194,6 @@ TEST_CASE("a rank whose program sends too little ends the chain")
           "rank 1 waits in no call"}}};
     on_threads(2, 1, run_wrong_program, &wrong);
 }
-
-/* ---- connections that lose something ------------------------------------------------------- */
 
 /* In the second call rank 1 loses all that goes to rank 2, or the credit for it is lost. */
 struct loss {
@@ -244,7 +230,6 @@ static void *lose_on_thread(void *pointer)
     return NULL;
 }
 
-/* On the ring each rank sends 2 (N - 1) = 6 slots a call. */
 static const struct loss lost_slot = {
     true,
     {{"rank 0, channel 0, worker 0, step ", " of ring all_reduce seq 2",
@@ -257,7 +242,6 @@ TEST_CASE("a lost slot is told from one that was not sent")
     on_threads(N, 1, lose_on_thread, &lost_slot);
 }
 
-/* Four slots can be sent without credit: slots 6 to 9. */
 TEST_CASE("lost credit is told from a slot that was not consumed")
 {
     static const struct loss loss = {
@@ -302,14 +286,11 @@ TEST_CASE("a slot of lines that is lost over sockets is named")
     lose_between_processes("socket", "still under way over socket");
 }
 
-/* Where there is an RDMA device, or tests/nic/verbs_wire in its place. */
 TEST_CASE("a slot that is lost over rdma is named")
 {
     if (getenv("TEST_RDMA") != NULL)
         lose_between_processes("ib", "still under way over ib");
 }
-
-/* ---- ranks that do not call ---------------------------------------------------------------- */
 
 static void *all_but_rank_2_call(void *pointer)
 {
@@ -333,7 +314,6 @@ TEST_CASE("a rank that does not call ends the chain")
     on_threads(N, 1, all_but_rank_2_call, NULL);
 }
 
-/* Rank 0 calls on one communicator first, rank 1 on the other; each has one stream. */
 static void *call_in_other_order(void *pointer)
 {
     static const struct words words = {
@@ -377,8 +357,6 @@ TEST_CASE("a message that is not sent is named by its sender")
     setenv("GYRE_TRANSPORT", "socket", 1);
     test_on_processes(2, receive_from_rank_1, NULL);
 }
-
-/* ---- ranks that are stopped or late -------------------------------------------------------- */
 
 /* Between the ranks, which are processes, and the parent. */
 struct shared {
@@ -449,7 +427,6 @@ TEST_RANK(reduce_ten_times)
     free(data);
 }
 
-/* Read lines until one has the words; false if none comes. */
 static bool wait_for_line(const struct shared *shared, const struct words *words)
 {
     FILE *log = fdopen(dup(shared->log[0]), "r");
@@ -486,8 +463,6 @@ TEST_CASE("a rank that calls late is named in a warning and goes on")
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
 }
 
-/* ---- dumps --------------------------------------------------------------------------------- */
-
 static void check_dump(gyre_comm *comm, int rank, const struct words *words)
 {
     char text[8192] = "";
@@ -505,7 +480,6 @@ static void check_dump(gyre_comm *comm, int rank, const struct words *words)
         printf("%s", text);
 }
 
-/* Rank 1 waits in a call while it dumps; the others call after it. */
 static void *dump_then_call(void *pointer)
 {
     static const struct words idle = {{"positions of 4 ranks, as rank 3 sees them",
@@ -560,8 +534,6 @@ static void dump_to(gyre_comm *comm, char *text, size_t text_bytes)
     fclose(file);
 }
 
-/* 20 ranks of which the last one has left: the dump of rank 5 begins with rank 5 and rank 19, and
- * 14 other ranks follow. */
 TEST_CASE("a dump of many ranks describes the most useful ones and counts the other ones")
 {
     enum { N_MANY = 20, N_DESCRIBED = 16 };
@@ -594,8 +566,6 @@ TEST_CASE("a dump that cannot be written is an error")
     CHECK_OK(gyre_comm_destroy(comm));
 }
 
-/* ---- executors that cannot tell ------------------------------------------------------------ */
-
 static gyre_status tell_no_positions(struct gyre_executor *executor, struct gyre_position *out,
                                      uint32_t most, uint32_t *n_out)
 {
@@ -615,13 +585,11 @@ static gyre_status tell_no_end(struct gyre_executor *executor, const struct gyre
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
 }
 
-/* Two works are finished; the third one runs, or is still in its stream. */
 static struct gyre_progress two_of_three(const struct gyre_executor *executor)
 {
     return (struct gyre_progress){.completed = 2, .activity = executor->n_launched};
 }
 
-/* GPUs keep steps in registers, and their executor answers as this one does. */
 TEST_CASE("an executor that knows no steps says whether the call has begun")
 {
     static const struct gyre_executor_ops ops = {
@@ -643,8 +611,6 @@ TEST_CASE("an executor that knows no steps says whether the call has begun")
         free(comm);
     }
 }
-
-/* ---- messages ------------------------------------------------------------------------------ */
 
 /* Rank 1 of 2 tells rank 0 where its workers are, in a message of so many bytes. Returns what rank
  * 0 keeps of it; NULL = it drops the message. */

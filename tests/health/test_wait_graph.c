@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The waits-for graph: cycles, chains, missing answers, lost slots. A graph is written as one line
- * an edge: who waits for whom, and what the awaited rank has answered.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/health/watch.h"
 #include "tests/support/check.h"
 

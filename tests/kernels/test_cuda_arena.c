@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The memory of programs on a GPU, played with an address that nothing reads. No GPU.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/arena.h"
 #include "tests/support/check.h"
 
@@ -111,8 +108,6 @@ TEST_CASE("what can never fit evicts nothing")
     gyre_cuda_arena_close(&arena);
 }
 
-/* Compares the arena with a map of the owner of each unit. Blocks never overlap, and the holder of
- * an evicted block is told. */
 TEST_CASE("random programs never share memory")
 {
     enum { HOLDERS = 24, ROUNDS = 20000 };

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Tails of copies as copy engines run them. No GPU: threads play the ranks, sync kernels are
- * counters under a lock, copies are memcpy, and all OUT buffers must come out as the host
- * executor's definition of the collective says.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/host/lower.h"
@@ -95,7 +90,6 @@ static gyre_status play_sync(void *context, uint32_t channel,
     return GYRE_SUCCESS;
 }
 
-/* At the end both ends of every FIFO that was used have counted the slots that moved. */
 static gyre_status play_ends(void *context, bool is_last,
                              const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
@@ -142,7 +136,6 @@ static void *play_rank(void *argument)
     return NULL;
 }
 
-/* Element i of rank's IN. */
 static uint32_t value(int rank, uint64_t i)
 {
     return (uint32_t)(rank + 1) << 24 | (uint32_t)i;
@@ -264,8 +257,6 @@ TEST_CASE("copies bring everything everywhere")
             }
 }
 
-/* The tables of the algorithms are right: exactly these collectives have tails of copies on all
- * ranks. */
 TEST_CASE("the tables say who has tails")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
@@ -320,8 +311,6 @@ TEST_CASE("what has no tail is refused")
     free(connectors);
 }
 
-/* Placed data need no slot. So only the large slots of a ring limit a tile, although all ranks are
- * connected. */
 TEST_CASE("only what is staged limits a tile")
 {
     enum { N = 4, NEAR = 65536, FAR = 4096 };

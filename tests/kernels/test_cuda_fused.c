@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The table of fused kernels: which calls they run, how large their launches are, which FIFO ends
- * they are told of. Neither nvcc nor a GPU is needed.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
@@ -14,8 +10,6 @@
 
 #define MAX_RANKS  9
 #define N_CHANNELS 3
-
-/* ---- FIFO ends ---------------------------------------------------------------------------- */
 
 /* The ends of one rank. They lie nowhere in memory: only their addresses are compared. */
 struct place {
@@ -109,7 +103,6 @@ TEST_CASE("the kernel is told the ends of all peers")
         }
 }
 
-/* Each peer gets another block of IN, and a tile takes one slot. */
 TEST_CASE("an all-to-all names the block of each peer")
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++) {
@@ -136,7 +129,6 @@ TEST_CASE("an all-to-all names the block of each peer")
     }
 }
 
-/* The half of a pair of ranks in which rank 0 of four sends to rank `peer`, or receives from it. */
 static bool resolve_message(const struct place *place, uint16_t peer, bool sends,
                             struct gyre_cuda_fused *resolved_out)
 {
@@ -156,7 +148,6 @@ static bool resolve_message(const struct place *place, uint16_t peer, bool sends
     return is_resolved;
 }
 
-/* A peer may wait for the credit of the slots that it sent before, also while this rank sends. */
 TEST_CASE("a send before a receive gives the credit of all its channels")
 {
     struct gyre_cuda_fused send, receive;
@@ -230,9 +221,6 @@ TEST_CASE("ends that cannot be addressed are refused")
     free(place.connectors);
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
-
-/* A call that suits a kernel of the protocol and pattern best. */
 static struct gyre_fused_call call_of(enum gyre_proto proto, enum gyre_fused_pattern pattern)
 {
     const bool reduces = gyre_fused_patterns[pattern].reduces;
@@ -251,7 +239,6 @@ static struct gyre_fused_call call_of(enum gyre_proto proto, enum gyre_fused_pat
     };
 }
 
-/* The kernel of such a call, however long its steps are. */
 static const char *kernel_name(const struct gyre_fused_call *call)
 {
     struct gyre_run run;
@@ -335,7 +322,6 @@ TEST_CASE("the short kernel of LL takes one tile and any operation")
     CHECK(kernel_name(&call) == NULL && gyre_kernel_most_tiles(&call) == 0);
 }
 
-/* A group of two peers' threads keeps six rounds of LL128 in 144 KiB. */
 TEST_CASE("kernels that want more shared memory than there is do not fit")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
@@ -358,7 +344,6 @@ static struct gyre_run plan(const struct gyre_fused_call *call, uint64_t step_by
     return run;
 }
 
-/* Blocks that only send can wait for credit. Those that send first and receive then cannot. */
 TEST_CASE("launches in two rows have any number of tiles")
 {
     static const enum gyre_fused_pattern patterns[] = {
@@ -408,7 +393,6 @@ TEST_CASE("launches are as large as the data wants")
     CHECK(plan(&call, 1 << 20).n_threads == 256);
 }
 
-/* A round of three groups of 160 threads is 2400 bytes. */
 TEST_CASE("long calls of LL128 keep more rounds in flight")
 {
     struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
@@ -441,8 +425,6 @@ TEST_CASE("LAMPORT has a kernel for what fits its registers")
     }
 }
 
-/* ---- the tuner's hint --------------------------------------------------------------------- */
-
 static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
 {
     return (struct gyre_tuner_facts){
@@ -458,7 +440,6 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
     };
 }
 
-/* The kernel that an executor uses for the tuner's choice of a float sum with aligned buffers. */
 static const char *kernel_of(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                              uint64_t n_bytes, const struct gyre_choice *choice)
 {
@@ -505,7 +486,6 @@ TEST_CASE("what the tuner takes for fused is fused")
     CHECK(n_found[0] > 0 && n_found[1] > 0);
 }
 
-/* With two to eight ranks, every size that the tuner sends in lines. */
 TEST_CASE("all-gathers and all-to-alls in lines are fused")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_GATHER, GYRE_COLL_ALL_TO_ALL};
@@ -537,9 +517,6 @@ TEST_CASE("the host device has no fused kernels")
     CHECK(gyre_executor_fused_tiles(GYRE_DEVICE_HOST, &call) == 0);
 }
 
-/* ---- LAMPORT's values --------------------------------------------------------------------- */
-
-/* Element `i` of 8 bytes, as a number. */
 static double element_of(gyre_dtype dtype, uint64_t half, unsigned i)
 {
     const uint64_t bits = half >> 8 * gyre_dtype_bytes(dtype) * i;

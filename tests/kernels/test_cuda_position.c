@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From the word that a block of SIMPLE polls to its step. No GPU: the launch is walked in the order
- * in which the interpreter runs steps, and every wait on the way must be told.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "kernels/cuda/host/lower.h"
 #include "kernels/cuda/host/position.h"
@@ -72,7 +68,6 @@ static uint32_t end_of(const struct gyre_operand *operand, uint32_t channel)
                                 own->is_send != 0);
 }
 
-/* The block waits for this operand's slot, or for room for it. */
 static void check_wait(const struct gyre_operand *operand, bool is_out, uint32_t channel,
                        uint32_t worker, uint32_t step, uint32_t tile, uint64_t number)
 {
@@ -94,7 +89,6 @@ static void check_wait(const struct gyre_operand *operand, bool is_out, uint32_t
               (int)number);
 }
 
-/* Walks one worker: two tiles go through the steps together. */
 static void walk(uint32_t channel, uint32_t worker)
 {
     const struct gyre_worker *own = &program->workers[worker];
@@ -147,7 +141,6 @@ TEST_CASE("a wait for entry names the step that places")
     unload();
 }
 
-/* Words of an earlier launch, of other memory, or of an end that the launch does not use. */
 TEST_CASE("what is not awaited names nothing")
 {
     struct gyre_position position;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the host makes of the words that kernels leave for it. No GPU: launches are played by hand.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/progress.h"
 #include "tests/support/check.h"
 

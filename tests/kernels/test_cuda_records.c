@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the host makes of the rings that recording kernels write. No GPU: the rings are written by
- * hand, with a clock that is off and drifts.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/records.h"
 #include "tests/support/check.h"
 
@@ -45,7 +41,6 @@ static void lower_program(void)
     lowered.steps[2].ins[0] = (struct gyre_cuda_operand){.ref = 1, .use = 1};
 }
 
-/* The GPU's clock is 5000 ns behind, and 1000 ns of it are 1001 ns of the host. */
 static uint64_t host_of(uint64_t gpu_ns)
 {
     return gpu_ns + 5000 + gpu_ns / 1000;
@@ -155,7 +150,6 @@ static struct gyre_trace_events read_all(void)
     return read_in_flight(1);
 }
 
-/* The step's event number `n` of the call. */
 static const struct gyre_trace_event *step_of(const struct gyre_trace_events *events, uint64_t call,
                                               uint32_t n)
 {
@@ -264,7 +258,6 @@ TEST_CASE("a step has its times and the slots of its program")
     free(events.events);
 }
 
-/* Three tiles, two of them in flight: step 0 of tiles 0 and 1, step 1 of both, ..., then tile 2. */
 TEST_CASE("steps of tiles in flight are told apart")
 {
     empty_rings();
@@ -311,7 +304,6 @@ TEST_CASE("the phases of a fused program are steps")
     free(events.events);
 }
 
-/* A kernel that marks only what it has sent: the rest of its time is a wait. */
 TEST_CASE("a phase whose arrival is not marked is a wait")
 {
     empty_rings();
@@ -376,7 +368,6 @@ TEST_CASE("a full ring keeps the newest launches and counts the other entries")
     free(events.events);
 }
 
-/* More entries than a ring has in one launch: its run is kept, without steps. */
 TEST_CASE("a launch that is longer than the ring keeps its run")
 {
     empty_rings();

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the host executor promises besides values: what happens when calls do not fit, when a fault
- * is raised or the executor closed, and in which order launches run.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/host_programs.h"
 
 static struct gyre_work byte_work(struct gyre_loaded *loaded, const void *in, void *out,
@@ -16,7 +12,6 @@ static struct gyre_work byte_work(struct gyre_loaded *loaded, const void *in, vo
                               .signature = 7};
 }
 
-/* rank 0 broadcasts; the other rank's call differs by `count` or `signature`. */
 static void check_misfit(uint64_t count, uint32_t signature)
 {
     struct host_rig rig;
@@ -120,8 +115,6 @@ TEST_CASE("launches run in order over two streams")
     host_rig_close(&rig);
 }
 
-/* Both ranks send and receive in one launch: each would wait for ever if one work had to end
- * before the other begins, since a message is longer than a FIFO. */
 TEST_CASE("works of one launch run at the same time")
 {
     enum { COUNT = 5000 };
@@ -234,7 +227,6 @@ TEST_CASE("what cannot be loaded or launched is refused with the reason")
     host_rig_close(&rig);
 }
 
-/* As the GPUs' executor asks it, too. */
 TEST_CASE("a work that does not suit its program is refused")
 {
     static void *const bases[1] = {NULL};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Host streams: order, who runs the queue, failures, default streams.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/host_stream.h"
 
 #include "core/foundation/base/sync.h"

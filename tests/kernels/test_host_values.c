@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the host executor computes: programs of host_programs.h and those of all algorithms, run by
- * one thread a rank and by one thread for all, over FIFOs in plain memory with slots so small that
- * many tiles run. Types, operations, counts, channels, alignment and placement are drawn.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 #include "algorithms/library/library.h"
 #include "kernels/pattern.h"
@@ -242,7 +237,6 @@ TEST_CASE("every collective is right over many tiles")
     }
 }
 
-/* The depth that all ranks' programs of all roots can run with, and their longest range. */
 static uint32_t depth_of(const struct kind *kind, int n, uint32_t *max_range_out)
 {
     uint32_t depth = 2;
@@ -349,7 +343,6 @@ TEST_CASE("placed data give the same bits")
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
 }
 
-/* A rank's OUT is its own until it is in the call, however early its peers are. */
 TEST_CASE("nothing is placed before the receiver is there")
 {
     const struct kind kind = {
@@ -383,7 +376,6 @@ TEST_CASE("nothing is placed before the receiver is there")
     host_rig_close(&rig);
 }
 
-/* A program that places data cannot run without knowing where. */
 TEST_CASE("a placement is asked for")
 {
     const struct kind kind = {

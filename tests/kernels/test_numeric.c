@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The numerics against formulas in double: a number of a small type is sign * mantissa * 2^e,
- * rounding is rint() on the scaled value.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/numeric.h"
 #include "kernels/executor.h"
 #include "tests/support/check.h"
@@ -63,7 +59,6 @@ static const struct format formats[] = {
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
-/* The value of a finite code, by definition. */
 static double value_of(const struct format *format, unsigned bits)
 {
     const unsigned mag = bits & (format->n_codes / 2 - 1);
@@ -75,7 +70,6 @@ static double value_of(const struct format *format, unsigned bits)
     return mag != bits ? -value : value;
 }
 
-/* The code nearest to a number, by definition. */
 static unsigned code_of(const struct format *format, double value)
 {
     const unsigned sign = signbit(value) ? format->n_codes / 2 : 0;

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Patterns: what check_reduced expects is what the reduction loops give in any order of ranks, and
- * a check finds every wrong element.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/pattern.h"
 #include "kernels/pattern_values.h"
 #include "kernels/host/reduce.h"
@@ -21,7 +17,6 @@ static struct gyre_device *open_host(void)
     return device;
 }
 
-/* How the plan would carry out the operation. */
 static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
 {
     struct gyre_reduction reduction = {.dtype = (uint8_t)pattern->dtype,
@@ -130,7 +125,6 @@ TEST_CASE("a wrong element is found and named")
     CHECK(errors.expected == right && errors.got == (right ^ 0x40000000U));
 }
 
-/* Would a reduction that counts one rank twice and leaves another out be noticed? */
 TEST_CASE("patterns tell ranks, seeds and places apart")
 {
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
@@ -166,11 +160,8 @@ TEST_CASE("a rank that is not there is refused")
                 "rank 0 of 0");
 }
 
-/* ---- accuracy -------------------------------------------------------------------------------- */
-
 enum { COUNT = 9001 };
 
-/* Half the machine epsilon, by the types' definitions. */
 static const struct {
     gyre_dtype dtype;
     double roundoff;
@@ -180,7 +171,6 @@ static const struct {
 };
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
-/* One step over all ranks (rounded once for narrow types), or one a rank, as along a ring. */
 static void sum(struct gyre_device *device, const struct gyre_accuracy_inputs *inputs, bool is_ring,
                 unsigned char *result)
 {
@@ -271,7 +261,6 @@ TEST_CASE("the bound is the book's")
     CHECK(gyre_accuracy_bound(GYRE_INT32, 4) == 0);
 }
 
-/* One rank's "sum" is its input, so whatever is added to it is the error. */
 TEST_CASE("a wrong digit is measured as what it is")
 {
     static double result[COUNT];

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The reduction loops against one element at a time: integers in 128 bits cut to size, floats in
- * double rounded after every operation (for sums and products of two f32 that is the exactly
- * rounded f32).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/reduce.h"
 #include "kernels/numeric.h"
 #include "tests/support/check.h"
@@ -109,7 +104,6 @@ static uint64_t integer_op(gyre_dtype dtype, int op, uint64_t a, uint64_t b)
     return (op == GYRE_MAX) == (x > y) ? a : b;
 }
 
-/* The expected element i of the step. */
 static uint64_t expected(const struct gyre_reduce_step *step, size_t i)
 {
     const gyre_dtype dtype = (gyre_dtype)step->reduction->dtype;
@@ -140,7 +134,6 @@ static uint64_t expected(const struct gyre_reduce_step *step, size_t i)
     return result;
 }
 
-/* The payloads of f32's and f64's NaNs are the machine's; the small types have one NaN. */
 static bool is_same(gyre_dtype dtype, uint64_t a, uint64_t b)
 {
     if (dtype != GYRE_FLOAT32 && dtype != GYRE_FLOAT64)
@@ -148,7 +141,6 @@ static bool is_same(gyre_dtype dtype, uint64_t a, uint64_t b)
     return a == b || (isnan(to_double(dtype, a)) && isnan(to_double(dtype, b)));
 }
 
-/* Run the step over fresh random inputs and compare all outputs, and the bytes around them. */
 static void check_step(struct gyre_reduce_step *step, const char *what)
 {
     const gyre_dtype dtype = (gyre_dtype)step->reduction->dtype;
@@ -179,7 +171,6 @@ static void check_step(struct gyre_reduce_step *step, const char *what)
     }
 }
 
-/* Element-aligned addresses at most; `offset` bytes into every area. */
 static struct gyre_reduce_step make_step(const struct gyre_reduction *reduction, uint32_t n_ins,
                                          uint32_t n_outs, uint64_t n_elems, unsigned offset)
 {

@@ -187,8 +187,6 @@ static void let_out(struct direction *way)
     }
 }
 
-/* ---- control ------------------------------------------------------------------------------ */
-
 static void obey_for(struct direction *way, const char *word, double value)
 {
     if (strcmp(word, "loss") == 0)

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/engine/links/agreement: ranks whose libraries carry other measured thresholds are refused,
- * and the first one that differs is named. Each rank has a list of rows of its own.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/links/links.h"
 #include "tests/support/check.h"
@@ -132,8 +128,6 @@ TEST_CASE("ranks with the same rows agree")
     for (int r = 0; r < N_RANKS; r++)
         CHECK_MSG(ranks[r].status == GYRE_SUCCESS, "rank %d: %s", r, ranks[r].cause);
 }
-
-/* ---- ranks that share a GPU ------------------------------------------------------------------ */
 
 #define N_SHARING 6
 #define N_SMS     132

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which programs are fused, and that the pattern which is found does what the program does: it is
- * played by hand, with a reduction that minds the order.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/fused.h"
@@ -44,7 +40,6 @@ static struct gyre_fused_program find(const struct gyre_algorithm *algorithm,
     return fused;
 }
 
-/* Neither commutative nor associative. */
 static uint64_t reduce(uint64_t a, uint64_t b)
 {
     return a * 31 + b;
@@ -121,7 +116,6 @@ static void gather(struct play *play, int rank)
     }
 }
 
-/* The collective by its definition, ranks in ascending order. */
 static uint64_t expected(const struct play *play, int rank, int index)
 {
     if (play->coll == GYRE_COLL_ALL_GATHER)
@@ -251,7 +245,6 @@ TEST_CASE("a send and a receive have one end each")
               (pattern >= GYRE_FUSED_SEND));
 }
 
-/* The two-shot of four ranks, or the all-to-all of so many, with one thing changed. */
 static enum gyre_fused_pattern pattern_after(enum gyre_collective coll,
                                              void (*change)(struct gyre_program *program),
                                              bool is_placed)
@@ -346,7 +339,6 @@ static void send_to_one_peer_twice(struct gyre_program *program)
     program->steps[1] = program->steps[0];
 }
 
-/* Of four ranks' steps, the fourth copies the own block. */
 static void send_the_own_block_too(struct gyre_program *program)
 {
     struct gyre_step *step = &program->steps[3];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Files of programs: what belongs together, and what is refused with its line.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/program_file.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
@@ -15,7 +12,6 @@ static void add_text(const char *more)
     strncat(text, more, sizeof(text) - strlen(text) - 1);
 }
 
-/* Appends the printed programs of all ranks of a shape, and returns how many there are. */
 static int add_shape(const struct gyre_algorithm *algorithm, enum gyre_collective coll, int n_ranks)
 {
     const struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n_ranks};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The builder and the structural check of programs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/schedule.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
@@ -51,7 +48,6 @@ static struct gyre_program *range_of(const struct gyre_shape *shape, int n_chunk
     return gyre_builder_close(builder, &p) == GYRE_SUCCESS ? p : NULL;
 }
 
-/* The chunks of a step are what the rule of struct gyre_chunks says, counted round. */
 TEST_CASE("a range counts its chunks round")
 {
     static const struct {
@@ -123,7 +119,6 @@ TEST_CASE("a range that does not fit is refused")
     gyre_program_free(p);
 }
 
-/* A piece must not be read where another piece is written: pieces may run in any order. */
 TEST_CASE("a range is not moved within one buffer")
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL, .n_ranks = 4};
@@ -228,9 +223,6 @@ TEST_CASE("the first error sticks until close")
     CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "workers");
 }
 
-/* ---- malformed programs --------------------------------------------------------------------- */
-
-/* Rank 1 of direct all-reduce of 12 ranks: a scatter of two steps, a chain of two. */
 static struct gyre_program *sample(void)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 12};
@@ -450,7 +442,6 @@ TEST_CASE("every rank count can be emitted")
             }
 }
 
-/* The order of a ring's ranks, read from where each of them sends. */
 static void read_ring(const struct gyre_shape *shape, int first, uint16_t *order_out)
 {
     int rank = first;
@@ -489,8 +480,6 @@ TEST_CASE("hosts are kept together whatever the placement")
     check_ring(&shape, to_root);
 }
 
-/* Two hosts of four: over the variants each rank sends to the other host once and receives from it
- * once, and data cross between ranks at the same position. */
 TEST_CASE("variants cross at every rank")
 {
     struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {0, 0, 0, 0, 1, 1, 1, 1}};

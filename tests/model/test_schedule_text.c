@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Programs as text: what is printed reads back as the same program, and what is not a program is
- * refused with its line.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/schedule.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
@@ -77,7 +73,6 @@ TEST_CASE("comments, blanks and tight spacing are read")
     gyre_program_free(emitted);
 }
 
-/* Bruck's all-to-all of four ranks, at rank 3: OUT is counted round. */
 TEST_CASE("ranges are printed by their first and last chunk")
 {
     static const char expected[] = "ranks 4 rank 3 root 0 chunks 1 lanes 1 depth 1 range 2\n";
@@ -234,7 +229,6 @@ TEST_CASE("malformed text is refused with its line")
     }
 }
 
-/* A damaged text is either read as a valid program or refused. Nothing else happens. */
 TEST_CASE("random damage is refused or still a program")
 {
     static const char letters[] = "0123456789 \n:,+/->#chunkfromtoinoutscratchworkerend\x80\xff";

@@ -1,12 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The range function: channels, chunks and tiles part the vector, without gap or overlap.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/model/tile.h"
 #include "kernels/cuda/host/program.h"
 #include "tests/support/check.h"
 
-/* The kernels' way to find the same ranges. */
 static void check_on_gpus(const struct gyre_split *split, uint32_t channel, uint32_t chunk,
                           uint64_t tile)
 {

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A program written against NCCL's documented API, linked with our libnccl.so.2, on the host
- * device; and the parts of the ABI that compiled programs depend on.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl.h"
 #include "tests/support/check.h"
 #include "tests/nccl/clients.h"
@@ -19,7 +15,6 @@ _Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
 _Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
                "values are ABI");
 
-/* The symbols that PyTorch 2.11's libtorch_cuda needs at link time. */
 static const char *const torch_symbols =
     "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
     "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
@@ -29,7 +24,6 @@ static const char *const torch_symbols =
     "ncclGetLastError ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd "
     "ncclGroupStart ncclMemAlloc ncclMemFree ncclRecv ncclRedOpCreatePreMulSum ncclRedOpDestroy "
     "ncclReduce ncclReduceScatter ncclSend";
-/* And what nccl-tests 2.19 needs beyond that. */
 static const char *const tests_symbols = "ncclGather ncclScatter ncclCommCuDevice";
 
 static void check_symbols(const char *list)
@@ -63,7 +57,6 @@ static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
     CHECK(strstr(ncclGetLastError(NULL), "not a registration") != NULL);
 }
 
-/* Windows of a rank's own and, in a group, at its end; calls whose results lie in them. */
 static void use_windows(ncclComm_t comm, int rank, int n)
 {
     float *data = NULL;
@@ -154,8 +147,6 @@ TEST_CASE("a communicator that does not block is polled")
     start_clients(run_client, 4, 0);
 }
 
-/* ---- communicators out of communicators --------------------------------------------------- */
-
 static void sum_ones(ncclComm_t comm, int n_ranks)
 {
     float one = 1.0F;
@@ -169,7 +160,6 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
 /* No rank may abort the parent before every rank has seen that its splits ended well. */
 static pthread_barrier_t splits_have_ended;
 
-/* Split by parity, shrink without rank 1, shrink a parent that was aborted; none may block. */
 static void *make_children(void *argument)
 {
     const struct client *client = argument;
@@ -209,7 +199,6 @@ TEST_CASE("communicators split and shrink")
     pthread_barrier_destroy(&splits_have_ended);
 }
 
-/* One thread for all ranks: every call that makes communicators stands in a group. */
 TEST_CASE("a group makes communicators")
 {
     enum { N = 3 };

@@ -1,15 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What NCCL's interface refuses: handles that are none, and wrong arguments of every function.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_device.h"
 #include "core/nccl/nccl_later.h"
 #include "tests/nccl/clients.h"
 
 #include <limits.h>
 #include <stdint.h>
-
-/* ---- handles ------------------------------------------------------------------------------ */
 
 static float numbers[64];
 static int number;
@@ -79,7 +74,6 @@ static ncclWaitSignalDesc_t wait_for_one = {1, 0, 0, 0};
     }
 CALLS_WITH_COMM(DEFINE_CALL)
 
-/* A group's first failure is its result. */
 static void refuse_handle(ncclComm_t handle, const char *what)
 {
     static const struct {
@@ -143,7 +137,6 @@ TEST_CASE("a handle that is none is refused by every call")
     CHECK(ncclCommDestroy(live) == ncclSuccess && ncclCommDestroy(next) == ncclSuccess);
 }
 
-/* As NCCL's documentation orders them. */
 TEST_CASE("a communicator ends once")
 {
     ncclComm_t comm = make_alone();
@@ -189,8 +182,6 @@ TEST_CASE("a forked child is refused its parent's handles")
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(ncclCommCount(comm, &number) == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess);
 }
-
-/* ---- other arguments ---------------------------------------------------------------------- */
 
 TEST_CASE("wrong arguments of every call are refused")
 {
@@ -320,7 +311,6 @@ static void check_refused(const char *name)
               ncclGetLastError(NULL));
 }
 
-/* The caller's number stands in the text, not gyre's. */
 TEST_CASE("an operation that does not exist is named by its number")
 {
     const int ops[] = {5, 6, 15, 16, 17, 99, 4711, INT_MAX, -1, -7, INT_MIN};

@@ -1,14 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What NCCL's interface says of failures and wrong arguments, on the host device.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_device.h"
 #include "tests/nccl/clients.h"
 
 #include <limits.h>
 #include <stdint.h>
-
-/* ---- the last error ----------------------------------------------------------------------- */
 
 /* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is
  * gone. */
@@ -32,8 +27,6 @@ TEST_CASE("the cause of an asynchronous failure is the last error")
 {
     start_clients(poll_for_a_cause, 2, 1);
 }
-
-/* ---- arguments ---------------------------------------------------------------------------- */
 
 static void check_config(const ncclConfig_t *asked, ncclResult_t expected, const char *words)
 {
@@ -81,7 +74,6 @@ TEST_CASE("a config is checked as NCCL does")
     check_config(&config, ncclInvalidUsage, "those are IB and Socket");
 }
 
-/* Size, magic number and version of a config. NCCL 2.14 had the first, of 24 bytes. */
 TEST_CASE("a config that was not initialised is refused")
 {
     const ncclConfig_t blank = NCCL_CONFIG_INITIALIZER;
@@ -124,7 +116,6 @@ TEST_CASE("a config that was not initialised is refused")
 
 static const char *net_name;
 
-/* The option is about the network between hosts. Ranks of one host reach each other without it. */
 static void *join_with_net(void *argument)
 {
     const struct client *client = argument;
@@ -180,7 +171,6 @@ TEST_CASE("wrong arguments are refused and write nothing")
     start_clients(pass_wrong_arguments, 1, 1);
 }
 
-/* One rank gives a config that is refused, first in a split, then in a shrink. */
 static void *refuse_for_all(void *argument)
 {
     const struct client *client = argument;
@@ -209,8 +199,6 @@ TEST_CASE("a config that one rank gives wrong fails on all")
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1); /* above this test's own limit */
     start_clients(refuse_for_all, 3, 1);
 }
-
-/* ---- giving back -------------------------------------------------------------------------- */
 
 /* As torch does before it destroys a communicator that failed. */
 static void *give_back(void *argument)
@@ -241,8 +229,6 @@ TEST_CASE("what a failed communicator has can be given back")
 {
     start_clients(give_back, 2, 1);
 }
-
-/* ---- what gyre does not have -------------------------------------------------------------- */
 
 static void check_refused(const char *name)
 {

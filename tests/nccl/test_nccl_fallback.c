@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GYRE_NCCL_FALLBACK: what gyre does not have is handed to another library, once it is named. Every
- * case runs in a process of its own, because a library is loaded once.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/check.h"
 #include "tests/nccl/fake_nccl.h"
 
@@ -62,8 +58,6 @@ static void in_a_process(const char *path, void (*run)(void))
     }
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
-
-/* ---- handed over -------------------------------------------------------------------------- */
 
 static pthread_barrier_t all_called;
 
@@ -126,8 +120,6 @@ TEST_CASE("its failure is every rank's error")
 {
     in_a_process(FAKE_NCCL, run_failing);
 }
-
-/* ---- not handed over ---------------------------------------------------------------------- */
 
 static void be_refused(ncclComm_t comm, int rank)
 {

@@ -1,13 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Groups through NCCL's interface, on the host device: what their ends report and what becomes of
- * handles and windows.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/clients.h"
 
-/* ---- failed calls ------------------------------------------------------------------------- */
-
-/* Only the group's end is looked at: NCCL launches nothing and returns the first failure. */
 static void *fail_in_a_group(void *argument)
 {
     ncclComm_t comm = join(argument);
@@ -43,9 +36,6 @@ TEST_CASE("a group with a failed call launches nothing")
     start_clients(fail_in_a_group, 2, 1);
 }
 
-/* ---- handles ------------------------------------------------------------------------------ */
-
-/* Rank 0 twice: no communicator is made. */
 TEST_CASE("an init that fails in a group is no longer in progress")
 {
     ncclComm_t comms[2] = {NULL, NULL};
@@ -66,7 +56,6 @@ TEST_CASE("an init that fails in a group is no longer in progress")
     }
 }
 
-/* Given back before the group's end writes to it. */
 TEST_CASE("a handle may go before its group ends")
 {
     for (int aborts = 0; aborts < 2; aborts++) {
@@ -81,8 +70,6 @@ TEST_CASE("a handle may go before its group ends")
         CHECK(ncclCommAbort(comms[1]) == ncclSuccess);
     }
 }
-
-/* ---- windows ------------------------------------------------------------------------------ */
 
 static void *register_many(void *argument)
 {
@@ -110,7 +97,6 @@ TEST_CASE("a group makes any number of windows")
     start_clients(register_many, 2, 1);
 }
 
-/* No window of the group may be made on a communicator that is gone when the group ends. */
 static void *abort_inside(void *argument)
 {
     ncclComm_t comm = join(argument);
@@ -134,7 +120,6 @@ TEST_CASE("a communicator that ends in a group takes its windows along")
     start_clients(abort_inside, 2, 1);
 }
 
-/* A window of one communicator fails while another communicator is being made. */
 static void *fail_a_window(void *argument)
 {
     ncclComm_t comm = join(argument);

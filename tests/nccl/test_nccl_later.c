@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What NCCL's interface has since 2.29, on the host device.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_device.h"
 #include "core/nccl/nccl_later.h"
 #include "tests/nccl/clients.h"
@@ -24,8 +21,6 @@ static void check_sum(ncclComm_t comm, int rank, int n_ranks)
         CHECK_MSG(data[i] == (float)(n_ranks * (n_ranks - 1) / 2 + n_ranks * i), "%g",
                   (double)data[i]);
 }
-
-/* ---- communicators ------------------------------------------------------------------------ */
 
 static ncclUniqueId growth_id;
 
@@ -119,7 +114,6 @@ static void *grow_wrongly(void *argument)
     return NULL;
 }
 
-/* Without the cause, the other ranks would wait until their bootstrap times out. */
 TEST_CASE("a wrong argument of one rank ends the growth and the split of all ranks")
 {
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
@@ -242,7 +236,6 @@ TEST_CASE("a window tells its buffer")
     start_clients(find_window, 2, 1);
 }
 
-/* Rank 0 writes into rank 1's window, which answers. */
 static void *put(void *argument)
 {
     const struct client *client = argument;
@@ -285,15 +278,12 @@ TEST_CASE("a put arrives with its signal")
     start_clients(put, 2, 1);
 }
 
-/* As between hosts: the ranks talk over sockets. */
 TEST_CASE("so it does between ranks without common memory")
 {
     setenv("GYRE_P2P_DISABLE", "1", 1);
     setenv("GYRE_SHM_DISABLE", "1", 1);
     start_clients(put, 2, 1);
 }
-
-/* ---- calls with a config ------------------------------------------------------------------ */
 
 static void *call_with_config(void *argument)
 {
@@ -346,8 +336,6 @@ TEST_CASE("a call takes its own config")
     start_clients(call_with_config, 2, 1);
 }
 
-/* ---- parameters and encryption ------------------------------------------------------------ */
-
 TEST_CASE("parameters are gyre's variables")
 {
     ncclParamHandle_t handle = NULL;
@@ -389,8 +377,6 @@ TEST_CASE("encryption is refused and plain text accepted")
     config.magic = 0;
     CHECK(ncclSetEncryption(&config) == ncclInvalidArgument);
 }
-
-/* ---- the device API ----------------------------------------------------------------------- */
 
 TEST_CASE("the later device API is refused by name")
 {

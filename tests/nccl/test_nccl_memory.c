@@ -1,13 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A rank of the shim that runs out of memory where the others wait for it: they end at once. The
- * shim is compiled with calloc=test_calloc; gyre itself is not.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/clients.h"
 
 enum { N = 3 };
 
-/* Allocations of this thread until one fails; below 0: none does. */
 static _Thread_local int n_until_failure = -1;
 
 void *test_calloc(size_t n, size_t n_bytes)

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * NCCL_PROFILER_PLUGIN on the host device: what a plugin of each version is told of a job, and that
- * wrong plugins do not end it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/clients.h"
 #include "tests/nccl/profiler_plugin.h"
 
@@ -28,7 +24,6 @@ static bool is_loaded(const char *path)
     return library != NULL;
 }
 
-/* Two all-reduces by themselves, then a group: a send, a receive and a broadcast. */
 static void make_calls(ncclComm_t comm, int rank)
 {
     float in[COUNT], out[COUNT];
@@ -56,8 +51,6 @@ static void *run_job(void *argument)
     CHECK(ncclCommDestroy(comm) == ncclSuccess);
     return NULL;
 }
-
-/* ---- what every job keeps to -------------------------------------------------------------- */
 
 static int count_of(unsigned type, int rank)
 {
@@ -94,7 +87,6 @@ static void check_job(int n_comms)
         check_event(&records.events[i]);
 }
 
-/* Each channel of a call has one event, behind the call's start, with times in order. */
 static void check_channels(const struct profiler_event *call)
 {
     uint64_t seen = 0;
@@ -111,8 +103,6 @@ static void check_channels(const struct profiler_event *call)
     CHECK_MSG(n == call->n_channels && n >= 1, "%d of %d", n, call->n_channels);
     CHECK(seen == (1ULL << n) - 1);
 }
-
-/* ---- versions ----------------------------------------------------------------------------- */
 
 static void check_coll(const struct profiler_event *event, int *n_all_reduces)
 {
@@ -138,7 +128,6 @@ static void check_p2p(const struct profiler_event *event)
     check_channels(event);
 }
 
-/* Coll and P2p of version 5: the call is their parent, and their launch's group is named. */
 static void check_tree(const struct profiler_event *event)
 {
     const bool is_coll = event->type == NCCL_EVENT_COLL;
@@ -230,8 +219,6 @@ TEST_CASE("communicators that do not block are profiled too")
     check_counts(true);
 }
 
-/* ---- masks -------------------------------------------------------------------------------- */
-
 TEST_CASE("only what is asked for and its parents are told")
 {
     use(PLUGIN_5);
@@ -276,8 +263,6 @@ TEST_CASE("without a mask nothing is told")
     CHECK(records.n_events == 0);
 }
 
-/* ---- calls that do not run ---------------------------------------------------------------- */
-
 static void *cancel_group(void *argument)
 {
     ncclComm_t comm = join(argument);
@@ -310,7 +295,6 @@ TEST_CASE("calls that are never launched end too")
 
 static pthread_barrier_t has_called;
 
-/* Rank 0 waits in a call that no other rank makes, until a rank aborts. */
 static void *abort_job(void *argument)
 {
     const struct client *client = argument;
@@ -338,9 +322,6 @@ TEST_CASE("the events of an aborted call end")
     CHECK(!is_loaded(PLUGIN_5));
 }
 
-/* ---- plugins that cannot be used ---------------------------------------------------------- */
-
-/* How many lines of the log contain `words`. */
 static int count_lines(const char *path, const char *words)
 {
     char line[1200];

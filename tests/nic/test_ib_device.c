@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport/ib/ib_device: the grammar of IB_HCA, the scan, distances.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/check.h"
 #include "tests/nic/verbs_memory.h"
 #include "transport/ib/ib_device.h"

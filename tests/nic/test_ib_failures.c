@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ib transport over the verbs device in memory: completions that fail, ports that go down,
- * fatal events.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
@@ -10,7 +6,6 @@
 
 #include <sched.h>
 
-/* Run until some rank's fault is raised; its cause becomes this thread's. */
 static void wait_for_fault(struct ib_rig *rig)
 {
     const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport/ib/ib_gid: the rules over tables that were seen in the field.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/check.h"
 #include "transport/ib/rules/ib_gid.h"
 #include "transport/ib/ib_qp.h"
@@ -31,7 +28,6 @@ static struct gyre_ib_gid_rules any_rules(void)
     return (struct gyre_ib_gid_rules){.forced_index = -1, .version = 2};
 }
 
-/* The index of the row that the rules choose; -1 if none. */
 static int chosen(const struct gyre_ib_gid_row *rows, int n, const struct gyre_ib_gid_rules *rules)
 {
     int position = -1;
@@ -254,8 +250,6 @@ TEST_CASE("a pair that does not fit prints both tables")
                 "one has [3] 10.0.1.1 v2 eth0; the other [1] fd00::2 v2 eth0");
     CHECK_FAILS(gyre_ib_gid_pair(a, 1, c, 1, &x, &y), GYRE_ERROR_UNSUPPORTED, "v1");
 }
-
-/* ---- words ----------------------------------------------------------------------------------- */
 
 TEST_CASE("timers are four microseconds times a power of two")
 {

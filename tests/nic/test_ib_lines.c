@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Slots of LL over the ib transport and the verbs device in memory. The test plays the executors
- * with the host executor's own functions for lines.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/line.h"
@@ -52,7 +48,6 @@ static void open_rig(struct ib_rig *rig, const struct vm_device *devices, char *
         pipes[f] = (struct pipe){end_of(rig, 0, 1, f, true), end_of(rig, 1, 0, f, false), f};
 }
 
-/* Of the n-th slot: the shortest, the longest, and others. */
 static uint32_t n_bytes_of(const struct ib_rig *rig, uint64_t number)
 {
     const uint32_t most = gyre_slot_payload_bytes(GYRE_PROTO_LL, rig->spec.net_line_bytes);
@@ -99,7 +94,6 @@ static bool receive_slot(const struct ib_rig *rig, struct pipe *pipe)
     return true;
 }
 
-/* Pass n slots through every FIFO. */
 static void pass(const struct ib_rig *rig, struct pipe pipes[N_FIFOS], uint64_t n)
 {
     const uint64_t until_ns = gyre_now_ns() + PATIENCE_S * 1000000000ULL;
@@ -120,8 +114,6 @@ static void pass(const struct ib_rig *rig, struct pipe pipes[N_FIFOS], uint64_t 
     CHECK_MSG(n_left == 0, "%llu slots did not arrive", (unsigned long long)n_left);
     CHECK(!ib_rig_has_fault(rig));
 }
-
-/* ---- cases ---------------------------------------------------------------------------------- */
 
 TEST_CASE("lines of every length arrive in whatever order their halves come")
 {
@@ -200,7 +192,6 @@ TEST_CASE("a slot is not released before it is acknowledged")
     ib_rig_close(&rig);
 }
 
-/* A GPU that has nothing to read from a slot may be ahead of the sender. */
 TEST_CASE("slots may be returned before they are sent")
 {
     struct ib_rig rig;
@@ -256,8 +247,6 @@ TEST_CASE("depths that leave no room for the lengths are refused")
     CHECK(strstr(gyre_cause(), "5 slots with lines") != NULL);
     ib_rig_close(&rig);
 }
-
-/* ---- flags ---------------------------------------------------------------------------------- */
 
 TEST_CASE("flags never match fresh memory or the round before")
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ib transport over the verbs device in memory: data, what is chosen, what is refused.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
@@ -37,8 +34,6 @@ static void run_exchange(const struct vm_device *devices, char **environment, in
     }
     ib_rig_close(&rig);
 }
-
-/* ---- data ------------------------------------------------------------------------------------ */
 
 TEST_CASE("numbered slots pass every FIFO in both directions")
 {
@@ -165,7 +160,6 @@ TEST_CASE("rails are paired as GYRE_CROSS_NIC says")
                 GYRE_ERROR_UNSUPPORTED, "near rails 0,1, the peer near 4,5");
 }
 
-/* Rank 1 has one rail less than rank 0, so its channels are numbered otherwise. */
 TEST_CASE("ranks with different numbers of rails use those that both have")
 {
     struct vm_device devices[3];
@@ -188,7 +182,6 @@ TEST_CASE("ranks with different numbers of rails use those that both have")
     ib_rig_close(&rig);
 }
 
-/* One slot from rank 0 to rank 1: are the bytes there when the tail says so? */
 static bool is_there_with_its_tail(struct ib_rig *rig, uint32_t n_bytes)
 {
     const uint32_t index = gyre_connector_index(&rig->spec, 0, 0, false);
@@ -201,8 +194,6 @@ static bool is_there_with_its_tail(struct ib_rig *rig, uint32_t n_bytes)
     return connector->slots[0][n_bytes - 1] == ib_rig_byte(0, 1, 0, 0, n_bytes - 1);
 }
 
-/* Rails, several queue pairs, every size of slot, on memory that shows what a NIC wrote only to a
- * read through that NIC. */
 TEST_CASE("a fence comes between a NIC's writes and the tail")
 {
     static char never[] = "GYRE_NET_GDR_FENCE=0", always[] = "GYRE_NET_GDR_FENCE=1";
@@ -288,7 +279,6 @@ TEST_CASE("a peer cannot tell of more queue pairs than there is room for")
     ib_rig_close(&rig);
 }
 
-/* A NIC may write the event of a completion after the completion was seen. */
 TEST_CASE("an event that comes late does not keep the proxy awake")
 {
     struct ib_rig rig = {.n_ranks = 0};
@@ -331,8 +321,6 @@ TEST_CASE("a completion queue that cannot hold all is refused")
     ib_rig_close(&rig);
 }
 
-/* ---- what was chosen ------------------------------------------------------------------------ */
-
 TEST_CASE("the path uses the class and the smaller MTU")
 {
     struct ib_rig rig = {.n_ranks = 0};
@@ -359,8 +347,6 @@ TEST_CASE("InfiniBand needs no GID")
     memset(devices[0].ports[0].gids, 0, sizeof(devices[0].ports[0].gids));
     run_exchange(devices, NULL, 2, 1, 512);
 }
-
-/* ---- refusals ------------------------------------------------------------------------------- */
 
 static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
                            const char *words)

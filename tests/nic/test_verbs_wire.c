@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The RDMA device between processes keeps the rules of verbs: two processes, raw queue pairs. What
- * GPU memory adds is in test_verbs_wire_gpu.c.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
@@ -13,8 +9,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* ---- cases ---------------------------------------------------------------------------------- */
 
 static const struct rig_write good_writes[] = {
     {.offset = 0, .n_bytes = 8, .has_imm = true},

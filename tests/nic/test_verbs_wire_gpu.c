@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GPU memory over the RDMA device between processes. Its NIC does copies in batches, which must not
- * show: not in the order of what a queue pair does, nor when copies fail, or when peers and regions
- * go away.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "tests/nic/wire_places.h"
 #include "tests/support/check.h"
@@ -15,9 +10,6 @@
 
 #define N_CHAINS 16 /* of requests, of all queue pairs together */
 
-/* ---- order ---------------------------------------------------------------------------------- */
-
-/* Random requests, whose targets overlap within the queue pair's own part of each place. */
 static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
 {
     const uint32_t part_bytes = PLACE_BYTES / (uint32_t)n_qps;
@@ -197,8 +189,6 @@ TEST_CASE("a process that closes carries on where the NIC stopped")
     rig_on_two(write_from_locked, see_all);
 }
 
-/* ---- sends and reads ------------------------------------------------------------------------ */
-
 #define N_SENDS    20
 #define SEND_BYTES 20000u
 #define FLAG_AT    100000u /* of a byte in host memory */
@@ -273,7 +263,6 @@ TEST_CASE("host memory and messages come after the writes before them")
     rig_on_two(write_then_send, receive_sends);
 }
 
-/* Bytes of the first process's GPU memory through the GPU memory of the second one and back. */
 static void write_and_read(struct rig_end *end)
 {
     struct places places;
@@ -314,8 +303,6 @@ TEST_CASE("a read sees the writes before it")
 {
     rig_on_two(write_and_read, do_not_look);
 }
-
-/* ---- failures ------------------------------------------------------------------------------- */
 
 static bool is_failing(void)
 {
@@ -462,8 +449,6 @@ TEST_CASE("a peer that dies ends its writes")
     rig_on_two(outlive, die);
 }
 
-/* ---- memory that goes ----------------------------------------------------------------------- */
-
 #define N_ROUNDS    8
 #define N_WRITES    16
 #define WRITE_BYTES 30000
@@ -478,7 +463,6 @@ static void make_writes(struct move *moves)
                                  .n_bytes = WRITE_BYTES};
 }
 
-/* In each round a pair of its own breaks, since the peer takes its memory away. */
 static void write_until_refused(struct rig_end *end)
 {
     struct places places;

@@ -15,8 +15,6 @@
 pthread_mutex_t vm_lock = PTHREAD_MUTEX_INITIALIZER;
 struct vm_state vm;
 
-/* ---- devices and ports ---------------------------------------------------------------------- */
-
 static struct ibv_device **vm_get_device_list(int *n_out)
 {
     pthread_mutex_lock(&vm_lock);
@@ -102,8 +100,6 @@ static ssize_t vm_query_gid_table(struct ibv_context *context, struct ibv_gid_en
     pthread_mutex_unlock(&vm_lock);
     return n;
 }
-
-/* ---- objects --------------------------------------------------------------------------------- */
 
 static void count_objects(int n)
 {
@@ -267,8 +263,6 @@ static int vm_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
-
 static int vm_get_async_event(struct ibv_context *ibv, struct ibv_async_event *event)
 {
     struct context *context = (struct context *)(void *)ibv;
@@ -336,8 +330,6 @@ void vm_expire(const char *device)
     }
     pthread_mutex_unlock(&vm_lock);
 }
-
-/* ---- what tests set ------------------------------------------------------------------------ */
 
 void vm_fail_send(enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 {

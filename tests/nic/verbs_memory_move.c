@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- completions ----------------------------------------------------------------------------- */
-
 void vm_raise_event(const struct device *device, const struct ibv_async_event *event)
 {
     const uint64_t one = 1;
@@ -99,8 +97,6 @@ int vm_req_notify_cq(struct ibv_cq *cq, int solicited)
     pthread_mutex_unlock(&vm_lock);
     return 0;
 }
-
-/* ---- moving data ----------------------------------------------------------------------------- */
 
 /* The region that a key names, if the range lies in it and may be used so. @access: of the remote
  * side; 0 = this is the local side. */
@@ -315,8 +311,6 @@ int vm_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     pthread_mutex_unlock(&vm_lock);
     return error;
 }
-
-/* ---- queue pair states ----------------------------------------------------------------------- */
 
 int vm_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {

@@ -173,8 +173,6 @@ void rig_close(struct rig_end *end)
     rig_free(end->gpu, end->memory);
 }
 
-/* ---- requests ------------------------------------------------------------------------------- */
-
 void rig_post_write(struct rig_end *end, const struct rig_write *write)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)end->memory + write->offset,
@@ -218,10 +216,6 @@ void rig_expect(struct rig_end *end, enum ibv_wc_status status)
     const struct ibv_wc wc = rig_wait_completion(end);
     CHECK_MSG(wc.status == status, "status %d, expected %d", (int)wc.status, (int)status);
 }
-
-/* ---- the job's file ------------------------------------------------------------------------- */
-
-/* ---- two processes -------------------------------------------------------------------------- */
 
 static void run_end(struct rig_shared *shared, int me, rig_end_fn run)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Programs from a file: which calls they carry out, how they are chosen, and what is refused.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/links/fifo_spec.h"
@@ -186,7 +183,6 @@ TEST_CASE("other orders run only if they are allowed")
     unlink(text.path);
 }
 
-/* Two ranks with different files: both must say so. */
 TEST_CASE("ranks with different programs are told")
 {
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
@@ -227,8 +223,6 @@ TEST_CASE("ranks with different programs are told")
     munmap(shared, sizeof(*shared));
 }
 
-/* ---- what a communicator can give -------------------------------------------------------- */
-
 static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)
 {
     return (struct gyre_algo_terms){
@@ -239,7 +233,6 @@ static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)
     };
 }
 
-/* Reads a shape, printed with `from` replaced by `to` in the programs of all ranks. */
 static gyre_status read_shape(const struct gyre_algorithm *algorithm,
                               const struct gyre_shape *shape, const struct gyre_algo_terms *terms,
                               const char *from, const char *to)
@@ -289,9 +282,6 @@ TEST_CASE("what a communicator cannot give is refused, with what would help")
                 GYRE_ERROR_INVALID_ARGUMENT, "depth 1 is enough, but they need 2");
 }
 
-/* ---- choices ------------------------------------------------------------------------------ */
-
-/* The programs of an algorithm, given, are carried out as the algorithm itself. */
 static void compare_choices(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                             struct gyre_tuner_facts facts)
 {
@@ -378,9 +368,6 @@ TEST_CASE("programs of no built-in algorithm have the traits of their steps")
     free_programs(programs, 4);
 }
 
-/* ---- GYRE_CHECK=programs ----------------------------------------------------------------- */
-
-/* Rank 1 forgets to add its own input. */
 static void emit_wrong(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const struct gyre_ref own = gyre_in(0), keep = gyre_out(0), peer = gyre_peer(1 - rank, 0);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/engine/links/fifo_spec: FIFOs fit the budget whatever the number of ranks, the ring's large
- * slots are where rings go, and on several hosts the near pairs are those that large calls use.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
@@ -82,7 +78,6 @@ TEST_CASE("the fewest channels leave every lane a FIFO")
     }
 }
 
-/* Some step moves data through the connection's slots. */
 static bool is_staged(const struct gyre_program *program, uint32_t connection)
 {
     for (uint32_t i = 0; i < program->n_steps; i++) {
@@ -214,9 +209,6 @@ TEST_CASE("one host keeps the sizes that were measured")
     }
 }
 
-/* ---- on several hosts ----------------------------------------------------------------------- */
-
-/* Hosts with so many ranks each: "4x8" or "1+3+8". */
 static unsigned parse_hosts(const char *text, unsigned n_nics, struct gyre_grouping *grouping)
 {
     unsigned n_hosts, n_of_host, n_ranks = 0;
@@ -241,7 +233,6 @@ static const char *const some_hosts[] = {
     "4x2", "5x2", "8x2",   "2x3",   "3x3",   "6x3",       "2x4",     "4x4",     "5x4",    "3x8",
     "1+2", "1+3", "2+3+1", "3+5+2", "1+8+8", "2+2+3+2+1", "4+4+3+4", "3+1+3+1", "16+16+2"};
 
-/* Every connection of the programs of all roots and variants is between near ranks. */
 static void check_programs(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                            const char *name, const struct gyre_grouping *grouping, unsigned n_ranks)
 {
@@ -311,8 +302,6 @@ TEST_CASE("both ends of a pair find the same")
     }
 }
 
-/* A rank has near peers on its rail only, at powers of two and at one distance more, in both
- * directions: of 512 hosts those are 1, 2, ..., 256, 255 and 257, and 511, 510, ..., 384. */
 TEST_CASE("near peers are few")
 {
     static struct gyre_grouping grouping;

@@ -24,8 +24,6 @@ enum { P2P, SHM, IB, SOCKET }; /* as in gyre_transports */
 
 static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-";
 
-/* ---- pseudo-random numbers ---------------------------------------------------------------- */
-
 static uint64_t dice;
 
 /* One to an expression, and none in an initializer: compilers order them as they like.
@@ -55,8 +53,6 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
     if (text->n >= sizeof(text->chars))
         text->n = sizeof(text->chars) - 1;
 }
-
-/* ---- communicators ------------------------------------------------------------------------ */
 
 struct machine {
     const char *name;
@@ -106,14 +102,12 @@ static const struct machine machines[] = {
      .network = {false, 10000, 40000}},
 };
 
-/* Which machine a communicator has; 6 = one of those that predict. */
 static const uint8_t machine_of[] = {2, 0, 2, 4, 2, 6, 2, 3, 2, 6, 2, 4, 2, 5, 2, 1, 4, 6, 3, 0};
 
 static const uint16_t one_host[] = {1, 2, 2, 2, 2, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8, 8, 9, 16, 32, 64};
 static const uint8_t several_hosts[][5] = {{1, 1},    {1, 1},    {2, 2}, {1, 2, 3},
                                            {1, 1, 1}, {2, 2, 2}, {3, 3}};
 
-/* Every second communicator has no settings, the others have one or two. */
 static const char *const settings[] = {
     "GYRE_ALGO=ring",
     "GYRE_ALGO=^ring",
@@ -230,7 +224,6 @@ static void limit_channels(void)
         config->sm_budget = 0;
 }
 
-/* As core/engine/links does it. */
 static void link_ranks(void)
 {
     const struct machine *machine = block.machine;
@@ -271,7 +264,6 @@ static void link_ranks(void)
         gyre_fifo_spec_add_net_lines(&links->spec, kind, &peers, false);
 }
 
-/* Force a way, or restrict the communicator a second time. */
 static void change_settings(bool has_file)
 {
     const uint32_t kind = roll(12);
@@ -338,15 +330,12 @@ static void open_block(int number)
         change_settings(has_file);
 }
 
-/* ---- calls -------------------------------------------------------------------------------- */
-
 /* What a launch depends on besides the call. */
 struct launch_facts {
     bool in_place, is_recorded;
     uint32_t misaligned_bytes;
 };
 
-/* Sizes at which choices change; of a vector, or of all blocks. */
 static const uint64_t edges[] = {
     512,       1 << 10,  2 << 10,   4 << 10,   8 << 10,   16 << 10,  32 << 10,  64 << 10,
     80 << 10,  96 << 10, 112 << 10, 128 << 10, 160 << 10, 192 << 10, 256 << 10, 448 << 10,
@@ -354,7 +343,6 @@ static const uint64_t edges[] = {
     9 << 20,   12 << 20, 13 << 20,  16 << 20,  20 << 20,  24 << 20,  32 << 20,  48 << 20,
     64 << 20,  96 << 20, 192 << 20, 384 << 20, 768 << 20, 1 << 30};
 
-/* Half of the sizes are edges, or one element beside one. */
 static uint64_t roll_count(const struct gyre_call *call)
 {
     const uint32_t element = gyre_dtype_bytes(call->dtype);
@@ -430,8 +418,6 @@ static void describe_call(const struct gyre_call *call, const struct launch_fact
         add(text, "%s%s, addresses + %u", launch->in_place ? ", in place" : "",
             launch->is_recorded ? ", recorded" : "", launch->misaligned_bytes);
 }
-
-/* ---- launches, as kernels/cuda/runtime makes them ------------------------------------------ */
 
 static uint32_t count_transfers(const struct gyre_program *program)
 {
@@ -516,7 +502,6 @@ static void add_launch(struct text *text, const struct gyre_call *call,
     }
 }
 
-/* How the block's call of this number is carried out, in words. */
 static void describe_case(int number, int n, struct text *text)
 {
     struct launch_facts launch;
@@ -545,8 +530,6 @@ static void describe_case(int number, int n, struct text *text)
         add_launch(text, &call, &launch, &choice, variants);
 }
 
-/* ---- the comparison ----------------------------------------------------------------------- */
-
 struct line {
     uint64_t hash;
     char digits[N_CASES + 1];
@@ -572,7 +555,6 @@ static void close_block(void)
     free(block.cache);
 }
 
-/* Name the first call that changed. */
 static void explain(int number, const struct line *line, const char *expected)
 {
     struct text text;

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A protocol for each kind of link: what a list of protocols says, what the tuner chooses on
- * several hosts, what the simulator predicts, and what a program becomes for the interpreter
- * kernel. Neither nvcc nor a GPU is needed.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/links/fifo_spec.h"
 #include "core/engine/plan/tuning_file.h"
@@ -14,8 +9,6 @@
 #include <math.h>
 
 #define BIT(id) (1U << GYRE_PROTO_##id)
-
-/* ---- lists -------------------------------------------------------------------------------- */
 
 TEST_CASE("a list of protocols has a part for each kind of link")
 {
@@ -52,11 +45,8 @@ TEST_CASE("a list of protocols has a part for each kind of link")
                 "\"ring/tree\" is none of");
 }
 
-/* ---- choices ------------------------------------------------------------------------------ */
-
 static struct gyre_grouping hosts_of_4; /* of 2 hosts of 4 ranks */
 
-/* GPUs on two hosts, in proxied sockets or NICs between them. */
 static struct gyre_tuner_facts facts_across(void)
 {
     struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
@@ -95,7 +85,6 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *prot
     return choose_among(facts, "", protos, n_bytes, choice_out);
 }
 
-/* Also that a tile fits the slots of both kinds. */
 TEST_CASE("each kind of link can be forced")
 {
     static const struct {
@@ -127,7 +116,6 @@ TEST_CASE("each kind of link can be forced")
             }
 }
 
-/* Far pairs have short slots, and a tile has to go through them too. */
 TEST_CASE("tiles fit the slots between hosts")
 {
     struct gyre_tuner_facts facts = facts_across();
@@ -159,8 +147,6 @@ TEST_CASE("impossible protocols are refused for each kind of link")
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
 }
 
-/* ---- messages ----------------------------------------------------------------------------- */
-
 static struct gyre_choice choose_message(struct gyre_tuner_facts facts, uint64_t n_bytes)
 {
     struct gyre_filter filter;
@@ -170,7 +156,6 @@ static struct gyre_choice choose_message(struct gyre_tuner_facts facts, uint64_t
     return choice;
 }
 
-/* The ranks of one of the two hosts, with the same memory for their connections. */
 static struct gyre_tuner_facts facts_inside(void)
 {
     struct gyre_tuner_facts facts = facts_across();
@@ -203,10 +188,6 @@ TEST_CASE("a message inside a host goes as in a communicator of one host")
     }
 }
 
-/* ---- predictions -------------------------------------------------------------------------- */
-
-/* A broadcast from rank 0 by ring, of two hosts of two ranks. It goes to both ranks of the other
- * host and then to rank 1, so it crosses between the hosts twice, and one hop is inside. */
 TEST_CASE("predictions know the protocol of each link")
 {
     static struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {0, 0, 1, 1}};
@@ -239,11 +220,8 @@ TEST_CASE("predictions know the protocol of each link")
     gyre_simulator_close(simulator);
 }
 
-/* ---- lowered programs --------------------------------------------------------------------- */
-
 #define N_RANKS 4
 
-/* The ends of rank 1, whose next rank is on another host. They lie nowhere in memory. */
 static void fill_ends(const struct gyre_fifo_spec *spec, struct gyre_connector *ends)
 {
     for (uint32_t i = 0; i < N_RANKS * spec->n_fifos * 2; i++) {
@@ -292,7 +270,6 @@ TEST_CASE("a program for lines keeps proxied connections in simple")
     gyre_program_free(program);
 }
 
-/* A communicator of hosts of one GPU each: all connections have slots of lines of the proxies. */
 TEST_CASE("a program for hosts of one GPU goes by lines of proxies")
 {
     static struct gyre_grouping grouping = {
@@ -325,8 +302,6 @@ TEST_CASE("a program for hosts of one GPU goes by lines of proxies")
     gyre_program_free(program);
 }
 
-/* Over RDMA and on the host device lines between hosts are used only where they are asked for, and
- * on GPUs only beside ll. */
 TEST_CASE("lines between hosts are used where they are asked for")
 {
     static const struct {
@@ -417,7 +392,6 @@ TEST_CASE("between hosts of one GPU both protocols are the same")
                 "no slots for lines");
 }
 
-/* What all slots take stays within the share of the budget that the header names. */
 TEST_CASE("slots of lines between hosts fit their share of memory")
 {
     static const uint32_t n_peers[] = {1, 7, 63, 511, 4095, 16383};

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The protocol of sends and receives, as the plans of two ranks choose it: both ends of a message
- * choose the same.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan_cache.h"
@@ -130,7 +126,6 @@ TEST_CASE("both ends of a message choose the same")
     }
 }
 
-/* Two GPUs of one host, each with so many multiprocessors. */
 static struct gyre_tuner_facts two_gpus(uint32_t n_sms)
 {
     return (struct gyre_tuner_facts){

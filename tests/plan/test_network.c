@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What a communicator knows of its network, and how predictions use it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/links/network.h"
 
 #include "core/engine/plan/tuning_file.h"

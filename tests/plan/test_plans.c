@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The table of plans, and the plans of communicators: a plan is made once for each key of calls,
- * and calls with one key give the right values whatever calls came before them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "core/engine/comm.h"
 #include "core/engine/plan/plan_table.h"
@@ -12,8 +8,6 @@
 #ifdef TEST_WITH_CUDA
 #include <cuda_runtime_api.h>
 #endif
-
-/* ---- the table ---------------------------------------------------------------------------- */
 
 static struct gyre_plan *plan_of(uint64_t count)
 {
@@ -50,7 +44,6 @@ TEST_CASE("every byte of a key counts")
     gyre_plan_table_close(&table);
 }
 
-/* Finds counts whose plans share a set: that of the first is full of plans of each count. */
 static void find_neighbours(uint64_t *counts, int n)
 {
     static struct gyre_plan_table table;
@@ -93,7 +86,6 @@ TEST_CASE("the plan that was not used for the longest time is replaced")
     gyre_plan_table_close(&table);
 }
 
-/* As many keys as an application has: most of them stay. */
 TEST_CASE("hundreds of plans are kept")
 {
     static struct gyre_plan_table table;
@@ -105,8 +97,6 @@ TEST_CASE("hundreds of plans are kept")
     CHECK_MSG(n_kept >= 254, "%d of 256", n_kept);
     gyre_plan_table_close(&table);
 }
-
-/* ---- calls -------------------------------------------------------------------------------- */
 
 enum { MAX_KEYS = 1024, ROOM_BYTES = 1 << 16, MAX_OFFSET = 16 };
 
@@ -149,13 +139,11 @@ static const struct gyre_collective_traits *traits_of(const struct test_call *as
     return &gyre_collectives[asked->coll];
 }
 
-/* Element i of a rank's input. */
 static int32_t input(int rank, uint64_t i)
 {
     return (int32_t)(i % 11) + rank * 3 + 1;
 }
 
-/* Element i of the rank's result. */
 static int32_t output(const struct caller *own, const struct test_call *asked, uint64_t i)
 {
     const uint64_t count = asked->count;
@@ -202,7 +190,6 @@ static void check(const struct caller *own, const struct test_call *asked, const
               (unsigned long long)n_wrong);
 }
 
-/* Notes the facts on which a plan depends. They are listed here again, apart from the library. */
 static void note(struct caller *own, const struct plan_facts *facts)
 {
     int i = 0;
@@ -327,7 +314,6 @@ static void open_caller(struct caller *own, gyre_comm *comm, int rank, int n_ran
     CHECK_OK(gyre_stream_create(&own->stream, test_device(), ordinal));
 }
 
-/* Have as many plans been made as calls had keys? */
 static void check_plans(const struct caller *own, const char *what)
 {
     CHECK_MSG(gyre_plans_made(&own->comm->plans) == (uint64_t)own->n_keys,
@@ -343,8 +329,6 @@ static void close_caller(struct caller *own)
     CHECK_OK(gyre_mem_free(own->window, test_device()));
     free(own->image);
 }
-
-/* ---- one plan for each key --------------------------------------------------------------- */
 
 static const enum gyre_collective colls[] = {
     GYRE_COLL_ALL_REDUCE,     GYRE_COLL_BROADCAST,  GYRE_COLL_REDUCE, GYRE_COLL_ALL_GATHER,
@@ -517,9 +501,6 @@ TEST_CASE("sends and receives of groups are planned once")
     test_on_threads(5, call_groups, NULL);
 }
 
-/* ---- other facts than the last time -------------------------------------------------------- */
-
-/* Calls of few sizes with everything else at random, in an order that is the same on all ranks. */
 TEST_RANK(call_at_random)
 {
     static const uint32_t counts[] = {16, 1000, 1024};

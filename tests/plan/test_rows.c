@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Rows: the shipped files parse, words that mean nothing are refused, and a call finds its row.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/tuner/rows.h"
 #include "tests/support/check.h"
@@ -201,7 +198,6 @@ TEST_CASE("the hash counts what a row decides")
     }
 }
 
-/* Whatever the user's rows are, a call finds its sizes. */
 TEST_CASE("every machine has sizes for every call")
 {
     static const enum gyre_row_file files[] = {GYRE_ROWS_H200, GYRE_ROWS_GPU_HOST_MEMORY,

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
@@ -31,7 +28,6 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
     return facts;
 }
 
-/* The choice under GYRE_ALGO and GYRE_PROTO. */
 static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algos,
                           const char *protos, enum gyre_collective coll,
                           struct gyre_choice *choice_out)
@@ -41,9 +37,6 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algo
     return gyre_tuner_choose(facts, &filter, coll, 4096, choice_out);
 }
 
-/* ---- forced choices ----------------------------------------------------------------------- */
-
-/* A GYRE_ALGO text that excludes every algorithm with this collective. */
 static void exclude_all(enum gyre_collective coll, char *text_out, size_t text_bytes)
 {
     int n = snprintf(text_out, text_bytes, "%s:", gyre_collectives[coll].name);
@@ -107,7 +100,6 @@ TEST_CASE("a choice names its row")
     CHECK(choice.won[GYRE_WON_WAY] == NULL);
 }
 
-/* Whether the programs of all ranks and variants do without scratch. */
 static bool needs_no_scratch(const struct gyre_algorithm *algorithm, struct gyre_shape shape)
 {
     bool has_scratch = false;
@@ -123,7 +115,6 @@ static bool needs_no_scratch(const struct gyre_algorithm *algorithm, struct gyre
     return !has_scratch;
 }
 
-/* A GPU that has few peers keeps no memory for long sums, and counts on the algorithms' word. */
 TEST_CASE("algorithms that keep sums in scratch say so")
 {
     static struct gyre_grouping grouping;
@@ -159,7 +150,6 @@ TEST_CASE("tiles on GPUs fit their scratch areas")
     }
 }
 
-/* GPUs have no range steps: nothing takes such an algorithm there, and who asks is told. */
 TEST_CASE("range steps are for the host device")
 {
     for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
@@ -185,7 +175,6 @@ TEST_CASE("range steps are for the host device")
     }
 }
 
-/* What the tables say of an algorithm is what its programs do. */
 TEST_CASE("the tables say who moves ranges")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
@@ -281,9 +270,6 @@ TEST_CASE("a misspelt NCCL_ALGO is ignored, and NCCL's names in GYRE_ALGO are er
                 "GYRE_ALGO: \"nvls\" is none of");
 }
 
-/* ---- choices by prediction ---------------------------------------------------------------- */
-
-/* Time of the best way that is left under GYRE_ALGO=name. */
 static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
                       enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -338,7 +324,6 @@ TEST_CASE("choices fit the communicator")
             }
 }
 
-/* With the tables of GPUs, in windows and without, every size has a tile that fits into a slot. */
 TEST_CASE("choices on GPUs fit the communicator")
 {
     static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
@@ -398,7 +383,6 @@ TEST_CASE("lamport is for sums of floating point")
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
 }
 
-/* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
 static bool is_fused(struct gyre_tuner_facts facts, const char *algos, const char *protos,
                      const char *paths, enum gyre_collective coll)
 {
@@ -494,7 +478,6 @@ TEST_CASE("paths are chosen and forced")
                 "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
 }
 
-/* One constant at a time decides. */
 TEST_CASE("the constants decide")
 {
     struct gyre_cost cost = {0};
@@ -528,8 +511,6 @@ TEST_CASE("size classes are fine and ordered")
     CHECK(gyre_tuner_size_class(512) == 512 && gyre_tuner_size_class(513) == 640);
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
-
 static void write_file(char *path, const char *text)
 {
     strcpy(path, "/tmp/gyre_test_tuner_XXXXXX");
@@ -558,7 +539,6 @@ TEST_CASE("a file of constants counts, not its words")
     unlink(other_path);
 }
 
-/* The way of an all-reduce of so many bytes among four ranks in host memory. */
 static struct gyre_choice choose_tuned(const struct gyre_tuning *tuning, const char *algos,
                                        uint64_t n_bytes)
 {
@@ -616,8 +596,6 @@ TEST_CASE("rows of the user come first")
     gyre_tuning_free(&both);
     gyre_tuning_free(&other);
 }
-
-/* ---- algorithms for some shapes ----------------------------------------------------------- */
 
 static bool can_do_pow2(const struct gyre_shape *shape, struct gyre_ability *can_out,
                         const char **why_not)
@@ -708,7 +686,6 @@ TEST_CASE("bad files are named")
 
 static struct gyre_grouping two_hosts = {.n_hosts = 2, .host_of = {0, 1}};
 
-/* Two GPUs, each in a host of its own. */
 static struct gyre_tuner_facts facts_of_tcp(void)
 {
     struct gyre_tuner_facts facts = {.device_kind = GYRE_DEVICE_CUDA,
@@ -753,7 +730,6 @@ TEST_CASE("two ranks on two hosts talk directly")
     CHECK(choice.algorithm != &gyre_algorithm_direct);
 }
 
-/* Four ranks on two hosts, in host memory, over TCP of a rate. */
 static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_bytes_per_ns,
                                          bool is_tcp)
 {
@@ -797,7 +773,6 @@ TEST_CASE("a tile takes at most a millisecond over slow TCP")
 static struct gyre_grouping four_hosts = {
     .n_hosts = 4, .n_nics = 2, .host_of = {0, 0, 1, 1, 2, 2, 3, 3}};
 
-/* From how many other hosts does rank 0 receive? */
 static uint32_t count_sending_hosts(const struct gyre_algorithm *algorithm,
                                     enum gyre_collective coll)
 {

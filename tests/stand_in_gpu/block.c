@@ -100,8 +100,6 @@ void stand_in_polled(const void *word)
     fiber->polled = word;
 }
 
-/* ---- barriers ---- */
-
 static void release(unsigned id)
 {
     struct barrier *barrier = &own->barriers[id];
@@ -154,8 +152,6 @@ void stand_in_barrier_arrive(unsigned id, uint32_t n_threads)
         release(id);
 }
 
-/* ---- warps ---- */
-
 static struct warp *warp_of(uint32_t fiber)
 {
     return &own->warps[fiber / STAND_IN_WARP_LANES];
@@ -198,8 +194,6 @@ const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int lin
     leave(fiber->state, is_useful);
     return values;
 }
-
-/* ---- the block ---- */
 
 /* The running thread of the kernel has returned: nobody waits for it any more. */
 static void end_fiber(void)

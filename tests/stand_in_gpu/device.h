@@ -46,8 +46,6 @@ static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shi
     return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31U));
 }
 
-/* ---- the block ---- */
-
 static inline void __syncthreads()
 {
     (void)stand_in_barrier(0, 0, false);
@@ -67,8 +65,6 @@ static inline void __threadfence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-
-/* ---- the warp ---- */
 
 #define PLACE              const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define WARP_VALUES(value) stand_in_warp_exchange(value, file, line)
@@ -126,8 +122,6 @@ static inline uint32_t __reduce_or_sync(uint32_t, uint32_t value, PLACE)
 
 #undef WARP_VALUES
 #undef PLACE
-
-/* ---- memory ---- */
 
 template <class T, class V> static inline T atomicAdd(T *word, V value)
 {

@@ -18,8 +18,6 @@
 #define STAND_IN_FRESH_BYTE       0xA5 /* fills new memory, because CUDA's is not zero either */
 #define STAND_IN_GPU_MEMORY_BYTES (80ULL << 30)
 
-/* ---- devices and errors (runtime_device.c) ------------------------------------------------ */
-
 /** stand_in_setting - a number of the environment; @fallback if it is not set. A number outside
  * of 1 to @most ends the process with a message. */
 uint32_t stand_in_setting(const char *name, uint32_t fallback, uint32_t most);
@@ -43,8 +41,6 @@ void stand_in_enter(void);
 cudaError_t stand_in_leave(cudaError_t error);
 
 extern pthread_mutex_t stand_in_lock;
-
-/* ---- tasks (runtime_task.c); the caller holds the lock ------------------------------------ */
 
 enum stand_in_kind {
     STAND_IN_NOTHING, /* waits for several tasks */
@@ -116,8 +112,6 @@ bool stand_in_gpu_is_busy(int gpu);
 struct stand_in_op stand_in_op_copy(const struct stand_in_op *op);
 void stand_in_op_free(struct stand_in_op *op);
 
-/* ---- streams (runtime_stream.c); the caller holds the lock -------------------------------- */
-
 /* Nodes that the next operation depends on. */
 struct stand_in_nodes {
     cudaGraphNode_t *nodes;
@@ -149,8 +143,6 @@ void stand_in_stream_append(struct CUstream_st *stream, struct stand_in_task *ta
  * lock.
  * @overlaps: the launch asks to begin while the one before it ends. */
 cudaError_t stand_in_enqueue(cudaStream_t handle, struct stand_in_op *op, bool overlaps);
-
-/* ---- captures (runtime_capture.c); the caller holds the lock ------------------------------ */
 
 struct stand_in_capture {
     struct stand_in_capture *next;
@@ -184,8 +176,6 @@ cudaError_t stand_in_capture_join(struct CUstream_st *stream, struct stand_in_ca
 void stand_in_nodes_add(struct stand_in_nodes *nodes, const struct stand_in_nodes *more);
 void stand_in_nodes_clear(struct stand_in_nodes *nodes);
 
-/* ---- graphs (runtime_graph.c) ------------------------------------------------------------- */
-
 struct stand_in_edge {
     cudaGraphNode_t from;
     bool overlaps;
@@ -207,8 +197,6 @@ struct CUgraph_st {
 };
 
 void stand_in_graph_release(cudaGraph_t graph);
-
-/* ---- memory (runtime_memory.c) ------------------------------------------------------------ */
 
 enum stand_in_memory_kind {
     STAND_IN_MEMORY_DEVICE,

@@ -12,8 +12,6 @@ static struct stand_in_capture *captures;
 static unsigned long long n_captures;
 static _Thread_local enum cudaStreamCaptureMode own_mode = cudaStreamCaptureModeGlobal;
 
-/* ---- nodes -------------------------------------------------------------------------------- */
-
 static bool has_node(const struct stand_in_nodes *nodes, cudaGraphNode_t node)
 {
     for (size_t i = 0; i < nodes->n; i++)
@@ -52,8 +50,6 @@ static cudaGraphNode_t add_node(cudaGraph_t graph, const struct stand_in_op *op,
     graph->nodes[graph->n_nodes++] = node;
     return node;
 }
-
-/* ---- what streams ask --------------------------------------------------------------------- */
 
 static bool forbids(const struct stand_in_capture *capture)
 {
@@ -117,8 +113,6 @@ cudaError_t stand_in_capture_join(struct CUstream_st *stream, struct stand_in_ca
     stand_in_nodes_add(&stream->heads, nodes);
     return cudaSuccess;
 }
-
-/* ---- begin and end ------------------------------------------------------------------------ */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMode mode)
 {

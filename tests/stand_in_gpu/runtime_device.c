@@ -19,8 +19,6 @@ static _Thread_local int current_gpu;
 static _Thread_local cudaError_t last_error;
 static bool peers[STAND_IN_MAX_GPUS][STAND_IN_MAX_GPUS]; /* access is enabled */
 
-/* ---- errors ------------------------------------------------------------------------------- */
-
 #define ERROR_TABLE(X)                                                                             \
     X(cudaSuccess, "no error")                                                                     \
     X(cudaErrorInvalidValue, "invalid argument")                                                   \
@@ -96,8 +94,6 @@ cudaError_t stand_in_leave(cudaError_t error)
     return stand_in_result(error);
 }
 
-/* ---- small helpers ------------------------------------------------------------------------ */
-
 uint32_t stand_in_setting(const char *name, uint32_t fallback, uint32_t most)
 {
     const char *text = getenv(name);
@@ -146,8 +142,6 @@ int stand_in_gpu(void)
 {
     return current_gpu;
 }
-
-/* ---- devices ------------------------------------------------------------------------------ */
 
 cudaError_t cudaGetDeviceCount(int *n_out)
 {
@@ -264,8 +258,6 @@ cudaError_t cudaDeviceSynchronize(void)
         stand_in_gpu_wait(current_gpu);
     return stand_in_leave(error);
 }
-
-/* ---- peers -------------------------------------------------------------------------------- */
 
 cudaError_t cudaDeviceCanAccessPeer(int *can_out, int gpu, int peer)
 {

@@ -30,8 +30,6 @@ _Static_assert(sizeof(struct handle) <= sizeof(cudaIpcMemHandle_t), "travels in 
 static struct stand_in_memory *memories;
 static unsigned long long n_memories;
 
-/* ---- the list ----------------------------------------------------------------------------- */
-
 const struct stand_in_memory *stand_in_memory_find(const void *ptr)
 {
     const uintptr_t address = (uintptr_t)ptr;
@@ -87,8 +85,6 @@ static void remove_memory(struct stand_in_memory **link)
     }
     free(memory);
 }
-
-/* ---- memory of a GPU ---------------------------------------------------------------------- */
 
 /* Every allocation has a file, and the usual limit of open files is low. */
 static void raise_limit(void)
@@ -166,8 +162,6 @@ cudaError_t cudaFree(void *ptr)
     return free_memory(ptr, STAND_IN_MEMORY_DEVICE);
 }
 
-/* ---- memory of other processes ------------------------------------------------------------ */
-
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
 {
     stand_in_enter();
@@ -237,8 +231,6 @@ cudaError_t cudaIpcCloseMemHandle(void *ptr)
     return ptr == NULL ? stand_in_result(cudaErrorInvalidValue)
                        : free_memory(ptr, STAND_IN_MEMORY_IMPORTED);
 }
-
-/* ---- memory of the host ------------------------------------------------------------------- */
 
 cudaError_t cudaHostAlloc(void **ptr_out, size_t n_bytes, unsigned flags)
 {

@@ -22,8 +22,6 @@ struct CUstream_st *stand_in_streams;
 static struct CUstream_st null_streams[STAND_IN_MAX_GPUS];
 static uint64_t n_streams;
 
-/* ---- streams ------------------------------------------------------------------------------ */
-
 struct CUstream_st *stand_in_stream_find(cudaStream_t handle)
 {
     struct CUstream_st *null_stream = &null_streams[stand_in_gpu()];
@@ -143,8 +141,6 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     }
     return stand_in_leave(error);
 }
-
-/* ---- events ------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event_out, unsigned flags)
 {

@@ -34,8 +34,6 @@ static struct {
     bool is_watched;
 } tasks = {.has_ended = PTHREAD_COND_INITIALIZER};
 
-/* ---- operations --------------------------------------------------------------------------- */
-
 struct stand_in_op stand_in_op_copy(const struct stand_in_op *op)
 {
     struct stand_in_op copy = *op;
@@ -75,8 +73,6 @@ static void run_op(const struct stand_in_op *op, uint32_t part)
     }
 }
 
-/* ---- the watchdog ------------------------------------------------------------------------- */
-
 static void print_hanging(const struct stand_in_task *task, uint32_t limit_s)
 {
     static const char *const names[] = {"a wait", "a kernel", "a copy", "a memset",
@@ -115,8 +111,6 @@ static void *watch(void *unused)
     }
     return NULL;
 }
-
-/* ---- threads ------------------------------------------------------------------------------ */
 
 static void start_thread(void *(*run)(void *), void *argument)
 {
@@ -244,8 +238,6 @@ static void run_ready(void)
             hand_out(task);
     }
 }
-
-/* ---- what streams and graphs use ---------------------------------------------------------- */
 
 struct stand_in_task *stand_in_task_new(const struct stand_in_op *op, uint64_t stream)
 {

@@ -22,8 +22,6 @@ struct limit {
 #define N_BUCKETS 256
 static struct limit *limits[N_BUCKETS];
 
-/* ---- kernels ------------------------------------------------------------------------------ */
-
 /* The caller holds the lock. */
 static struct limit **find_limit(const void *function, int gpu)
 {
@@ -118,8 +116,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     struct stand_in_op op = {.kind = STAND_IN_CALL, .function = function, .argument = argument};
     return stand_in_enqueue(stream, &op, false);
 }
-
-/* ---- copies and memsets ------------------------------------------------------------------- */
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch_bytes, const void *from,
                               size_t from_pitch_bytes, size_t row_bytes, size_t n_rows,

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The threads of one block: their order, barriers, exchanges of a warp, and the mistakes of a
- * kernel that end the process.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "tests/stand_in_gpu/block.h"
 #include "tests/stand_in_gpu/launch.h"
@@ -14,7 +10,6 @@
 
 enum { THREADS = 96, ROUNDS = 50 };
 
-/* What the threads of the block under test share. */
 static struct {
     uint32_t n_here;
     uint32_t n_wrong;
@@ -41,8 +36,6 @@ static void expect(bool is_true)
 {
     shared.n_wrong += !is_true;
 }
-
-/* ---- barriers ---- */
 
 static void write_then_read(const void *function, const void *args)
 {
@@ -96,8 +89,6 @@ TEST_CASE("threads arrive without waiting")
     CHECK(shared.n_wrong == 0);
 }
 
-/* ---- warps ---- */
-
 static void exchange(const void *function, const void *args)
 {
     const uint32_t warp = own_index() / STAND_IN_WARP_LANES;
@@ -135,7 +126,6 @@ TEST_CASE("lanes go on in ascending order")
     CHECK(shared.n_wrong == 0 && shared.n_here == ROUNDS * STAND_IN_WARP_LANES);
 }
 
-/* A thread that polls lets the one run for which it waits. */
 static void poll(const void *function, const void *args)
 {
     (void)function, (void)args;
@@ -150,8 +140,6 @@ TEST_CASE("a thread that polls lets others run")
     run(poll);
     CHECK(shared.word == 7);
 }
-
-/* ---- mistakes of a kernel ---- */
 
 static bool aborts(kernel call)
 {

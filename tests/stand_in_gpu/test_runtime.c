@@ -21,8 +21,6 @@
 #define OK(call)          CHECK_MSG((call) == cudaSuccess, "%s", cudaGetErrorString(cudaGetLastError()))
 #define FAILS(call, with) CHECK((call) == (with))
 
-/* ---- kernels ------------------------------------------------------------------------------ */
-
 struct args {
     uint32_t *n_begun;
     uint32_t n_expected;
@@ -34,10 +32,8 @@ static void wait_for(uint32_t *word, uint32_t value)
         sched_yield();
 }
 
-/* A launch names the kernels by these addresses. */
 static const char meet_kernel, count_kernel;
 
-/* Blocks wait for each other. */
 static void meet(const void *function, const void *args)
 {
     const struct args *own = args;
@@ -71,9 +67,6 @@ static cudaError_t start(const void *kernel, uint32_t n_blocks, struct args args
     return error;
 }
 
-/* ---- what cases share --------------------------------------------------------------------- */
-
-/* The order in which functions of the host ran. */
 static uint32_t n_entries;
 static uint32_t entries[64];
 static uint32_t gate;
@@ -137,8 +130,6 @@ static void follow(cudaStream_t stream, cudaStream_t other)
     OK(cudaStreamWaitEvent(stream, event, 0));
     OK(cudaEventDestroy(event));
 }
-
-/* ---- streams and events ------------------------------------------------------------------- */
 
 TEST_CASE("a stream runs its work in order")
 {
@@ -246,8 +237,6 @@ TEST_CASE("events measure what lies between them")
     OK(cudaEventDestroy(untimed));
 }
 
-/* ---- kernels ------------------------------------------------------------------------------ */
-
 TEST_CASE("all blocks of a kernel run at once")
 {
     cudaStream_t stream = new_stream(cudaStreamNonBlocking);
@@ -284,7 +273,6 @@ TEST_CASE("launches that cannot run are refused")
     CHECK(n == 1);
 }
 
-/* The process ends, with a message. */
 TEST_CASE("a kernel that hangs ends the process")
 {
     int ends[2], status = 0;
@@ -307,8 +295,6 @@ TEST_CASE("a kernel that hangs ends the process")
                   strstr(text, "0 of 3 blocks have ended") != NULL,
               "%s", text);
 }
-
-/* ---- captures and graphs ------------------------------------------------------------------ */
 
 static cudaGraphExec_t end_capture(cudaStream_t stream)
 {
@@ -366,7 +352,6 @@ TEST_CASE("replays of a graph on two streams run one after the other")
     check_log("1212");
 }
 
-/* Only a launch that asks for it overlaps, and only with a kernel. */
 TEST_CASE("edges say which launches overlap")
 {
     static uint32_t n;
@@ -481,8 +466,6 @@ TEST_CASE("unsafe calls end captures unless the thread allows them")
     OK(cudaFree(memory));
 }
 
-/* ---- memory ------------------------------------------------------------------------------- */
-
 TEST_CASE("fresh memory is aligned and not zero")
 {
     unsigned char *memory = NULL, *pinned = NULL;
@@ -562,7 +545,6 @@ TEST_CASE("pointers are told apart")
     check_pointer(plain, cudaMemoryTypeUnregistered, -2);
 }
 
-/* The other process, on GPU 1. */
 static void import(int from, int to)
 {
     cudaIpcMemHandle_t handle;
@@ -604,8 +586,6 @@ TEST_CASE("memory is shared between processes")
     FAILS(cudaIpcOpenMemHandle((void **)&memory, handle, cudaIpcMemLazyEnablePeerAccess),
           cudaErrorMapBufferObjectFailed);
 }
-
-/* ---- devices ------------------------------------------------------------------------------ */
 
 TEST_CASE("GPUs are peers")
 {

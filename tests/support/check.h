@@ -34,6 +34,9 @@ __attribute__((weak)) int test_n_failures;
 
 #define CHECK(condition) CHECK_MSG(condition, "%s", "")
 
+/** The text contains these words; else print the text. */
+#define CHECK_HAS(text, words) CHECK_MSG(strstr((text), (words)) != NULL, "%s", (text))
+
 /** The expression succeeds; else print the cause. */
 #define CHECK_OK(expr)                                                                      \
     do {                                                                                    \
@@ -48,7 +51,7 @@ __attribute__((weak)) int test_n_failures;
         const gyre_status check_status_ = (expr);                                             \
         CHECK_MSG(check_status_ == (expected), "got %s: %s", gyre_status_name(check_status_), \
                   gyre_cause());                                                              \
-        CHECK_MSG(strstr(gyre_cause(), (words)) != NULL, "cause is \"%s\"", gyre_cause());    \
+        CHECK_HAS(gyre_cause(), words);                                                       \
     } while (0)
 
 struct test_case {

@@ -12,8 +12,6 @@
 
 enum { N_LANES = 2, MAX_CHANNELS = 3 };
 
-/* ---- programs ----------------------------------------------------------------------------- */
-
 /* Each chunk goes round once to be reduced and once more to be known. */
 static inline void emit_ring_all_reduce(struct gyre_builder *builder, int n, int rank, int root)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core/foundation/topo: trees of sysfs made in a temporary directory, an NVML stand-in, and XML.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/topo/topo.h"
 #include "core/foundation/topo/topo_nvml.h"
 #include "tests/support/check.h"
@@ -12,8 +9,6 @@
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- a fake sysfs -------------------------------------------------------------------------- */
 
 static char root[64];
 
@@ -170,7 +165,6 @@ TEST_CASE("two GPUs behind one switch are PIX")
     end_tree();
 }
 
-/* Eight switches over two sockets, a GPU (N3:00.0) and a NIC (N4:00.0) behind each. */
 static void build_dgx(void)
 {
     begin_tree(2);
@@ -333,8 +327,6 @@ TEST_CASE("a caller's bus ids decide which GPUs and their order")
     end_tree();
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
-
 TEST_CASE("levels parse as words and legacy numbers")
 {
     enum gyre_topo_level at = GYRE_TOPO_LOC;
@@ -409,8 +401,6 @@ TEST_CASE("numbers of sysfs are read in every locale")
     gyre_topo_fini(&topo);
     end_tree();
 }
-
-/* ---- XML ----------------------------------------------------------------------------------- */
 
 #ifdef GYRE_WITH_LIBXML2
 
@@ -515,7 +505,6 @@ TEST_CASE("malformed XML is refused with a reason")
     "<pci busid='" bus "' class='0x020000' keep='1'><nic><net name='" name "' dev='0' " \
     "speed='100000' port='1' latency='0.0' coll='1' keep='1'/></nic></pci>"
 
-/* What other tools write, and gyre does not use, is skipped and counted; the rest is there. */
 TEST_CASE("what is not needed is skipped and counted")
 {
     const struct {

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The topology in a communicator: GYRE_TOPO_FILE, GYRE_TOPO_DUMP_FILE and GYRE_P2P_LEVEL, set on
- * one rank or on all. GPUs are made up; the ranks' device is the host.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/topo/topo.h"
@@ -12,7 +8,6 @@
 #include <sys/stat.h>
 
 #ifdef GYRE_WITH_LIBXML2
-/* Two GPUs behind one switch, a third on the other NUMA node, a NIC. */
 static const char machine_xml[] =
     "<system version='1'><cpu numaid='0'><pci busid='0000:10:00.0' class='0x060400'>"
     "<pci busid='0000:12:00.0' class='0x030200'><gpu dev='0' sm='90'/></pci>"
@@ -31,8 +26,6 @@ static void write_file(char *path_out, const char *text)
     CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
 }
-
-/* ---- inits that fail ---------------------------------------------------------------------- */
 
 struct bad_init {
     const char *variable;
@@ -99,8 +92,6 @@ TEST_CASE("a dump that cannot be written fails on every rank")
         &(struct bad_init){"GYRE_TOPO_DUMP_FILE", "/nowhere/dump.xml", "GYRE_TOPO_DUMP_FILE", -1});
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
-
 TEST_RANK(nothing) {}
 
 TEST_CASE("what is read is dumped once a host")
@@ -141,8 +132,6 @@ TEST_CASE("the machine is dumped when no file is given")
     CHECK(stat(dump, &stats) == 0 && stats.st_size > 0);
     CHECK(unlink(dump) == 0 && rmdir(directory) == 0);
 }
-
-/* ---- levels between GPUs ------------------------------------------------------------------ */
 
 #ifdef GYRE_WITH_LIBXML2
 

@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The buffers of traces and their files: several ranks, communicators and processes that write one
- * file, failed writes, and what a trace has no room for. What the events say is tested with the
- * benches (tests/bench/cases_trace.py).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/trace/trace.h"
 #include "core/foundation/trace/trace_file.h"
 #include "tests/support/host_programs.h"
@@ -38,7 +33,6 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* The whole file, with a zero behind it; free it. */
 static char *read_whole(const char *name, size_t *n_bytes_out)
 {
     FILE *file = fopen(path_of(name), "r");
@@ -61,7 +55,6 @@ static unsigned count_words(const char *text, const char *words)
     return n;
 }
 
-/* The process numbers of the ranks in a file, in the order of the file. */
 static unsigned read_pids(const char *name, unsigned *pids_out)
 {
     size_t n_bytes;
@@ -163,7 +156,6 @@ TEST_CASE("another process of this run adds to the file")
     remove_place();
 }
 
-/* Instead of a file system that hangs: the write of the part waits while the lock is taken. */
 static pthread_mutex_t file_system = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t writer_is_done = PTHREAD_COND_INITIALIZER;
 static unsigned n_written; /* guarded by file_system */
@@ -198,7 +190,6 @@ TEST_CASE("a file system that hangs does not hang the end of a trace")
     remove_place();
 }
 
-/* The file server's clock is far behind this host's, or far ahead of it. */
 TEST_CASE("clocks do not say which run a file is of")
 {
     const struct timespec times[][2] = {{{1000, 0}, {1000, 0}}, {{1LL << 33, 0}, {1LL << 33, 0}}};

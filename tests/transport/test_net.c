@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * config.net: the network between hosts, and nothing inside them. Ranks without P2P and SHM count
- * as ranks of several hosts here.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/ranks.h"
 
 enum { N = 2 };
@@ -29,7 +25,6 @@ static void *use_parent_and_child(void *argument)
     return NULL;
 }
 
-/* `expected` NULL: the ranks reach each other; else words of the failure. */
 static void check_net(const char *net, const char *expected)
 {
     gyre_comm *comms[N];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport/proxy: the thread serves, naps, wakes and ends; memory of proxied FIFO ends.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"

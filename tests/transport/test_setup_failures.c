@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Ranks that die, fail or give up while data sockets connect: all others end with the name of the
- * rank and the cause, and not after GYRE_BOOTSTRAP_TIMEOUT, which exceeds the test's own limit.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
@@ -151,7 +147,6 @@ static void expect_death_of_1(int rank)
     expect_failed_init(rank, "rank 1 is gone", "exited or closed its connection");
 }
 
-/* Rank 0 then waits in a handshake with a rank that is stopped. */
 TEST_CASE("a handshake that stands still is left when a third rank dies")
 {
     pid_t pids[N_RANKS];

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport/slab: offsets of slabs, and the registry of this process.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -17,7 +14,6 @@ static int compare_parts(const void *a, const void *b)
     return left->first_byte < right->first_byte ? -1 : left->first_byte > right->first_byte;
 }
 
-/* Every part that a spec asks for, in the order of the layout's functions. */
 static size_t collect(const struct gyre_fifo_spec *spec, const struct gyre_slab_layout *layout,
                       uint32_t n_peers, struct part *parts)
 {

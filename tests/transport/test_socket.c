@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport/socket/: what is particular to sockets. Strangers during set-up, dead peers, peers that
- * never come, orderly ends, frames that break the protocol.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
@@ -113,8 +109,6 @@ static bool waits_for_fault(struct gyre_fault *fault)
     return gyre_fault_is_raised(fault);
 }
 
-/* ---- strangers ---------------------------------------------------------------------------- */
-
 static int call(const struct duo *duo, int rank)
 {
     int fd = -1;
@@ -184,7 +178,6 @@ TEST_CASE("who waits in vain names the missing rank")
     duo_close(&duo);
 }
 
-/* True: the start of the thread that connects to other ranks returns when that thread is done. */
 static bool starts_slowly;
 
 struct slow_start {
@@ -221,7 +214,6 @@ gyre_status __wrap_gyre_thread_start(pthread_t *thread_out, size_t stack_bytes,
     return status;
 }
 
-/* The calling thread may get no processor before the thread that connects has failed. */
 TEST_CASE("a failure before the first look is not lost")
 {
     static struct duo duo;
@@ -262,7 +254,6 @@ TEST_CASE("a blob that is none is refused")
     duo_close(&duo);
 }
 
-/* As the second subnet of an interface that the other host has no route to. */
 TEST_CASE("an address that cannot be reached is passed over")
 {
     static struct duo duo;
@@ -294,8 +285,6 @@ TEST_CASE("loopback alone is refused between networks")
               "%s", duo.causes[0]);
     duo_close(&duo);
 }
-
-/* ---- ends --------------------------------------------------------------------------------- */
 
 TEST_CASE("an orderly end is no fault")
 {
@@ -343,7 +332,6 @@ static uint64_t round_trip_ns(const struct duo *duo)
     return wire.round_trip_ns;
 }
 
-/* The proxy closes the link of a peer that leaves, on a thread of its own. */
 TEST_CASE("the round trip is known after the peer has left")
 {
     static struct duo duo;
@@ -379,7 +367,6 @@ static void duo_open_two_hosts(struct duo *duo, uint32_t mbit_per_s, uint32_t is
     }
 }
 
-/* On a machine that is busy for milliseconds no rate may be found, so there are several tries. */
 TEST_CASE("the rate is measured where no hardware tells it")
 {
     static struct duo duo;
@@ -426,7 +413,6 @@ static void *connect_and_leave(void *argument)
     return NULL;
 }
 
-/* Rank 1 believes that all rates are known. It connects and leaves. */
 static void duo_connect_and_leave(struct duo *duo)
 {
     struct gyre_peer_info known[2] = {duo->infos[0], duo->infos[1]};
@@ -471,7 +457,6 @@ TEST_CASE("a rank that leaves while the network is measured is named")
     duo_close(&duo);
 }
 
-/* The other ranks then blame the rank that failed, not the rank that passed the cause on. */
 TEST_CASE("a rank that failed passes its cause on")
 {
     static struct duo duo;
@@ -487,7 +472,6 @@ TEST_CASE("a rank that failed passes its cause on")
     duo_close(&duo);
 }
 
-/* All links share the time for goodbyes, and one to a rank that does not read may take all. */
 TEST_CASE("a cause is told also when no time is left")
 {
     static struct duo duo;
@@ -532,8 +516,6 @@ TEST_CASE("a killed peer is named")
                                   .ifname = "=lo",
                                   .body = die_in_the_middle});
 }
-
-/* ---- threads ------------------------------------------------------------------------------ */
 
 static void count_threads(struct gyre_transport *transport, struct gyre_connector *connectors,
                           int rank, void *context)
@@ -585,8 +567,6 @@ TEST_CASE("a rank with one processor has one thread")
     CHECK_MSG(socket->n_links == 4, "%d", socket->n_links); /* for this few peers */
     duo_close(&duo);
 }
-
-/* ---- frames ------------------------------------------------------------------------------- */
 
 static void breaks_protocol(const struct socket_header *header, const char *words)
 {

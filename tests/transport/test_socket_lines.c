@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Slots of LL over the socket transport arrive as they were sent, or the rank gets a fault.
- * Executors are played with the host executor's own functions for lines.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/line.h"
@@ -27,7 +23,6 @@ struct line_pipe {
     bool is_send;
 };
 
-/* The FIFOs of most tests. */
 static const struct gyre_fifo_spec line_spec = {
     .n_fifos = LINE_FIFOS, .depth = LINE_DEPTH, .slot_bytes = {65536}, .net_line_bytes = 1024};
 
@@ -349,8 +344,6 @@ TEST_CASE("once in 2^30 slots both ends clean a slot")
     line_run(&line_spec, 2, false, pass_late);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
-
 static bool waits_for_fault(const struct gyre_fault *fault)
 {
     const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
@@ -414,7 +407,6 @@ static const struct breach breaches[] = {
 
 static const struct breach *breach; /* of this run */
 
-/* Rank 1 sends nothing of its own, so its descriptor is free for frames of ours. */
 static void break_protocol(struct gyre_transport *transport, struct gyre_connector *connectors,
                            int rank, void *context)
 {

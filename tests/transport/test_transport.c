@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * transport: one conformance test over every instance, and what is particular to p2p and shm.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
@@ -31,7 +28,6 @@ static void conform(const struct gyre_transport_ops *ops, bool use_processes)
                                           .ifname = "=lo"});
 }
 
-/* The previous rank in the ring may send larger slots than the other ranks. */
 TEST_CASE("large slots from the rank before")
 {
     for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
@@ -45,7 +41,6 @@ TEST_CASE("large slots from the rank before")
                                       .ifname = "=lo"});
 }
 
-/* Far pairs have fewer and shorter slots than near ones; fewer FIFOs than connections, too. */
 TEST_CASE("far pairs over socket have sizes of their own")
 {
     static const struct gyre_fifo_spec specs[] = {
@@ -87,9 +82,6 @@ TEST_CASE("threads exchange every byte over socket")
     conform(&gyre_transport_socket, false);
 }
 
-/* ---- p2p ---------------------------------------------------------------------------------- */
-
-/* Rank 0 closes at once, as an abort does. The other ranks still write into its slab. */
 static void write_after_close(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
 {
@@ -138,8 +130,6 @@ TEST_CASE("p2p says why not")
     CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
     CHECK(strstr(why, "NCCL_P2P_DISABLE is set") != NULL);
 }
-
-/* ---- shm ---------------------------------------------------------------------------------- */
 
 TEST_CASE("shm says why not")
 {
@@ -218,7 +208,6 @@ TEST_CASE("too little shared memory is a clear error")
     CHECK_MSG(wait_status == 0, "wait status 0x%x", (unsigned)wait_status);
 }
 
-/* Opens shm as rank 1, lets `damage` change what rank 0 sees, connects as rank 0. */
 static void connect_damaged(void (*damage)(unsigned char *blob, size_t blob_bytes,
                                            struct gyre_transport *owner, struct pair *pair),
                             gyre_status expected, const char *words)

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Ranks of one host that run as different users, or that the kernel closes to each other: they take
- * sockets, and say why, where they cannot map each other's memory.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #define TEST_OWN_MAIN
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"

@@ -47,8 +47,6 @@ bool rig_barrier(struct rig_rank *rank)
     return true;
 }
 
-/* ---- traffic ------------------------------------------------------------------------------ */
-
 /* One protocol of one end of one FIFO. */
 struct lane {
     const struct gyre_connector *connector;
@@ -206,8 +204,6 @@ bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors)
     free(lanes);
     return n_moved == total;
 }
-
-/* ---- ranks -------------------------------------------------------------------------------- */
 
 static size_t concatenate(const struct rig_shared *shared, unsigned char *blobs, size_t *offsets)
 {

@@ -21,8 +21,6 @@ gyre_config fuzz_comms_config(const struct fuzz_rank *rank)
     return config;
 }
 
-/* ---- made and destroyed --------------------------------------------------------------------- */
-
 static bool is_pending(struct fuzz_rank *rank, gyre_comm *comm, const char *what)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -94,8 +92,6 @@ static void adopt(struct fuzz_rank *rank, const struct fuzz_comm *made)
     }
 }
 
-/* ---- the world ------------------------------------------------------------------------------ */
-
 static gyre_comm *join_world(struct fuzz_rank *rank, long number, bool is_blocking)
 {
     gyre_comm *made = NULL;
@@ -129,8 +125,6 @@ void fuzz_comms_close(struct fuzz_rank *rank)
     for (int slot = FUZZ_N_SLOTS - 1; slot >= 0; slot--)
         drop(rank, slot);
 }
-
-/* ---- split ---------------------------------------------------------------------------------- */
 
 struct splitting {
     int colors[FUZZ_MAX_RANKS], keys[FUZZ_MAX_RANKS];
@@ -200,8 +194,6 @@ static void split(struct fuzz_rank *rank, const struct fuzz_comm *parent, int sl
     if (made.handle != NULL)
         adopt(rank, &made);
 }
-
-/* ---- shrink --------------------------------------------------------------------------------- */
 
 /* Some ranks leave, at most all but one; the parent ends on all of them. */
 static void shrink(struct fuzz_rank *rank, int slot, uint64_t salt)

@@ -47,8 +47,6 @@ void fuzz_issue_close(struct fuzz_rank *rank)
             FUZZ_TRY(rank, gyre_op_destroy(rank->calls[i].op, rank->calls[i].comm->handle));
 }
 
-/* ---- one call ------------------------------------------------------------------------------- */
-
 struct pointers {
     const void *send;
     void *recv;
@@ -146,8 +144,6 @@ static void issue_call(struct fuzz_rank *rank, int number, struct fuzz_rng *pace
         FUZZ_TRY(rank, issue_collective(call, &at, rank->streams[call->stream]));
     atomic_fetch_add(&fuzz_shared->n_rank_calls, 1);
 }
-
-/* ---- a round -------------------------------------------------------------------------------- */
 
 /* Every rank comes to the messages in the same order, so no rank waits for ever, however the ranks
  * divide them into groups. A message to oneself must be in a group. */

@@ -123,8 +123,6 @@ static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
     }
 }
 
-/* ---- messages ------------------------------------------------------------------------------- */
-
 enum pattern { PERMUTATION, HOLED_PERMUTATION, BOTH_WAYS, ONE_PAIR, ANY_PAIRS, N_PATTERNS };
 
 static void shuffle(struct fuzz_rng *rng, int *order, int n)
@@ -185,8 +183,6 @@ static void draw_messages(struct fuzz_rank *rank, struct drawing *drawing, struc
         rank->calls[rank->n_calls++] = call;
     }
 }
-
-/* ---- calls ---------------------------------------------------------------------------------- */
 
 /* Ranks choose their streams by themselves; half of the groups have one stream. Calls of several
  * communicators in one graph share a stream: CUDA may run branches of a graph one after the other,

@@ -33,8 +33,6 @@ static uint64_t cut(uint64_t bits, int type)
     return n_bytes == 8 ? bits : bits & ((1ULL << 8 * n_bytes) - 1);
 }
 
-/* ---- bits ----------------------------------------------------------------------------------- */
-
 /* The bits of an exact value in a format of 16 or 8 bits, from its bits as a float. */
 static uint64_t encode_small(double value, unsigned exponent_bits, unsigned mantissa_bits)
 {
@@ -96,8 +94,6 @@ static int64_t extend(uint64_t bits, int type)
         return (int64_t)bits;
     }
 }
-
-/* ---- operands ------------------------------------------------------------------------------- */
 
 /* Element i is 3, 2 or 1 so that the product of all ranks is at most 3 * 2^5. */
 static int64_t factor(uint64_t hash, size_t turn)
@@ -165,8 +161,6 @@ uint64_t fuzz_value_sent(const struct fuzz_values *values, int rank, size_t i)
         return fuzz_value_encode(values->type, operand(values, rank, i));
     return cut(hash_of(values, rank, i), values->type);
 }
-
-/* ---- results -------------------------------------------------------------------------------- */
 
 static double reduce_float(const struct fuzz_values *values, size_t i)
 {

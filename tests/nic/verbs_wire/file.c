@@ -27,8 +27,6 @@ uint64_t wire_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* ---- processes ----------------------------------------------------------------------------- */
-
 /* Reads the start time and state of a process. Returns false if there is no such process. A killed
  * process for which its parent has not waited is still listed, as Z. */
 static bool read_process(pid_t pid, uint64_t *start_out, char *state_out)
@@ -75,8 +73,6 @@ bool wire_is_alive(wire_owner owner)
         return false;
     return state != 'Z' && state != 'X' && owner_of(wire_pid_of(owner), start) == owner;
 }
-
-/* ---- entries -------------------------------------------------------------------------------- */
 
 static uint64_t *owner_at(void *entries, size_t stride, uint32_t index)
 {
@@ -132,8 +128,6 @@ struct wire_region_entry *wire_local_region(struct wire_file *file,
                : NULL;
 }
 
-/* ---- waking --------------------------------------------------------------------------------- */
-
 void wire_futex_wait(uint32_t *word, uint32_t value, uint64_t limit_ns)
 {
     const struct timespec limit = {(time_t)(limit_ns / 1000000000), (long)(limit_ns % 1000000000)};
@@ -180,8 +174,6 @@ void wire_notify(const struct wire_job *job, uint32_t index)
     (void)sendto(job->event_fd, &index, sizeof(index), MSG_DONTWAIT,
                  (const struct sockaddr *)&address, n_bytes);
 }
-
-/* ---- the file ------------------------------------------------------------------------------- */
 
 void wire_job_path(const struct wire_job *job, char *path_out, size_t path_bytes)
 {

@@ -97,8 +97,6 @@ struct wire {
 extern struct wire wire;          /* one per process, as a NIC's driver is; under wire_lock */
 extern pthread_mutex_t wire_lock; /* everything above */
 
-/* ---- client_start.c ------------------------------------------------------------------------- */
-
 /** wire_start - join the job and its NIC process, once per process. False, and says why. */
 bool wire_start(void);
 
@@ -108,12 +106,8 @@ void wire_print_lines(void);
 /** wire_is_nic_alive - looked at every now and then. */
 bool wire_is_nic_alive(void);
 
-/* ---- client_device.c ------------------------------------------------------------------------ */
-
 /** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
 void wire_print_stats(void);
-
-/* ---- client_faults.c ------------------------------------------------------------------------ */
 
 /** wire_watch_faults - events are raised from now on, if a test may inject faults. */
 bool wire_watch_faults(void);
@@ -126,8 +120,6 @@ bool wire_hang(const struct wire_context *context, bool is_rtr);
 /** wire_model_of - device and port as they are now. */
 struct vm_device wire_model_of(const struct wire_context *context);
 
-/* ---- client_queue.c ------------------------------------------------------------------------- */
-
 int wire_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
 int wire_req_notify_cq(struct ibv_cq *cq, int solicited);
 
@@ -136,15 +128,11 @@ static inline struct wire_queue *wire_queue_of(struct ibv_cq *cq)
     return (struct wire_queue *)(void *)cq;
 }
 
-/* ---- client_pair.c -------------------------------------------------------------------------- */
-
 /** wire_state_of - the state as it is now: the NIC takes a pair with a failed request to ERR. */
 enum ibv_qp_state wire_state_of(struct wire_pair *pair);
 
 /** wire_wait_left - until no NIC reads or writes memory of this pair. */
 void wire_wait_left(const struct wire_pair_entry *entry);
-
-/* ---- client_request.c ----------------------------------------------------------------------- */
 
 int wire_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int wire_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -164,13 +152,9 @@ bool wire_has_news(const struct wire_pair *pair);
 /** wire_count_completions - that wait to be polled, of one side of the pair. */
 uint64_t wire_count_completions(const struct wire_pair *pair, bool is_recv);
 
-/* ---- client_staged.c ------------------------------------------------------------------------ */
-
 /** wire_stage - if this process is closed to NICs: put payload of posted requests where its NIC
  * finds it, as far as there is room. */
 void wire_stage(struct wire_pair *pair);
-
-/* ---- client_gpu.c --------------------------------------------------------------------------- */
 
 /** wire_gpu_takes - does VERBS_WIRE_GPU allow this way? */
 bool wire_gpu_takes(const char *way);

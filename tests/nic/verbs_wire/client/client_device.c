@@ -16,8 +16,6 @@
 static struct wire_device devices[VM_MAX_DEVICES];
 static int n_devices = -1; /* not read yet; under wire_lock, as devices are */
 
-/* ---- VERBS_WIRE_GBIT, VERBS_WIRE_US --------------------------------------------------------- */
-
 /* The value for a device in "VALUE" or "NAME=VALUE;NAME=VALUE". 0 if there is none. */
 static double read_value(const char *variable, const char *name)
 {
@@ -58,8 +56,6 @@ static void read_rate(struct wire_device *device)
             }
         }
 }
-
-/* ---- VERBS_WIRE_DEVICES --------------------------------------------------------------------- */
 
 /* A RoCE v1 and a v2 row, as the kernel makes them of every address. */
 static bool add_gid(struct vm_port *port, int *n_gids, const char *address)
@@ -130,8 +126,6 @@ static void read_devices(void)
         }
     free(list);
 }
-
-/* ---- devices and contexts ------------------------------------------------------------------- */
 
 struct ibv_device **ibv_get_device_list(int *n_out)
 {

@@ -21,8 +21,6 @@ static uint64_t rnr_wait_ns(unsigned code)
     return us[code & 31] * 1000;
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
-
 static void enlist(struct wire_pair *pair)
 {
     struct wire_queue *queues[2] = {wire_queue_of(pair->ibv.send_cq),
@@ -155,8 +153,6 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     free(pair);
     return 0;
 }
-
-/* ---- states --------------------------------------------------------------------------------- */
 
 static int to_rtr(struct wire_pair *pair, const struct ibv_qp_attr *attr)
 {

@@ -12,8 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- channels ------------------------------------------------------------------------------- */
-
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
     struct wire_channel *channel = calloc(1, sizeof(*channel));
@@ -63,8 +61,6 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
     (void)cq;
     (void)n;
 }
-
-/* ---- completion queues ---------------------------------------------------------------------- */
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int n, void *cookie,
                              struct ibv_comp_channel *channel, int vector)

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- posting -------------------------------------------------------------------------------- */
-
 static bool is_known(enum ibv_wr_opcode opcode)
 {
     return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
@@ -126,8 +124,6 @@ int wire_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
     pthread_mutex_unlock(&wire_lock);
     return error;
 }
-
-/* ---- messages and completions --------------------------------------------------------------- */
 
 /* Is there nothing that a NIC may still do to this pair? Then what is left is flushed. */
 static bool is_at_rest(struct wire_pair *pair)

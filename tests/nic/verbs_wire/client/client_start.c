@@ -55,8 +55,6 @@ bool wire_is_nic_alive(void)
     return wire_is_alive(gyre_load_acquire_u64(&wire.nic->owner));
 }
 
-/* ---- the NIC process ------------------------------------------------------------------------ */
-
 /* Ranks on one "host" share a NIC. Programs that know no host ids differ in VERBS_WIRE_HOST. */
 static void name_host(char *name_out, size_t name_bytes)
 {
@@ -136,8 +134,6 @@ static bool start_nic(int index)
     return false;
 }
 
-/* ---- the helper thread ---------------------------------------------------------------------- */
-
 /* In a process that is closed to NICs, this thread carries payload while the program sleeps or
  * computes. Elsewhere it sleeps. */
 static void *help(void *argument)
@@ -158,8 +154,6 @@ static void *help(void *argument)
     }
     return NULL;
 }
-
-/* ---- joining and leaving -------------------------------------------------------------------- */
 
 static void name_job(void)
 {

@@ -67,8 +67,6 @@ const char *ibv_node_type_str(enum ibv_node_type type)
     return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
 }
 
-/* ---- devices -------------------------------------------------------------------------------- */
-
 __be64 ibv_get_device_guid(struct ibv_device *device)
 {
     /* The bytes of a locally administered address, and the device's number. */
@@ -125,8 +123,6 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
     *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
     return 0;
 }
-
-/* ---- files and forks ------------------------------------------------------------------------ */
 
 const char *ibv_get_sysfs_path(void)
 {

@@ -89,8 +89,6 @@ struct nic {
     struct nic_late *first_late;
 };
 
-/* ---- nic_pair.c ----------------------------------------------------------------------------- */
-
 /** nic_pair_progress - do what can be done for a queue pair now.
  * @next_ns_out: when there is more to do: a time that is not later than now = at once, NIC_FOREVER
  * = when it is announced again. If copies are under way afterwards, the pair is in nic->copying,
@@ -102,8 +100,6 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
  * wait for these copies failed, so the first of the requests fails and the pair's other requests
  * are not executed. */
 void nic_pair_finish(struct nic *nic, struct nic_pair *pair, bool has_failed);
-
-/* ---- nic_deliver.c -------------------------------------------------------------------------- */
 
 /** nic_peer_of - the entry that a pair's destination number names, if it is that still. */
 struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entry *entry);
@@ -119,12 +115,8 @@ enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire
 enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
                                     struct wire_request *request, enum ibv_wc_status *status_out);
 
-/* ---- nic_move.c ----------------------------------------------------------------------------- */
-
 /** nic_drop_held - forget the bytes that a pair holds. */
 void nic_drop_held(struct nic_copies *copies);
-
-/* ---- nic_faults.c --------------------------------------------------------------------------- */
 
 /** nic_look_for_faults - read the text that VERBS_WIRE_FAULTS names, if it is another one. */
 bool nic_look_for_faults(struct nic *nic);
@@ -138,8 +130,6 @@ bool nic_loses(const struct nic *nic, const struct wire_pair_entry *from,
 
 /** nic_land_late - packets that are due. Returns when to come again; 0 = at once. */
 uint64_t nic_land_late(struct nic *nic);
-
-/* ---- nic_gpu.c ------------------------------------------------------------------------------ */
 
 /** nic_gpu_of - number of the GPU that a region is on. -1: it cannot be reached, and that was said.
  */

@@ -39,8 +39,6 @@ void wire_say(const char *format, ...)
     gyre_store_release_u32(&nic.entry->n_lines, n + 1);
 }
 
-/* ---- clients -------------------------------------------------------------------------------- */
-
 static bool has_client(bool of_any_host)
 {
     for (int i = 0; i < WIRE_MAX_PROCESSES; i++) {
@@ -78,8 +76,6 @@ static bool leave_if_unused(void)
         wire_job_unlock(lock);
     return !is_used;
 }
-
-/* ---- the loop ------------------------------------------------------------------------------- */
 
 static bool take_announced(void)
 {
@@ -214,8 +210,6 @@ static void work(void)
             sleep_until(until_ns);
     }
 }
-
-/* ---- start ---------------------------------------------------------------------------------- */
 
 /* The parent waits for the child's word and ends, so that no client has a child that it does not
  * know. Returns in the child only. */
