@@ -41,8 +41,7 @@ TEST_RANK(reduce_until_error)
         gyre_fetch_add_u64(&victim->shared->n_calls[rank], 1);
     }
     CHECK_MSG(status == GYRE_ERROR_REMOTE, "%s", gyre_status_name(status));
-    CHECK_MSG(strstr(gyre_comm_last_error(comm), victim->expected) != NULL, "%s",
-              gyre_comm_last_error(comm));
+    CHECK_HAS(gyre_comm_last_error(comm), victim->expected);
     gyre_store_release_u64(&victim->shared->named_ns[rank], gyre_now_ns());
     CHECK_OK(gyre_mem_free(data, test_device()));
 }
@@ -137,8 +136,7 @@ TEST_RANK(enqueue_many_or_wait)
         sched_yield();
     }
     CHECK(status == GYRE_ERROR_REMOTE);
-    CHECK_MSG(strstr(gyre_comm_last_error(comm), victim->expected) != NULL, "%s",
-              gyre_comm_last_error(comm));
+    CHECK_HAS(gyre_comm_last_error(comm), victim->expected);
     (void)gyre_stream_synchronize(NULL, HOST);
     CHECK_OK(gyre_mem_free(data, HOST));
 }
@@ -403,7 +401,7 @@ static void check_difference(const char *variable, const char *value, const char
         test_n_failures = 0;
         const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
         CHECK(status != GYRE_SUCCESS);
-        CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
+        CHECK_HAS(gyre_last_error(), words);
         exit(test_n_failures == 0 ? 0 : 1); /* as programs do, not _exit: the rendezvous finishes */
     }
     CHECK(test_wait_rank(pids[0]));

@@ -551,7 +551,7 @@ TEST_CASE("a dump of many ranks describes the most useful ones and counts the ot
         n_lines++;
     }
     CHECK_MSG(n_lines == N_DESCRIBED, "%d ranks: %s", n_lines, text);
-    CHECK_MSG(strstr(text, "  and 4 more ranks wait in no call\n") != NULL, "%s", text);
+    CHECK_HAS(text, " and 4 more ranks wait in no call\n");
     for (int rank = 0; rank < N_MANY; rank++)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }

@@ -71,8 +71,8 @@ TEST_CASE("a range counts its chunks round")
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
         struct gyre_program *p = range_of(&eight, 8, 6, ranges[i].chunks, NULL);
         if (ranges[i].chunks.n == 6) {
-            CHECK_MSG(p == NULL && strstr(gyre_cause(), "moves 6 chunks of 8") != NULL, "%s",
-                      gyre_cause());
+            CHECK_MSG(p == NULL, "%s", gyre_cause());
+            CHECK_HAS(gyre_cause(), "moves 6 chunks of 8");
             gyre_program_free(p);
             continue;
         }

@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define NORMAL ((struct rig_options){0})
+
 static const struct rig_write good_writes[] = {
     {.offset = 0, .n_bytes = 8, .has_imm = true},
     {.offset = 64, .n_bytes = 1000},
@@ -27,8 +29,6 @@ static unsigned char byte_at(uint64_t offset)
 
 static void write_all(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     for (uint64_t i = 0; i < RIG_MEMORY_BYTES; i++)
         end->memory[i] = byte_at(i);
@@ -38,14 +38,10 @@ static void write_all(struct rig_end *end)
         CHECK_MSG(wc.status == IBV_WC_SUCCESS && wc.wr_id == good_writes[i].n_bytes, "write %zu",
                   i);
     }
-    rig_barrier(end);
-    rig_close(end);
 }
 
 static void read_all(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_post_receives(end->qp, 8);
     rig_barrier(end);
     uint64_t n_expected = 0;
@@ -69,19 +65,17 @@ static void read_all(struct rig_end *end)
     for (uint64_t i = 0; i < RIG_MEMORY_BYTES; i++)
         n_written += end->memory[i] != 0;
     CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 TEST_CASE("bytes are there when the immediate value is")
 {
-    rig_on_two(write_all, read_all);
+    rig_on_two(NORMAL, write_all, read_all);
 }
 
 TEST_CASE("bytes are there too when they go by the ring")
 {
     setenv("VERBS_WIRE_MOVE", "ring", 1);
-    rig_on_two(write_all, read_all);
+    rig_on_two(NORMAL, write_all, read_all);
 }
 
 static void sleep_on_channel(struct rig_end *end)
@@ -99,8 +93,6 @@ static void sleep_on_channel(struct rig_end *end)
 
 static void sleep_for_event(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_post_receives(end->qp, 2);
     CHECK(ibv_req_notify_cq(end->cq, 0) == 0);
     rig_barrier(end);
@@ -110,47 +102,36 @@ static void sleep_for_event(struct rig_end *end)
     rig_barrier(end);
     rig_expect(end, IBV_WC_SUCCESS);
     CHECK(poll(&(struct pollfd){.fd = end->channel->fd, .events = POLLIN}, 1, 0) == 0);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 static void wake_other(struct rig_end *end)
 {
     const struct rig_write write = {.n_bytes = 8, .has_imm = true};
-    rig_open(end);
-    rig_connect(end);
     CHECK(ibv_req_notify_cq(end->cq, 0) == 0);
     rig_barrier(end);
     rig_post_write(end, &write);
     sleep_on_channel(end); /* its own completion */
     rig_barrier(end);
     rig_post_write(end, &write);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 TEST_CASE("an armed channel wakes a sleeping peer, once")
 {
-    rig_on_two(wake_other, sleep_for_event);
+    rig_on_two(NORMAL, wake_other, sleep_for_event);
 }
 
 static void write_with_wrong_key(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8, .rkey = end->mr->rkey});
     rig_expect(end, IBV_WC_REM_ACCESS_ERR);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_WR_FLUSH_ERR);
     rig_barrier(end);
-    rig_close(end);
 }
 
 static void write_past_the_end(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     struct ibv_mr *larger = end->verbs->reg_mr(end->pd, end->memory, RIG_MEMORY_BYTES, 0);
     CHECK(larger != NULL);
@@ -159,35 +140,32 @@ static void write_past_the_end(struct rig_end *end)
     rig_expect(end, IBV_WC_REM_ACCESS_ERR);
     CHECK(end->verbs->dereg_mr(larger) == 0);
     rig_barrier(end);
-    rig_close(end);
 }
 
 static void write_from_elsewhere(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_write(end, &(struct rig_write){.offset = RIG_MEMORY_BYTES - 4, .n_bytes = 8});
     rig_expect(end, IBV_WC_LOC_PROT_ERR);
     rig_barrier(end);
-    rig_close(end);
+}
+
+static void expect_refused(struct rig_end *end, const struct rig_write *write,
+                           enum ibv_wc_status status)
+{
+    rig_barrier(end);
+    rig_post_write(end, write);
+    rig_expect(end, status);
+    rig_barrier(end);
 }
 
 static void write_plainly_refused(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
-    rig_barrier(end);
-    rig_post_write(end, &(struct rig_write){.n_bytes = 8});
-    rig_expect(end, IBV_WC_REM_ACCESS_ERR);
-    rig_barrier(end);
-    rig_close(end);
+    expect_refused(end, &(struct rig_write){.n_bytes = 8}, IBV_WC_REM_ACCESS_ERR);
 }
 
 static void stay(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_barrier(end);
     for (uint64_t i = 0; i < RIG_MEMORY_BYTES; i++)
@@ -195,76 +173,55 @@ static void stay(struct rig_end *end)
             CHECK_MSG(false, "byte %llu was written", (unsigned long long)i);
             break;
         }
-    rig_close(end);
-}
-
-static void stay_read_only(struct rig_end *end)
-{
-    end->access = IBV_ACCESS_LOCAL_WRITE;
-    stay(end);
 }
 
 TEST_CASE("keys, ranges and access are checked at both ends")
 {
-    rig_on_two(write_with_wrong_key, stay);
-    rig_on_two(write_past_the_end, stay);
-    rig_on_two(write_from_elsewhere, stay);
-    rig_on_two(write_plainly_refused, stay_read_only);
+    rig_on_two(NORMAL, write_with_wrong_key, stay);
+    rig_on_two(NORMAL, write_past_the_end, stay);
+    rig_on_two(NORMAL, write_from_elsewhere, stay);
+    rig_on_two((struct rig_options){.is_read_only = true}, write_plainly_refused, stay);
 }
 
 static void write_unasked(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8, .has_imm = true});
     rig_expect(end, IBV_WC_RNR_RETRY_EXC_ERR);
     rig_barrier(end);
-    rig_close(end);
 }
 
 TEST_CASE("a missing receive ends in RNR")
 {
-    rig_on_two(write_unasked, stay);
+    rig_on_two(NORMAL, write_unasked, stay);
 }
 
 static void write_early(struct rig_end *end)
 {
-    end->rnr_retries = 7; /* for ever */
-    rig_open(end);
-    rig_connect(end);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8, .has_imm = true});
     rig_post_write(end, &(struct rig_write){.n_bytes = 16, .has_imm = true});
     rig_barrier(end);
     CHECK(rig_wait_completion(end).wr_id == 8);
     CHECK(rig_wait_completion(end).wr_id == 16);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 static void receive_late(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_receives(end->qp, 2);
     CHECK(rig_wait_completion(end).imm_data == 8);
     CHECK(rig_wait_completion(end).imm_data == 16);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 TEST_CASE("a late receive is waited for, in order")
 {
-    rig_on_two(write_early, receive_late);
+    rig_on_two((struct rig_options){.waits_for_ever = true}, write_early, receive_late);
 }
 
 static void outlive(struct rig_end *end)
 {
     /* 4 tries of 67 ms */
     const uint64_t window_ns = 4 * (4096ULL << 14);
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_SUCCESS);
@@ -281,13 +238,10 @@ static void outlive(struct rig_end *end)
     }
     CHECK_MSG(status == IBV_WC_RETRY_EXC_ERR, "status %d", (int)status);
     CHECK(gyre_now_ns() - began_ns >= window_ns);
-    rig_close(end);
 }
 
 static void die(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_post_receives(end->qp, 2);
     rig_barrier(end);
     rig_barrier(end);
@@ -297,14 +251,12 @@ static void die(struct rig_end *end)
 
 TEST_CASE("a killed peer ends in retry exceeded, after the retry time")
 {
-    rig_on_two(outlive, die);
+    rig_on_two(NORMAL, outlive, die);
 }
 
 static void stop(struct rig_end *end)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    rig_open(end);
-    rig_connect(end);
     rig_post_receives(end->qp, 2);
     CHECK(end->verbs->modify_qp(end->qp, &attr, IBV_QP_STATE) == 0);
     rig_expect(end, IBV_WC_WR_FLUSH_ERR);
@@ -312,31 +264,24 @@ static void stop(struct rig_end *end)
     struct ibv_wc wc;
     CHECK(ibv_poll_cq(end->cq, 1, &wc) == 0);
     rig_barrier(end);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 static void write_to_stopped(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     rig_barrier(end);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_RETRY_EXC_ERR);
-    rig_barrier(end);
-    rig_close(end);
 }
 
 TEST_CASE("a stopped pair flushes and answers no more")
 {
-    rig_on_two(write_to_stopped, stop);
+    rig_on_two(NORMAL, write_to_stopped, stop);
 }
 
 static void register_gpu_memory(struct rig_end *end)
 {
     char file[] = "not a dma-buf";
     void *no_pages = mmap(NULL, RIG_MEMORY_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    rig_open(end);
     const struct gyre_verbs *verbs = end->verbs;
     errno = 0;
     CHECK(verbs->reg_dmabuf_mr(end->pd, 0, 4096, 0x1000, -1, IBV_ACCESS_LOCAL_WRITE) == NULL);
@@ -371,15 +316,9 @@ static void register_gpu_memory(struct rig_end *end)
     rig_leave_gpu();
 
     CHECK(verbs->reg_mr(end->pd, no_pages, RIG_MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
-    rig_close(end);
-}
-
-static void do_nothing(struct rig_end *end)
-{
-    (void)end;
 }
 
 TEST_CASE("GPU memory needs a real dma-buf")
 {
-    rig_on_two(register_gpu_memory, do_nothing);
+    rig_on_two(NORMAL, register_gpu_memory, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
-#include "tests/nic/wire_places.h"
+#include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
 
 #include <sched.h>
@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define PLACES(n_pairs, n) \
+    ((struct rig_options){.has_places = true, .n_qps = (n_pairs), .n_receives = (n)})
 #define N_CHAINS 16 /* of requests, of all queue pairs together */
 
 static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
@@ -44,21 +46,18 @@ static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
 
 static void write_chains(struct rig_end *end)
 {
-    struct places places;
     struct move moves[RIG_MAX_WR];
     uint64_t state = 7;
-    places_open(end, &places, 0);
     for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
         int n_all = 0;
         for (int qp = 0; qp < end->n_qps; qp++) {
             const int n = make_chain(&state, qp, end->n_qps, moves);
-            places_post(end, &places, qp, moves, n);
+            places_post(end, qp, moves, n);
             n_all += n;
         }
         places_expect_all(end, n_all);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 /* The messages of each queue pair come in the order of its requests, of which the last one has an
@@ -85,9 +84,7 @@ static void check_chains(struct rig_end *end)
 {
     static unsigned char expected[N_PLACES][PLACE_BYTES];
     static struct move moves[RIG_MAX_QPS][RIG_MAX_WR];
-    struct places places;
     uint64_t state = 7;
-    places_open(end, &places, RIG_MAX_WR);
     for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
         int n[RIG_MAX_QPS];
         for (int qp = 0; qp < end->n_qps; qp++) {
@@ -101,41 +98,28 @@ static void check_chains(struct rig_end *end)
         }
         expect_messages(end, moves, n);
         for (int place = 0; place < N_PLACES; place++)
-            places_expect(&places, place, 0, expected[place], PLACE_BYTES);
+            places_expect(end, place, 0, expected[place], PLACE_BYTES);
         for (int qp = 0; qp < end->n_qps; qp++)
             for (int k = 0; k < n[qp]; k++)
                 rig_post_receives(end->qps[qp], moves[qp][k].has_imm);
         rig_barrier(end);
     }
-    places_close(end, &places);
-}
-
-static void write_chains_of_four(struct rig_end *end)
-{
-    end->n_qps = 4;
-    write_chains(end);
-}
-
-static void check_chains_of_four(struct rig_end *end)
-{
-    end->n_qps = 4;
-    check_chains(end);
 }
 
 TEST_CASE("one pair keeps its order, whatever memory its requests name")
 {
-    rig_on_two(write_chains, check_chains);
+    rig_on_two(PLACES(1, RIG_MAX_WR), write_chains, check_chains);
 }
 
 TEST_CASE("pairs keep their orders beside each other")
 {
-    rig_on_two(write_chains_of_four, check_chains_of_four);
+    rig_on_two(PLACES(4, RIG_MAX_WR), write_chains, check_chains);
 }
 
 TEST_CASE("order is kept where host memory is closed")
 {
     setenv("VERBS_WIRE_MOVE", "ring", 1);
-    rig_on_two(write_chains, check_chains);
+    rig_on_two(PLACES(1, RIG_MAX_WR), write_chains, check_chains);
 }
 
 /* One process has memory that the kernel does not let the NIC read, until it is touched. From then
@@ -152,14 +136,12 @@ static void unlock(int signal_number)
 
 static void write_from_locked(struct rig_end *end)
 {
-    struct places places;
     struct move moves[30];
     locked = mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    places_open(end, &places, RIG_MAX_WR);
     memcpy(locked, places_pattern[HOST], PLACE_BYTES);
-    places.memory[EXTRA] = locked;
-    places.mrs[EXTRA] = rig_register(end, RIG_HOST, locked, PLACE_BYTES);
-    CHECK(places.mrs[EXTRA] != NULL);
+    end->places.memory[EXTRA] = locked;
+    end->places.mrs[EXTRA] = rig_register(end, RIG_HOST, locked, PLACE_BYTES);
+    CHECK(end->places.mrs[EXTRA] != NULL);
     CHECK(signal(SIGSEGV, unlock) != SIG_ERR);
     CHECK(mprotect(locked, PLACE_BYTES, PROT_NONE) == 0);
     for (uint32_t i = 0; i < 30; i++)
@@ -169,24 +151,20 @@ static void write_from_locked(struct rig_end *end)
                                  .to = i * 16000,
                                  .n_bytes = 16000,
                                  .has_imm = i == 29};
-    places_post(end, &places, 0, moves, 30);
+    places_post(end, 0, moves, 30);
     places_expect_all(end, 30);
-    CHECK(end->verbs->dereg_mr(places.mrs[EXTRA]) == 0);
-    places_close(end, &places);
+    CHECK(end->verbs->dereg_mr(end->places.mrs[EXTRA]) == 0);
 }
 
 static void see_all(struct rig_end *end)
 {
-    struct places places;
-    places_open(end, &places, RIG_MAX_WR);
     rig_expect(end, IBV_WC_SUCCESS);
-    places_expect(&places, GPU_A, 0, places_pattern[HOST], 30 * 16000);
-    places_close(end, &places);
+    places_expect(end, GPU_A, 0, places_pattern[HOST], 30 * 16000);
 }
 
 TEST_CASE("a process that closes carries on where the NIC stopped")
 {
-    rig_on_two(write_from_locked, see_all);
+    rig_on_two(PLACES(1, RIG_MAX_WR), write_from_locked, see_all);
 }
 
 #define N_SENDS    20
@@ -195,9 +173,7 @@ TEST_CASE("a process that closes carries on where the NIC stopped")
 
 static void write_then_send(struct rig_end *end)
 {
-    struct places places;
     struct move moves[33];
-    places_open(end, &places, 0);
     for (uint32_t round = 0; round < N_SENDS; round++) {
         for (uint32_t i = 0; i < 30; i++)
             moves[i] = (struct move){.source = GPU_B,
@@ -212,11 +188,10 @@ static void write_then_send(struct rig_end *end)
         moves[32] =
             (struct move){.source = HOST, .from = round, .n_bytes = SEND_BYTES, .is_send = true};
         rig_barrier(end);
-        places_post(end, &places, 0, moves, 33);
+        places_post(end, 0, moves, 33);
         places_expect_all(end, 33);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 static void post_receive(struct rig_end *end, struct ibv_sge *sges, int n)
@@ -230,43 +205,38 @@ static void post_receive(struct rig_end *end, struct ibv_sge *sges, int n)
  * memory. */
 static void receive_sends(struct rig_end *end)
 {
-    struct places places;
-    places_open(end, &places, 0);
-    unsigned char *flag = places.memory[HOST] + FLAG_AT;
+    unsigned char *flag = end->places.memory[HOST] + FLAG_AT;
     for (uint32_t round = 0; round < N_SENDS; round++) {
         struct ibv_sge sges[] = {
-            {(uintptr_t)places.memory[GPU_B] + SEND_BYTES, SEND_BYTES, places.mrs[GPU_B]->lkey},
-            {(uintptr_t)places.memory[GPU_B], SEND_BYTES / 2, places.mrs[GPU_B]->lkey},
-            {(uintptr_t)places.memory[HOST], SEND_BYTES, places.mrs[HOST]->lkey}};
+            {(uintptr_t)end->places.memory[GPU_B] + SEND_BYTES, SEND_BYTES,
+             end->places.mrs[GPU_B]->lkey},
+            {(uintptr_t)end->places.memory[GPU_B], SEND_BYTES / 2, end->places.mrs[GPU_B]->lkey},
+            {(uintptr_t)end->places.memory[HOST], SEND_BYTES, end->places.mrs[HOST]->lkey}};
         post_receive(end, &sges[0], 1);
         post_receive(end, &sges[1], 2);
         rig_barrier(end);
         const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
         while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && gyre_now_ns() < until_ns)
             sched_yield();
-        places_expect(&places, GPU_A, 0, places_pattern[GPU_B] + round, 30 * 16000);
+        places_expect(end, GPU_A, 0, places_pattern[GPU_B] + round, 30 * 16000);
         CHECK(*flag == places_pattern[HOST][round]);
         *flag = 0;
         for (int i = 0; i < 2; i++)
             CHECK(rig_wait_completion(end).byte_len == SEND_BYTES);
-        places_expect(&places, GPU_B, SEND_BYTES, places_pattern[GPU_A] + round, SEND_BYTES);
-        places_expect(&places, GPU_B, 0, places_pattern[HOST] + round, SEND_BYTES / 2);
-        places_expect(&places, HOST, 0, places_pattern[HOST] + round + SEND_BYTES / 2,
-                      SEND_BYTES / 2);
+        places_expect(end, GPU_B, SEND_BYTES, places_pattern[GPU_A] + round, SEND_BYTES);
+        places_expect(end, GPU_B, 0, places_pattern[HOST] + round, SEND_BYTES / 2);
+        places_expect(end, HOST, 0, places_pattern[HOST] + round + SEND_BYTES / 2, SEND_BYTES / 2);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 TEST_CASE("host memory and messages come after the writes before them")
 {
-    rig_on_two(write_then_send, receive_sends);
+    rig_on_two(PLACES(1, 0), write_then_send, receive_sends);
 }
 
 static void write_and_read(struct rig_end *end)
 {
-    struct places places;
-    places_open(end, &places, 0);
     for (uint32_t i = 0; i < 20; i++) {
         const uint32_t at = i * 4096;
         const struct move moves[] = {
@@ -279,29 +249,21 @@ static void write_and_read(struct rig_end *end)
              .n_bytes = 30000,
              .is_read = true},
         };
-        places_post(end, &places, 0, moves, 3);
+        places_post(end, 0, moves, 3);
         places_expect_all(end, 3);
         const int back = i % 2 == 0 ? HOST : GPU_B;
-        places_expect(&places, back, 0, places_pattern[GPU_A] + at + 140000, 10000);
-        places_expect(&places, back, 10000, places_pattern[HOST] + at, 4096);
-        places_expect(&places, back, 14096, places_pattern[GPU_A] + at + 154096, 30000 - 14096);
+        places_expect(end, back, 0, places_pattern[GPU_A] + at + 140000, 10000);
+        places_expect(end, back, 10000, places_pattern[HOST] + at, 4096);
+        places_expect(end, back, 14096, places_pattern[GPU_A] + at + 154096, 30000 - 14096);
         /* The read has spoiled what the next round sends. */
         if (back == HOST)
-            memcpy(places.memory[HOST], places_pattern[HOST], PLACE_BYTES);
+            memcpy(end->places.memory[HOST], places_pattern[HOST], PLACE_BYTES);
     }
-    places_close(end, &places);
-}
-
-static void do_not_look(struct rig_end *end)
-{
-    struct places places;
-    places_open(end, &places, RIG_MAX_WR);
-    places_close(end, &places);
 }
 
 TEST_CASE("a read sees the writes before it")
 {
-    rig_on_two(write_and_read, do_not_look);
+    rig_on_two(PLACES(1, 0), write_and_read, NULL);
 }
 
 static bool is_failing(void)
@@ -321,15 +283,12 @@ static bool is_failing(void)
 static void write_refused(struct rig_end *end, const struct move *refused,
                           enum ibv_wc_status status)
 {
-    struct places places;
     const struct move moves[] = {GOOD(GPU_A, GPU_A, 0), *refused, GOOD(HOST, GPU_A, 8192)};
-    places_open(end, &places, 0);
-    places_post(end, &places, 0, moves, 3);
+    places_post(end, 0, moves, 3);
     rig_expect(end, IBV_WC_SUCCESS);
     rig_expect(end, status);
     rig_expect(end, IBV_WC_WR_FLUSH_ERR);
     rig_barrier(end);
-    places_close(end, &places);
 }
 
 static void write_with_wrong_key(struct rig_end *end)
@@ -349,36 +308,30 @@ static void write_that_does_not_start(struct rig_end *end)
 
 static void see_first_write(struct rig_end *end)
 {
-    struct places places;
-    places_open(end, &places, 0);
     rig_barrier(end);
-    places_expect(&places, GPU_A, 0, places_pattern[GPU_A], 4096);
-    places_expect(&places, GPU_A, 4096, NULL, PLACE_BYTES - 4096);
-    places_close(end, &places);
+    places_expect(end, GPU_A, 0, places_pattern[GPU_A], 4096);
+    places_expect(end, GPU_A, 4096, NULL, PLACE_BYTES - 4096);
 }
 
 TEST_CASE("a refused request comes after the copies before it")
 {
-    rig_on_two(write_with_wrong_key, see_first_write);
+    rig_on_two(PLACES(1, 0), write_with_wrong_key, see_first_write);
     if (is_failing())
-        rig_on_two(write_that_does_not_start, see_first_write);
+        rig_on_two(PLACES(1, 0), write_that_does_not_start, see_first_write);
 }
 
 /* The copy fails when it is waited for. It shares a batch with a write to the other GPU, and maybe
  * with one of another pair. */
 static void write_that_fails(struct rig_end *end)
 {
-    struct places places;
     struct move moves[] = {GOOD(GPU_A, GPU_A, 0), GOOD(GPU_A, GPU_A, 4096), GOOD(GPU_A, GPU_B, 0),
                            GOOD(GPU_A, GPU_A, 8192)};
     const struct move other = GOOD(GPU_A, GPU_B, 65536);
     moves[1].from = WAIT_AT;
     moves[1].n_bytes = 8;
     moves[3].has_imm = true;
-    end->n_qps = 2;
-    places_open(end, &places, 0);
-    places_post(end, &places, 0, moves, 4);
-    places_post(end, &places, 1, &other, 1);
+    places_post(end, 0, moves, 4);
+    places_post(end, 1, &other, 1);
     int n_failed = 0;
     for (int i = 0; i < 5; i++) {
         const struct ibv_wc wc = rig_wait_completion(end);
@@ -392,53 +345,42 @@ static void write_that_fails(struct rig_end *end)
     }
     CHECK(n_failed == 4);
     rig_barrier(end);
-    places_close(end, &places);
 }
 
 static void see_nothing_after_it(struct rig_end *end)
 {
-    struct places places;
     struct ibv_wc wc;
-    end->n_qps = 2;
-    places_open(end, &places, 1);
     rig_barrier(end);
-    places_expect(&places, GPU_A, 4096, NULL, PLACE_BYTES - 4096);
-    places_expect(&places, GPU_B, 0, NULL, 65536);
-    places_expect(&places, GPU_B, 65536, places_pattern[GPU_A] + 65536, 4096);
+    places_expect(end, GPU_A, 4096, NULL, PLACE_BYTES - 4096);
+    places_expect(end, GPU_B, 0, NULL, 65536);
+    places_expect(end, GPU_B, 65536, places_pattern[GPU_A] + 65536, 4096);
     CHECK(ibv_poll_cq(end->cq, 1, &wc) == 0);
-    places_close(end, &places);
 }
 
 TEST_CASE("a copy that fails ends its pair alone")
 {
     if (is_failing())
-        rig_on_two(write_that_fails, see_nothing_after_it);
+        rig_on_two(PLACES(2, 1), write_that_fails, see_nothing_after_it);
 }
 
 static void outlive(struct rig_end *end)
 {
-    struct places places;
     const struct move moves[] = {GOOD(GPU_A, GPU_A, 0), GOOD(HOST, GPU_A, 4096),
                                  GOOD(GPU_A, HOST, 8192), GOOD(GPU_A, GPU_B, 12288)};
     const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
     enum ibv_wc_status status = IBV_WC_SUCCESS;
-    places_open(end, &places, 0);
     while (status == IBV_WC_SUCCESS && gyre_now_ns() < until_ns) {
-        places_post(end, &places, 0, moves, 4);
+        places_post(end, 0, moves, 4);
         for (int i = 0; i < 4; i++) {
             const struct ibv_wc wc = rig_wait_completion(end);
             status = status == IBV_WC_SUCCESS ? wc.status : status;
         }
     }
     CHECK_MSG(status == IBV_WC_RETRY_EXC_ERR, "status %d", (int)status);
-    gyre_fetch_add_u32(&end->shared->n_arrived[end->n_barriers], 1); /* for the dead */
-    places_close(end, &places);
 }
 
 static void die(struct rig_end *end)
 {
-    struct places places;
-    places_open(end, &places, 0);
     usleep(5000);
     gyre_store_release_u32(&end->shared->is_killed, 1);
     raise(SIGKILL);
@@ -446,7 +388,7 @@ static void die(struct rig_end *end)
 
 TEST_CASE("a peer that dies ends its writes")
 {
-    rig_on_two(outlive, die);
+    rig_on_two(PLACES(1, 0), outlive, die);
 }
 
 #define N_ROUNDS    8
@@ -465,16 +407,13 @@ static void make_writes(struct move *moves)
 
 static void write_until_refused(struct rig_end *end)
 {
-    struct places places;
     struct move moves[N_WRITES];
-    end->n_qps = N_ROUNDS;
-    places_open(end, &places, 0);
     make_writes(moves);
     for (int round = 0; round < N_ROUNDS; round++) {
         enum ibv_wc_status status = IBV_WC_SUCCESS;
         rig_barrier(end);
         while (status == IBV_WC_SUCCESS) {
-            places_post(end, &places, round, moves, N_WRITES);
+            places_post(end, round, moves, N_WRITES);
             for (int i = 0; i < N_WRITES; i++) {
                 const struct ibv_wc wc = rig_wait_completion(end);
                 status = status == IBV_WC_SUCCESS ? wc.status : status;
@@ -483,77 +422,65 @@ static void write_until_refused(struct rig_end *end)
         CHECK_MSG(status == IBV_WC_REM_ACCESS_ERR, "status %d", (int)status);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 static void take_away(struct rig_end *end)
 {
-    struct places places;
     static unsigned char zeros[PLACE_BYTES];
-    end->n_qps = N_ROUNDS;
-    places_open(end, &places, 0);
     for (int round = 0; round < N_ROUNDS; round++) {
         rig_barrier(end);
         usleep(2000);
-        CHECK(end->verbs->dereg_mr(places.mrs[GPU_A]) == 0);
-        rig_copy_gpu(places_gpus[GPU_A], places.memory[GPU_A], zeros, PLACE_BYTES);
+        CHECK(end->verbs->dereg_mr(end->places.mrs[GPU_A]) == 0);
+        rig_copy_gpu(places_gpus[GPU_A], end->places.memory[GPU_A], zeros, PLACE_BYTES);
         usleep(1000);
-        places_expect(&places, GPU_A, 0, zeros, PLACE_BYTES);
-        places.mrs[GPU_A] =
-            rig_register(end, places_gpus[GPU_A], places.memory[GPU_A], PLACE_BYTES);
-        CHECK(places.mrs[GPU_A] != NULL);
+        places_expect(end, GPU_A, 0, zeros, PLACE_BYTES);
+        end->places.mrs[GPU_A] =
+            rig_register(end, places_gpus[GPU_A], end->places.memory[GPU_A], PLACE_BYTES);
+        CHECK(end->places.mrs[GPU_A] != NULL);
         rig_barrier(end);
-        end->shared->told[1].places[GPU_A].rkey = places.mrs[GPU_A]->rkey;
+        end->shared->told[1].places[GPU_A].rkey = end->places.mrs[GPU_A]->rkey;
     }
-    places_close(end, &places);
 }
 
 /* Here the sender takes its own memory away, and puts bytes there that must not get out. */
 static void take_own_away(struct rig_end *end)
 {
-    struct places places;
     struct move moves[N_WRITES];
     static unsigned char secret[PLACE_BYTES];
     memset(secret, 0xee, sizeof(secret));
-    end->n_qps = N_ROUNDS;
-    places_open(end, &places, 0);
     make_writes(moves);
     for (int round = 0; round < N_ROUNDS; round++) {
-        places_post(end, &places, round, moves, N_WRITES);
+        places_post(end, round, moves, N_WRITES);
         usleep((unsigned)round * 15);
-        CHECK(end->verbs->dereg_mr(places.mrs[GPU_A]) == 0);
-        rig_copy_gpu(places_gpus[GPU_A], places.memory[GPU_A], secret, PLACE_BYTES);
+        CHECK(end->verbs->dereg_mr(end->places.mrs[GPU_A]) == 0);
+        rig_copy_gpu(places_gpus[GPU_A], end->places.memory[GPU_A], secret, PLACE_BYTES);
         for (int i = 0; i < N_WRITES; i++)
             rig_wait_completion(end);
         rig_barrier(end);
-        rig_copy_gpu(places_gpus[GPU_A], places.memory[GPU_A], places_pattern[GPU_A], PLACE_BYTES);
-        places.mrs[GPU_A] =
-            rig_register(end, places_gpus[GPU_A], places.memory[GPU_A], PLACE_BYTES);
-        CHECK(places.mrs[GPU_A] != NULL);
+        rig_copy_gpu(places_gpus[GPU_A], end->places.memory[GPU_A], places_pattern[GPU_A],
+                     PLACE_BYTES);
+        end->places.mrs[GPU_A] =
+            rig_register(end, places_gpus[GPU_A], end->places.memory[GPU_A], PLACE_BYTES);
+        CHECK(end->places.mrs[GPU_A] != NULL);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 static void see_no_secret(struct rig_end *end)
 {
-    struct places places;
-    end->n_qps = N_ROUNDS;
-    places_open(end, &places, 0);
     for (int round = 0; round < N_ROUNDS; round++) {
         rig_barrier(end);
-        const unsigned char *seen = places_look(&places, GPU_A);
+        const unsigned char *seen = places_look(end, GPU_A);
         uint32_t n_wrong = 0;
         for (uint32_t i = 0; i < PLACE_BYTES; i++)
             n_wrong += seen[i] != 0 && seen[i] != places_pattern[GPU_A][i];
         CHECK_MSG(n_wrong == 0, "%u bytes in round %d", n_wrong, round);
         rig_barrier(end);
     }
-    places_close(end, &places);
 }
 
 TEST_CASE("no copy is under way in memory that was taken away")
 {
-    rig_on_two(write_until_refused, take_away);
-    rig_on_two(take_own_away, see_no_secret);
+    rig_on_two(PLACES(N_ROUNDS, 0), write_until_refused, take_away);
+    rig_on_two(PLACES(N_ROUNDS, 0), take_own_away, see_no_secret);
 }

@@ -89,7 +89,7 @@ void rig_free(int gpu, unsigned char *memory)
     rig_leave_gpu();
 }
 
-void rig_open(struct rig_end *end)
+static void open_end(struct rig_end *end)
 {
     CHECK_OK(gyre_verbs_load(&end->verbs));
     const struct gyre_verbs *verbs = end->verbs;
@@ -99,8 +99,8 @@ void rig_open(struct rig_end *end)
     end->pd = verbs->alloc_pd(end->context);
     end->channel = verbs->create_comp_channel(end->context);
     end->cq = verbs->create_cq(end->context, 2 * RIG_MAX_WR * RIG_MAX_QPS, NULL, end->channel, 0);
-    end->memory = rig_alloc(end->gpu, RIG_MEMORY_BYTES);
-    end->mr = rig_register(end, end->gpu, end->memory, RIG_MEMORY_BYTES);
+    end->memory = rig_alloc(RIG_HOST, RIG_MEMORY_BYTES);
+    end->mr = rig_register(end, RIG_HOST, end->memory, RIG_MEMORY_BYTES);
     CHECK(end->mr != NULL);
     struct ibv_qp_init_attr attr = {.send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC};
     attr.cap.max_send_wr = attr.cap.max_recv_wr = RIG_MAX_WR;
@@ -137,15 +137,15 @@ static void to_rts(struct rig_end *end, int index)
                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
           0);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = 77};
-    attr.timeout = end->timeout;
-    attr.retry_cnt = end->retries;
-    attr.rnr_retry = end->rnr_retries;
+    attr.timeout = 14; /* 4.096 us x 2^14 */
+    attr.retry_cnt = 3;
+    attr.rnr_retry = end->options->waits_for_ever ? 7 : 1;
     CHECK(verbs->modify_qp(end->qps[index], &attr,
                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 }
 
-void rig_connect(struct rig_end *end)
+static void connect_pairs(struct rig_end *end)
 {
     struct rig_shared *shared = end->shared;
     for (int i = 0; i < end->n_qps; i++) {
@@ -160,7 +160,7 @@ void rig_connect(struct rig_end *end)
         to_rts(end, i);
 }
 
-void rig_close(struct rig_end *end)
+static void close_end(struct rig_end *end)
 {
     const struct gyre_verbs *verbs = end->verbs;
     for (int i = 0; i < end->n_qps; i++)
@@ -170,7 +170,7 @@ void rig_close(struct rig_end *end)
     CHECK(verbs->dereg_mr(end->mr) == 0);
     verbs->dealloc_pd(end->pd);
     verbs->close_device(end->context);
-    rig_free(end->gpu, end->memory);
+    free(end->memory);
 }
 
 void rig_post_write(struct rig_end *end, const struct rig_write *write)
@@ -217,30 +217,138 @@ void rig_expect(struct rig_end *end, enum ibv_wc_status status)
     CHECK_MSG(wc.status == status, "status %d, expected %d", (int)wc.status, (int)status);
 }
 
-static void run_end(struct rig_shared *shared, int me, rig_end_fn run)
+unsigned char places_pattern[N_PLACES][PLACE_BYTES];
+const int places_gpus[N_PLACES] = {RIG_HOST, 0, 1};
+
+/* splitmix64 */
+uint32_t places_draw(uint64_t *state, uint32_t n)
 {
-    struct rig_end end = {.shared = shared,
-                          .me = me,
-                          .n_qps = 1,
-                          .gpu = RIG_HOST,
-                          .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-                          .timeout = 14,
-                          .retries = 3,
-                          .rnr_retries = 1};
+    uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+    return (uint32_t)((z ^ z >> 31) >> 33) % n;
+}
+
+void places_post(struct rig_end *end, int qp, const struct move *moves, int n)
+{
+    struct ibv_send_wr wrs[RIG_MAX_WR] = {{0}};
+    struct ibv_sge sges[RIG_MAX_WR];
+    struct ibv_send_wr *bad = NULL;
+    for (int i = 0; i < n; i++) {
+        const struct move *move = &moves[i];
+        const struct rig_place *target = &end->shared->told[1].places[move->target];
+        const bool is_inline = move->source == INLINE;
+        const unsigned char *from =
+            is_inline ? places_pattern[HOST] : end->places.memory[move->source];
+        sges[i] = (struct ibv_sge){.addr = (uintptr_t)from + move->from,
+                                   .length = move->n_bytes,
+                                   .lkey = is_inline ? 0 : end->places.mrs[move->source]->lkey};
+        wrs[i].wr_id = (uint64_t)i;
+        wrs[i].sg_list = &sges[i];
+        wrs[i].num_sge = 1;
+        wrs[i].imm_data = (uint32_t)i;
+        wrs[i].send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
+        wrs[i].opcode = move->is_read   ? IBV_WR_RDMA_READ
+                        : move->is_send ? IBV_WR_SEND
+                        : move->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                        : IBV_WR_RDMA_WRITE;
+        wrs[i].wr.rdma.remote_addr = target->address + move->to;
+        wrs[i].wr.rdma.rkey = target->rkey + move->wrong_key;
+        wrs[i].next = i + 1 < n ? &wrs[i + 1] : NULL;
+    }
+    CHECK(ibv_post_send(end->qps[qp], wrs, &bad) == 0);
+}
+
+void places_expect_all(struct rig_end *end, int n)
+{
+    for (int i = 0; i < n && test_n_failures == 0; i++)
+        rig_expect(end, IBV_WC_SUCCESS);
+}
+
+const unsigned char *places_look(const struct rig_end *end, int place)
+{
+    static unsigned char seen[PLACE_BYTES];
+    if (places_gpus[place] == RIG_HOST)
+        return end->places.memory[place];
+    rig_copy_gpu(places_gpus[place], seen, end->places.memory[place], PLACE_BYTES);
+    return seen;
+}
+
+void places_expect(const struct rig_end *end, int place, uint32_t at, const unsigned char *bytes,
+                   uint32_t n)
+{
+    static const unsigned char zeros[PLACE_BYTES];
+    const unsigned char *seen = places_look(end, place) + at;
+    const unsigned char *right = bytes != NULL ? bytes : zeros;
+    uint32_t i = 0;
+    while (i < n && seen[i] == right[i])
+        i++;
+    CHECK_MSG(i == n, "byte %u of place %d: %u, expected %u", at + i, place, i < n ? seen[i] : 0,
+              i < n ? right[i] : 0);
+}
+
+static void open_places(struct rig_end *end)
+{
+    const uint64_t words[] = {FAKE_CUDA_FAILS_AT_START, FAKE_CUDA_FAILS_AT_WAIT};
+    uint64_t state = 1;
+    for (int i = 0; i < N_PLACES; i++) {
+        for (uint32_t at = 0; at < PLACE_BYTES; at++)
+            places_pattern[i][at] = (unsigned char)(1 + places_draw(&state, 255));
+        memcpy(places_pattern[i] + START_AT, &words[0], sizeof(words[0]));
+        memcpy(places_pattern[i] + WAIT_AT, &words[1], sizeof(words[1]));
+        end->places.memory[i] = rig_alloc(places_gpus[i], PLACE_BYTES);
+        end->places.mrs[i] = rig_register(end, places_gpus[i], end->places.memory[i], PLACE_BYTES);
+        CHECK(end->places.mrs[i] != NULL);
+        end->shared->told[end->me].places[i] =
+            (struct rig_place){(uintptr_t)end->places.memory[i], end->places.mrs[i]->rkey};
+        if (end->me == 0 && places_gpus[i] == RIG_HOST)
+            memcpy(end->places.memory[i], places_pattern[i], PLACE_BYTES);
+        else if (end->me == 0)
+            rig_copy_gpu(places_gpus[i], end->places.memory[i], places_pattern[i], PLACE_BYTES);
+    }
+}
+
+static void run_end(struct rig_end *end, rig_end_fn run)
+{
+    const struct rig_options *options = end->options;
     Dl_info cuda;
     test_n_failures = 0;
+    end->n_qps = options->n_qps > 0 ? options->n_qps : 1;
+    end->access = IBV_ACCESS_LOCAL_WRITE;
+    if (!options->is_read_only || end->me == 0)
+        end->access |= IBV_ACCESS_REMOTE_WRITE | (options->has_places ? IBV_ACCESS_REMOTE_READ : 0);
     /* The NIC process must find the libcuda that this process is linked with. */
     CHECK(dladdr((void *)(uintptr_t)cuInit, &cuda) != 0);
     setenv("VERBS_WIRE_CUDA", cuda.dli_fname, 1);
-    setenv("GYRE_HOSTID", me == 0 ? "host1" : "host2", 1);
-    run(&end);
+    setenv("GYRE_HOSTID", end->me == 0 ? "host1" : "host2", 1);
+    if (options->has_places) /* the NIC's waits for copies are slow, this process's are quick */
+        setenv("FAKE_CUDA_WAIT_US", "300", 0);
+    open_end(end);
+    if (options->has_places) {
+        unsetenv("FAKE_CUDA_WAIT_US");
+        open_places(end);
+    }
+    connect_pairs(end);
+    for (int i = 0; i < end->n_qps && options->has_places && end->me == 1; i++)
+        rig_post_receives(end->qps[i], options->n_receives);
+    if (options->has_places)
+        rig_barrier(end);
+    if (run != NULL)
+        run(end);
+    if (gyre_load_acquire_u32(&end->shared->is_killed) == 0)
+        rig_barrier(end);
+    for (int i = 0; i < N_PLACES && options->has_places; i++) {
+        CHECK(end->verbs->dereg_mr(end->places.mrs[i]) == 0);
+        rig_free(places_gpus[i], end->places.memory[i]);
+    }
+    close_end(end);
     fflush(NULL);
     /* exit, so that the library leaves the job */
     exit(test_n_failures == 0 ? 0 : 1);
 }
 
 /* Both are children: this process never touches the device, so each case starts without it. */
-void rig_on_two(rig_end_fn run_a, rig_end_fn run_b)
+void rig_on_two(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b)
 {
     struct rig_shared *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -249,7 +357,8 @@ void rig_on_two(rig_end_fn run_a, rig_end_fn run_b)
         fflush(NULL);
         pids[me] = fork();
         if (pids[me] == 0)
-            run_end(shared, me, me == 0 ? run_a : run_b);
+            run_end(&(struct rig_end){.options = &options, .shared = shared, .me = me},
+                    me == 0 ? run_a : run_b);
     }
     for (int me = 0; me < 2; me++) {
         int status = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two processes with connected queue pairs of the stand-in RDMA device. A test gives each of them a
- * function; barriers and shared memory keep the two in step.
+ * function; barriers and shared memory keep the two in step. With places, each has memory of the
+ * host and of two GPUs, and the first one writes a pattern to that of the second one.
  */
 #ifndef GYRE_TESTS_WIRE_RIG_H
 #define GYRE_TESTS_WIRE_RIG_H
@@ -16,9 +17,16 @@
 #define RIG_MEMORY_BYTES (3u << 20)
 #define RIG_LIMIT_NS     20000000000ULL
 #define RIG_MAX_QPS      16
-#define RIG_MAX_PLACES   20
 #define RIG_MAX_WR       128
 #define RIG_HOST         (-1) /* in place of a GPU's number */
+
+#define PLACE_BYTES      (512u << 10)
+#define POISON_BYTES     64u /* at the end of a place; no copy that shall succeed begins there */
+#define START_AT         (PLACE_BYTES - POISON_BYTES)     /* a copy from here fails to start */
+#define WAIT_AT          (PLACE_BYTES - POISON_BYTES / 2) /* here the wait for it fails */
+
+/* INLINE: payload from the pattern of HOST; EXTRA: host memory that a test adds. */
+enum { HOST, GPU_A, GPU_B, N_PLACES, INLINE = N_PLACES, EXTRA };
 
 /* A registered range, as the other process must name it. */
 struct rig_place {
@@ -33,13 +41,22 @@ struct rig_shared {
         uint32_t rkey;
         uint64_t address;
         union ibv_gid gid;
-        struct rig_place places[RIG_MAX_PLACES]; /* for the tests */
+        struct rig_place places[N_PLACES];
     } told[2];
     uint32_t n_arrived[128]; /* at each barrier */
     uint32_t is_killed;
 };
 
+struct rig_options {
+    bool has_places;
+    bool is_read_only;   /* the second process's memory */
+    bool waits_for_ever; /* for receives */
+    int n_qps;           /* 0 = 1 */
+    int n_receives;      /* of each queue pair of the second process, with places */
+};
+
 struct rig_end {
+    const struct rig_options *options;
     struct rig_shared *shared;
     int me;
     uint32_t n_barriers;
@@ -53,11 +70,11 @@ struct rig_end {
     struct ibv_qp *qp; /* the first */
     struct ibv_mr *mr;
     unsigned char *memory; /* RIG_MEMORY_BYTES */
-    int gpu;               /* where it is: then only copies reach it; or RIG_HOST */
     int access;            /* of the regions */
-    uint8_t timeout;       /* 4.096 us x 2^t */
-    uint8_t retries;
-    uint8_t rnr_retries;
+    struct {
+        unsigned char *memory[EXTRA + 1];
+        struct ibv_mr *mrs[EXTRA + 1];
+    } places;
 };
 
 /* A write to the same offset at the other end. */
@@ -71,18 +88,13 @@ struct rig_write {
 
 typedef void (*rig_end_fn)(struct rig_end *end);
 
-/** rig_on_two - run both functions, each in a process of its own on a host of its own. The second
+/** rig_on_two - run both functions, each in a process of its own on a host of its own, between the
+ * opening of device, memory and connected queue pairs and, after a barrier, their end. The second
  * may kill itself once it has set is_killed. */
-void rig_on_two(rig_end_fn run_a, rig_end_fn run_b);
+void rig_on_two(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b);
 
 /** rig_barrier - wait until both processes have come here. */
 void rig_barrier(struct rig_end *end);
-
-/** rig_open, rig_connect, rig_close - device, memory and n_qps queue pairs; their way from RESET to
- * RTS, with a barrier inside; all away. */
-void rig_open(struct rig_end *end);
-void rig_connect(struct rig_end *end);
-void rig_close(struct rig_end *end);
 
 /** rig_alloc, rig_register, rig_free - memory of the host or a GPU, zeroed. */
 unsigned char *rig_alloc(int gpu, uint64_t n_bytes);
@@ -107,5 +119,37 @@ void rig_post_receives(struct ibv_qp *qp, int n);
 /** rig_wait_completion, rig_expect - the next completion, at most RIG_LIMIT_NS from now. */
 struct ibv_wc rig_wait_completion(struct rig_end *end);
 void rig_expect(struct rig_end *end, enum ibv_wc_status status);
+
+/* A request. */
+struct move {
+    uint32_t source, target; /* places */
+    uint32_t from, to;       /* offsets */
+    uint32_t n_bytes;
+    bool has_imm;
+    bool is_send;       /* into what the receive names */
+    bool is_read;       /* from the target to the source */
+    uint32_t wrong_key; /* added to the target's */
+};
+
+/* What is in the places of the first process at the beginning: no zeros, but for the ends. */
+extern unsigned char places_pattern[N_PLACES][PLACE_BYTES];
+extern const int places_gpus[N_PLACES]; /* or RIG_HOST */
+
+/** places_draw - a random number below n. */
+uint32_t places_draw(uint64_t *state, uint32_t n);
+
+/** places_post - in one call, so that the NIC sees all requests at once. Each has a completion. Its
+ * wr_id and its immediate value are its index. */
+void places_post(struct rig_end *end, int qp, const struct move *moves, int n);
+
+/** places_expect_all - n completions, all successful. It ends with the first that is not. */
+void places_expect_all(struct rig_end *end, int n);
+
+/** places_look - the bytes of a place of this end, as copies see them, until the next call. */
+const unsigned char *places_look(const struct rig_end *end, int place);
+
+/** places_expect - n bytes of a place of this end are these. @bytes: NULL = zeros. */
+void places_expect(const struct rig_end *end, int place, uint32_t at, const unsigned char *bytes,
+                   uint32_t n);
 
 #endif
