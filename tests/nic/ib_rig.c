@@ -78,7 +78,6 @@ void ib_rig_describe(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t
     }
 }
 
-/* Open all, ib_rig_exchange blobs as the bootstrap does, connect all. */
 gyre_status ib_rig_connect(struct ib_rig *rig)
 {
     unsigned char *blobs = NULL;
@@ -104,6 +103,19 @@ gyre_status ib_rig_connect(struct ib_rig *rig)
                                       gyre_now_ns() + 20000000000ULL, rig->ranks[r].connectors);
     free(blobs);
     return status;
+}
+
+void ib_rig_prepare(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes)
+{
+    CHECK(vm_install(rig->devices != NULL ? rig->devices : ib_rig_one_nic));
+    ib_rig_load_params(rig, rig->environment);
+    ib_rig_describe(rig, n_ranks, n_fifos, slot_bytes);
+}
+
+void ib_rig_open(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes)
+{
+    ib_rig_prepare(rig, n_ranks, n_fifos, slot_bytes);
+    CHECK_OK(ib_rig_connect(rig));
 }
 
 void ib_rig_close(struct ib_rig *rig)

@@ -29,6 +29,8 @@ struct ib_rig_end {
 };
 
 struct ib_rig {
+    const struct vm_device *devices; /* NULL = ib_rig_one_nic */
+    char **environment;              /* NULL = empty */
     struct gyre_params params;
     struct gyre_device *device;
     struct gyre_peer_info infos[IB_RIG_MAX_RANKS];
@@ -47,6 +49,11 @@ void ib_rig_describe(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t
 /** ib_rig_describe_far - after ib_rig_describe: pairs of an even and an odd rank have FIFOs of
  * another size. */
 void ib_rig_describe_far(struct ib_rig *rig, struct gyre_fifo_size far);
+
+/** ib_rig_prepare, ib_rig_open - install the rig's devices, read its environment, describe; and
+ * connect, which succeeds. */
+void ib_rig_prepare(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes);
+void ib_rig_open(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes);
 
 /** ib_rig_connect - open all, exchange blobs as the bootstrap does, connect all. */
 gyre_status ib_rig_connect(struct ib_rig *rig);

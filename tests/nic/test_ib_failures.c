@@ -112,12 +112,9 @@ TEST_CASE("a port that stays down ends in retry exceeded")
 
 TEST_CASE("a rank that only receives notices its dead port")
 {
-    struct ib_rig rig = {.n_ranks = 0};
     char *environment[] = {"GYRE_IB_TIMEOUT=1", "GYRE_IB_RETRY_CNT=0", NULL};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 1, 1024);
-    CHECK_OK(ib_rig_connect(&rig));
+    struct ib_rig rig = {.environment = environment};
+    ib_rig_open(&rig, 2, 1, 1024);
     vm_port_set("mem0", 1, false);
     wait_for_fault(&rig);
     CHECK_HAS(gyre_cause(), "the port has been down for");

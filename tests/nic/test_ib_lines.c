@@ -237,10 +237,8 @@ TEST_CASE("a peer that is gone raises the fault of the sender")
 
 TEST_CASE("depths that leave no room for the lengths are refused")
 {
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 1, 4096);
+    struct ib_rig rig = {0};
+    ib_rig_prepare(&rig, 2, 1, 4096);
     rig.ranks[0].config.spec.net_line_bytes = 1024;
     rig.ranks[0].config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
     CHECK(ib_rig_connect(&rig) == GYRE_ERROR_INVALID_ARGUMENT);
@@ -294,9 +292,7 @@ TEST_CASE("once in 2^30 slots all lines of a slot are sent")
     enum { LINE_BYTES = 256, N_WORDS = LINE_BYTES / 8, N_SLOTS = 8 };
     struct ib_rig rig = {.spoil = make_late};
     late_rig = &rig;
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 1, 4096);
+    ib_rig_prepare(&rig, 2, 1, 4096);
     rig.spec.net_line_bytes = LINE_BYTES;
     for (int r = 0; r < 2; r++)
         rig.ranks[r].config.spec = rig.spec;

@@ -19,10 +19,8 @@ static void print_faults(struct ib_rig *rig)
 static void run_exchange(const struct vm_device *devices, char **environment, int n_ranks,
                          uint32_t n_fifos, uint32_t slot_bytes)
 {
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, n_ranks, n_fifos, slot_bytes);
+    struct ib_rig rig = {.devices = devices, .environment = environment};
+    ib_rig_prepare(&rig, n_ranks, n_fifos, slot_bytes);
     const gyre_status status = ib_rig_connect(&rig);
     CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_cause());
     if (status == GYRE_SUCCESS) {
@@ -49,10 +47,8 @@ TEST_CASE("far pairs have sizes of their own")
 {
     static const struct gyre_fifo_size sizes[] = {{2, 256}, {1, 1200}, {3, 4096}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
-        struct ib_rig rig = {.n_ranks = 0};
-        CHECK(vm_install(ib_rig_one_nic));
-        ib_rig_load_params(&rig, NULL);
-        ib_rig_describe(&rig, 3, 4, 5000);
+        struct ib_rig rig = {0};
+        ib_rig_prepare(&rig, 3, 4, 5000);
         ib_rig_describe_far(&rig, sizes[i]);
         CHECK_OK(ib_rig_connect(&rig));
         CHECK(ib_rig_exchange(&rig, 100));
@@ -68,11 +64,8 @@ TEST_CASE("far pairs have sizes of their own")
 
 TEST_CASE("small slots travel in one message")
 {
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 1, 200);
-    CHECK_OK(ib_rig_connect(&rig));
+    struct ib_rig rig = {0};
+    ib_rig_open(&rig, 2, 1, 200);
     CHECK(ib_rig_exchange(&rig, 40));
     const struct vm_counters counters = vm_counters();
     CHECK(counters.n_writes == 0);
@@ -106,11 +99,8 @@ TEST_CASE("slots are striped over queue pairs and rails")
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
     two_devices(devices);
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 2, 300000);
-    CHECK_OK(ib_rig_connect(&rig));
+    struct ib_rig rig = {.devices = devices, .environment = environment};
+    ib_rig_open(&rig, 2, 2, 300000);
     CHECK(ib_rig_exchange(&rig, 100));
     /* each rank: 2 rails x 2 queue pairs and the control queue pair */
     const uint32_t n_used = queue_pairs_used(10);
@@ -167,11 +157,9 @@ TEST_CASE("ranks with different numbers of rails use those that both have")
     char *all[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
     struct gyre_params params;
     two_devices(devices);
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, all);
+    struct ib_rig rig = {.devices = devices, .environment = all};
     CHECK_OK(gyre_params_from(fewer, &params));
-    ib_rig_describe(&rig, 2, 2, 300000);
+    ib_rig_prepare(&rig, 2, 2, 300000);
     rig.ranks[1].config.params = &params;
     CHECK_OK(ib_rig_connect(&rig));
     CHECK(ib_rig_exchange(&rig, 50));
@@ -223,11 +211,8 @@ TEST_CASE("a fence comes between a NIC's writes and the tail")
 TEST_CASE("a fence that fails is an error")
 {
     char *environment[] = {"GYRE_NET_GDR_FENCE=1", NULL};
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 1, 4096);
-    CHECK_OK(ib_rig_connect(&rig));
+    struct ib_rig rig = {.environment = environment};
+    ib_rig_open(&rig, 2, 1, 4096);
     vm_fail_send(IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR);
     CHECK(!ib_rig_exchange(&rig, 20));
     CHECK(gyre_fault_status(&rig.ranks[0].fault) == GYRE_ERROR_DEVICE ||
@@ -269,24 +254,19 @@ static void tell_of_four_rails(unsigned char *blob)
 
 TEST_CASE("a peer cannot tell of more queue pairs than there is room for")
 {
-    struct ib_rig rig = {.spoil = tell_of_four_rails};
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=16", NULL};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 1, 1024);
+    struct ib_rig rig = {.environment = environment, .spoil = tell_of_four_rails};
+    ib_rig_prepare(&rig, 2, 1, 1024);
     CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_REMOTE, "rank 0 told of 4 rails with 16 QPs");
     ib_rig_close(&rig);
 }
 
 TEST_CASE("an event that comes late does not keep the proxy awake")
 {
-    struct ib_rig rig = {.n_ranks = 0};
+    struct ib_rig rig = {0};
     const uint64_t one = 1;
     uint64_t event = 0;
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 1, 1024);
-    CHECK_OK(ib_rig_connect(&rig));
+    ib_rig_open(&rig, 2, 1, 1024);
     struct gyre_ib_transport *ib = (struct gyre_ib_transport *)rig.ranks[1].transport;
     gyre_proxy_close(ib->proxy); /* the test plays it */
     ib->proxy = NULL;
@@ -309,29 +289,24 @@ TEST_CASE("an event that comes late does not keep the proxy awake")
 
 TEST_CASE("a completion queue that cannot hold all is refused")
 {
-    struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[2];
+    struct ib_rig rig = {.devices = devices};
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].max_cqe = 50;
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 4, 1024);
+    ib_rig_prepare(&rig, 2, 4, 1024);
     CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_UNSUPPORTED, "a queue of this device holds 50");
     ib_rig_close(&rig);
 }
 
 TEST_CASE("the path uses the class and the smaller MTU")
 {
-    struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_TC=106", NULL};
+    struct ib_rig rig = {.devices = devices, .environment = environment};
     devices[0] = ib_rig_one_nic[0];
     devices[0].ports[0].active_mtu = IBV_MTU_1024;
     devices[1].name = NULL;
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 1, 1024);
-    CHECK_OK(ib_rig_connect(&rig));
+    ib_rig_open(&rig, 2, 1, 1024);
     CHECK(vm_counters().last_traffic_class == 106);
     CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
     CHECK(strcmp(gyre_transport_ib.describe(rig.ranks[0].transport, 1), "NET/IB/0") == 0);
@@ -350,10 +325,8 @@ TEST_CASE("InfiniBand needs no GID")
 static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
                            const char *words)
 {
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(devices));
-    ib_rig_load_params(&rig, environment);
-    ib_rig_describe(&rig, 2, 1, 1024);
+    struct ib_rig rig = {.devices = devices, .environment = environment};
+    ib_rig_prepare(&rig, 2, 1, 1024);
     CHECK_FAILS(ib_rig_connect(&rig), status, words);
     ib_rig_close(&rig);
 }
@@ -413,10 +386,8 @@ TEST_CASE("each errno of address resolution is explained")
                  {ENODEV, "network namespace"},
                  {ENOMEM, "memlock"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
-        struct ib_rig rig = {.n_ranks = 0};
-        CHECK(vm_install(ib_rig_one_nic));
-        ib_rig_load_params(&rig, NULL);
-        ib_rig_describe(&rig, 2, 1, 1024);
+        struct ib_rig rig = {0};
+        ib_rig_prepare(&rig, 2, 1, 1024);
         vm_fail_modify(IBV_QPS_RTR, cases[i].error_number, 1);
         CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_SYSTEM, cases[i].words);
         CHECK(strstr(gyre_cause(), "INIT->RTR, local GID 3 10.0.0.1, remote GID 10.0.0.1") != NULL);
@@ -427,10 +398,8 @@ TEST_CASE("each errno of address resolution is explained")
 
 TEST_CASE("a peer that resolves late is tried again")
 {
-    struct ib_rig rig = {.n_ranks = 0};
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(&rig, NULL);
-    ib_rig_describe(&rig, 2, 1, 1024);
+    struct ib_rig rig = {0};
+    ib_rig_prepare(&rig, 2, 1, 1024);
     vm_fail_modify(IBV_QPS_RTR, ETIMEDOUT, 3);
     CHECK_OK(ib_rig_connect(&rig));
     CHECK(ib_rig_exchange(&rig, 3));
