@@ -49,10 +49,7 @@ static unsigned count_kept_hosts(int early)
     return fold.n_kept_hosts;
 }
 
-TEST_CASE("given programs that are alike are kept once")
-{
-    CHECK(count_kept_hosts(NO_RANK) == 1);
-}
+TEST_RUNS("given programs that are alike are kept once", CHECK(count_kept_hosts(NO_RANK) == 1))
 
 TEST_CASE("one given program that differs keeps all ranks")
 {

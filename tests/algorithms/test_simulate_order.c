@@ -34,10 +34,7 @@ static void check_more_bytes(const struct gyre_cost *cost, struct question quest
     }
 }
 
-TEST_CASE("more bytes never take less")
-{
-    for_all_programs(check_more_bytes);
-}
+TEST_RUNS("more bytes never take less", for_all_programs(check_more_bytes))
 
 /* Each constant by itself, made worse by half. */
 static void check_worse_machine(const struct gyre_cost *cost, struct question question)
@@ -62,10 +59,7 @@ static void check_worse_machine(const struct gyre_cost *cost, struct question qu
     }
 }
 
-TEST_CASE("a worse machine is never faster")
-{
-    for_all_programs(check_worse_machine);
-}
+TEST_RUNS("a worse machine is never faster", for_all_programs(check_worse_machine))
 
 TEST_CASE("more ranks never take less")
 {
@@ -205,10 +199,7 @@ static void check_extrapolation(const struct gyre_cost *cost, struct question qu
               gyre_collectives[question.coll].name, question.n_ranks, few.time_ns, all.time_ns);
 }
 
-TEST_CASE("few tiles tell of many")
-{
-    for_all_programs(check_extrapolation);
-}
+TEST_RUNS("few tiles tell of many", for_all_programs(check_extrapolation))
 
 /* Thirteen ranks send eight and four peers at a time: no small number of tiles is a period. */
 TEST_CASE("unsteady tiles do not take for ever")

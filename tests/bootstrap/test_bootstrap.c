@@ -137,10 +137,7 @@ static void gather_v_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("all_gather_v takes a size per rank")
-{
-    over_both(4, gather_v_body);
-}
+TEST_RUNS("all_gather_v takes a size per rank", over_both(4, gather_v_body))
 
 static void uneven_body(struct gyre_bootstrap *bootstrap)
 {
@@ -152,10 +149,7 @@ static void uneven_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("different sizes in all_gather are an error on every rank")
-{
-    over_both(3, uneven_body);
-}
+TEST_RUNS("different sizes in all_gather are an error on every rank", over_both(3, uneven_body))
 
 static void post_body(struct gyre_bootstrap *bootstrap)
 {
@@ -183,10 +177,7 @@ static void post_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("posts reach one or all others")
-{
-    over_both(4, post_body);
-}
+TEST_RUNS("posts reach one or all others", over_both(4, post_body))
 
 static void left_body(struct gyre_bootstrap *bootstrap)
 {
@@ -202,10 +193,7 @@ static void left_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("goodbye is told and is no loss")
-{
-    over_both(2, left_body);
-}
+TEST_RUNS("goodbye is told and is no loss", over_both(2, left_body))
 
 static void fail_body(struct gyre_bootstrap *bootstrap)
 {
@@ -219,10 +207,7 @@ static void fail_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("giving up ends the others' wait with the reason")
-{
-    over_both(2, fail_body);
-}
+TEST_RUNS("giving up ends the others' wait with the reason", over_both(2, fail_body))
 
 static void check_body(struct gyre_bootstrap *bootstrap)
 {
@@ -242,10 +227,7 @@ static void check_body(struct gyre_bootstrap *bootstrap)
     CHECK_HAS(gyre_cause(), "rank 1 gave up: the switch is on fire");
 }
 
-TEST_CASE("a check tells of a rank that gave up")
-{
-    over_both(3, check_body);
-}
+TEST_RUNS("a check tells of a rank that gave up", over_both(3, check_body))
 
 static void *poll_until_woken(void *context)
 {
@@ -268,10 +250,7 @@ static void wake_body(struct gyre_bootstrap *bootstrap)
     bootstrap->ops->leave(bootstrap);
 }
 
-TEST_CASE("a gather passes a polling thread and wake ends it")
-{
-    over_both(3, wake_body);
-}
+TEST_RUNS("a gather passes a polling thread and wake ends it", over_both(3, wake_body))
 
 TEST_CASE("the id of a job that has ended is an error soon")
 {

@@ -350,7 +350,5 @@ TEST_CASE("a stall of compared calls does not advise to compare them")
     close(fd);
 }
 
-TEST_CASE("ranks may name a group's communicators in any order")
-{
-    ranks_may_name_communicators_in_any_order();
-}
+TEST_RUNS("ranks may name a group's communicators in any order",
+          ranks_may_name_communicators_in_any_order())

@@ -244,10 +244,8 @@ TEST_RANK(ask_in_a_group)
     CHECK(blocks[0] == 7);
 }
 
-TEST_CASE("in a group such terms are refused at the call, and the other calls run")
-{
-    test_on_threads(N, ask_in_a_group, NULL);
-}
+TEST_RUNS("in a group such terms are refused at the call, and the other calls run",
+          test_on_threads(N, ask_in_a_group, NULL))
 
 TEST_RANK(prefer)
 {

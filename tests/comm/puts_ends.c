@@ -178,15 +178,10 @@ TEST_RANK(put_after_goodbye)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-TEST_CASE("puts and signals to a process that has left are errors")
-{
-    test_on_processes(2, put_after_goodbye, NULL);
-}
-
-TEST_CASE("puts and signals to a rank that has left are errors")
-{
-    test_on_threads(2, put_after_goodbye, NULL);
-}
+TEST_RUNS("puts and signals to a process that has left are errors",
+          test_on_processes(2, put_after_goodbye, NULL))
+TEST_RUNS("puts and signals to a rank that has left are errors",
+          test_on_threads(2, put_after_goodbye, NULL))
 
 /* Rank 0 destroys its communicator with the wait in a stream. */
 TEST_RANK(destroy_while_waiting)

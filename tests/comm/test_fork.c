@@ -195,15 +195,8 @@ static void processes_may_fork_over(const char *transport)
     test_on_processes(2, fork_in_each_round, share_rounds());
 }
 
-TEST_CASE("processes may fork over shared memory")
-{
-    processes_may_fork_over("shm");
-}
-
-TEST_CASE("processes may fork over sockets")
-{
-    processes_may_fork_over("socket");
-}
+TEST_RUNS("processes may fork over shared memory", processes_may_fork_over("shm"))
+TEST_RUNS("processes may fork over sockets", processes_may_fork_over("socket"))
 
 TEST_CASE("processes may fork over RDMA")
 {

@@ -428,10 +428,7 @@ TEST_CASE("an abort ends ranks that wait for lines over sockets")
         between_hosts(2, 2, run_abort);
 }
 
-TEST_CASE("other line protocols are refused over sockets")
-{
-    between_hosts(2, 1, run_refusals);
-}
+TEST_RUNS("other line protocols are refused over sockets", between_hosts(2, 1, run_refusals))
 
 #ifdef TEST_WITH_VERBS
 
@@ -471,15 +468,8 @@ TEST_CASE("so they do when their words come in another order")
     over_rdma(2, 2, run_scrambled);
 }
 
-TEST_CASE("so they do with each algorithm")
-{
-    over_rdma(2, 2, run_algorithms);
-}
-
-TEST_CASE("calls by lines and others may take turns")
-{
-    over_rdma(2, 2, run_in_turns);
-}
+TEST_RUNS("so they do with each algorithm", over_rdma(2, 2, run_algorithms))
+TEST_RUNS("calls by lines and others may take turns", over_rdma(2, 2, run_in_turns))
 
 TEST_CASE("an abort ends ranks that wait for lines")
 {
@@ -487,10 +477,7 @@ TEST_CASE("an abort ends ranks that wait for lines")
         over_rdma(2, 2, run_abort);
 }
 
-TEST_CASE("other line protocols are refused between hosts")
-{
-    over_rdma(2, 1, run_refusals);
-}
+TEST_RUNS("other line protocols are refused between hosts", over_rdma(2, 1, run_refusals))
 
 #endif
 

@@ -77,10 +77,7 @@ TEST_RANK(die_in_a_split)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_CASE("a death in a split communicator names the parent's rank")
-{
-    run_ranks(die_in_a_split, 3);
-}
+TEST_RUNS("a death in a split communicator names the parent's rank", run_ranks(die_in_a_split, 3))
 
 TEST_RANK(die_in_a_shrunk)
 {
@@ -103,10 +100,7 @@ TEST_RANK(die_in_a_shrunk)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_CASE("a death in a shrunk communicator names the parent's rank")
-{
-    run_ranks(die_in_a_shrunk, 3);
-}
+TEST_RUNS("a death in a shrunk communicator names the parent's rank", run_ranks(die_in_a_shrunk, 3))
 
 /* The first line that this process logs in a split ends it. That line comes after the all-gather of
  * the parent's ranks and before the child's rendezvous, which therefore never learns of this rank.
@@ -185,10 +179,8 @@ TEST_RANK(fail_to_take_part)
         CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_CASE("a rank that cannot take part in a split tells the others")
-{
-    run_ranks(fail_to_take_part, -1);
-}
+TEST_RUNS("a rank that cannot take part in a split tells the others",
+          run_ranks(fail_to_take_part, -1))
 
 /* A rendezvous that tells of a death only at the third look, or never. */
 struct late_word {

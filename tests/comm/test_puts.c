@@ -45,10 +45,8 @@ TEST_CASE("puts of processes arrive before their signal")
         test_on_processes(n_ranks, put_around, NULL);
 }
 
-TEST_CASE("puts arrive before their signal and nowhere else")
-{
-    test_on_threads(most_ranks(N), put_around, NULL);
-}
+TEST_RUNS("puts arrive before their signal and nowhere else",
+          test_on_threads(most_ranks(N), put_around, NULL))
 
 enum { N_ENTRIES = 600 }; /* of one wait: more than one kernel of a GPU takes */
 
@@ -98,15 +96,9 @@ TEST_RANK(count_signals)
     puts_free(memory);
 }
 
-TEST_CASE("signals of processes are counted")
-{
-    test_on_processes(most_ranks(N), count_signals, NULL);
-}
-
-TEST_CASE("signals are counted by rank and number")
-{
-    test_on_threads(most_ranks(N), count_signals, NULL);
-}
+TEST_RUNS("signals of processes are counted", test_on_processes(most_ranks(N), count_signals, NULL))
+TEST_RUNS("signals are counted by rank and number",
+          test_on_threads(most_ranks(N), count_signals, NULL))
 
 enum { N_STREAMS = 4, N_FROM_EACH = 50 };
 
@@ -140,15 +132,10 @@ TEST_RANK(signal_from_streams)
     puts_free(memory);
 }
 
-TEST_CASE("signals of several streams of processes are all counted")
-{
-    test_on_processes(2, signal_from_streams, NULL);
-}
-
-TEST_CASE("signals of several streams are all counted and waits hold their stream")
-{
-    test_on_threads(2, signal_from_streams, NULL);
-}
+TEST_RUNS("signals of several streams of processes are all counted",
+          test_on_processes(2, signal_from_streams, NULL))
+TEST_RUNS("signals of several streams are all counted and waits hold their stream",
+          test_on_threads(2, signal_from_streams, NULL))
 
 TEST_RANK(mix_with_collectives)
 {

@@ -124,10 +124,7 @@ TEST_CASE("puts to every rank arrive before their signal")
     over_networks(3, 1, put_to_all, NULL);
 }
 
-TEST_CASE("so do those of processes without shared memory")
-{
-    on_processes(3, put_to_all, NULL);
-}
+TEST_RUNS("so do those of processes without shared memory", on_processes(3, put_to_all, NULL))
 
 /* Rank 1 counts up one word of rank 0's window from two streams, and signals each time. All signals
  * count, and the one that comes last finds the last word of its stream. */
@@ -162,10 +159,7 @@ TEST_RANK(signal_often)
     puts_free(memory);
 }
 
-TEST_CASE("signals of several streams are all counted")
-{
-    over_networks(2, 1, signal_often, NULL);
-}
+TEST_RUNS("signals of several streams are all counted", over_networks(2, 1, signal_often, NULL))
 
 /* Puts without a signal are in the window when it was given back, and the next window of the same
  * memory gets none of them. Rank 0 waits for none. */
@@ -189,10 +183,7 @@ TEST_RANK(put_and_give_back)
     puts_free(memory);
 }
 
-TEST_CASE("a window that is given back has all puts")
-{
-    over_networks(2, 2, put_and_give_back, NULL);
-}
+TEST_RUNS("a window that is given back has all puts", over_networks(2, 2, put_and_give_back, NULL))
 
 /* Collectives on buffers in a window that not all ranks address do not write into it directly, and
  * their results are right. */
@@ -221,10 +212,7 @@ TEST_RANK(reduce_in_windows)
     puts_free(memory);
 }
 
-TEST_CASE("collectives in such windows are right")
-{
-    over_networks(2, 2, reduce_in_windows, NULL);
-}
+TEST_RUNS("collectives in such windows are right", over_networks(2, 2, reduce_in_windows, NULL))
 
 /* The last rank puts much, signals once, and destroys its communicator. Rank 0 takes that signal,
  * and the next one never comes. Then it puts to the rank that has left. */
@@ -261,10 +249,8 @@ TEST_CASE("a wait ends when the rank of another host leaves")
     over_networks(2, 2, leave_instead, NULL);
 }
 
-TEST_CASE("a wait ends when the process without shared memory leaves")
-{
-    on_processes(2, leave_instead, NULL);
-}
+TEST_RUNS("a wait ends when the process without shared memory leaves",
+          on_processes(2, leave_instead, NULL))
 
 TEST_RANK(end_instead)
 {
@@ -304,10 +290,8 @@ TEST_CASE("a wait ends when the process without shared memory is killed")
     set_apart(false);
 }
 
-TEST_CASE("a wait ends when the rank of another host aborts")
-{
-    over_networks(2, 1, end_instead, NULL);
-}
+TEST_RUNS("a wait ends when the rank of another host aborts",
+          over_networks(2, 1, end_instead, NULL))
 
 /* Rank 1 is stopped, so it takes no message, and the link fills up. Each of the puts that are left
  * has a time limit of its own. */
@@ -362,10 +346,8 @@ TEST_RANK(put_late)
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
-TEST_CASE("a put into a window that was given back is an error")
-{
-    over_networks(2, 1, put_late, NULL);
-}
+TEST_RUNS("a put into a window that was given back is an error",
+          over_networks(2, 1, put_late, NULL))
 
 /* Messages that no rank of this version sends: of another kind, of a signal that there is not, and
  * of a window that there is not. */
@@ -451,10 +433,7 @@ TEST_CASE("processes that wait for each other's signals and leave get an error")
     test_on_processes(3, wait_in_a_circle, NULL);
 }
 
-TEST_CASE("so do processes without shared memory")
-{
-    on_processes(2, wait_in_a_circle, NULL);
-}
+TEST_RUNS("so do processes without shared memory", on_processes(2, wait_in_a_circle, NULL))
 
 TEST_CASE("so do ranks of one process")
 {

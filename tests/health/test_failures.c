@@ -92,15 +92,9 @@ static void kill_each(const char *transport)
     unsetenv("GYRE_TRANSPORT");
 }
 
-TEST_CASE("survivors name the killed rank on one host")
-{
-    kill_each(test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p");
-}
-
-TEST_CASE("survivors name the killed rank over sockets")
-{
-    kill_each("socket");
-}
+TEST_RUNS("survivors name the killed rank on one host",
+          kill_each(test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p"))
+TEST_RUNS("survivors name the killed rank over sockets", kill_each("socket"))
 
 TEST_CASE("survivors name the killed rank over sockets by lines")
 {

@@ -146,15 +146,8 @@ static void warn_and_go_on(int frozen)
     end_share(shared);
 }
 
-TEST_CASE("a warning names a frozen rank, which then goes on")
-{
-    warn_and_go_on(2);
-}
-
-TEST_CASE("a warning names a frozen rank that carries the rendezvous")
-{
-    warn_and_go_on(0);
-}
+TEST_RUNS("a warning names a frozen rank, which then goes on", warn_and_go_on(2))
+TEST_RUNS("a warning names a frozen rank that carries the rendezvous", warn_and_go_on(0))
 
 static void check_error(const struct shared *shared, int rank, const char *words)
 {
@@ -263,15 +256,9 @@ static void destroy_without(int frozen)
     end_share(shared);
 }
 
-TEST_CASE("destroying does not wait for a frozen rank")
-{
-    destroy_without(2);
-}
-
-TEST_CASE("destroying does not wait for a frozen rank that carries the rendezvous")
-{
-    destroy_without(0);
-}
+TEST_RUNS("destroying does not wait for a frozen rank", destroy_without(2))
+TEST_RUNS("destroying does not wait for a frozen rank that carries the rendezvous",
+          destroy_without(0))
 
 int main(int argc, char **argv)
 {

@@ -270,15 +270,10 @@ static void lose_between_processes(const char *transport, const char *over)
     test_on_processes(N, lose_in_process, (void *)(uintptr_t)over);
 }
 
-TEST_CASE("a slot that is lost between processes is named")
-{
-    lose_between_processes("shm", "still under way over shm");
-}
-
-TEST_CASE("a slot that is lost over sockets is named")
-{
-    lose_between_processes("socket", "still under way over socket");
-}
+TEST_RUNS("a slot that is lost between processes is named",
+          lose_between_processes("shm", "still under way over shm"))
+TEST_RUNS("a slot that is lost over sockets is named",
+          lose_between_processes("socket", "still under way over socket"))
 
 TEST_CASE("a slot of lines that is lost over sockets is named")
 {
@@ -331,10 +326,8 @@ static void *call_in_other_order(void *pointer)
     return NULL;
 }
 
-TEST_CASE("communicators that are called in another order are told apart")
-{
-    on_threads(2, 2, call_in_other_order, NULL);
-}
+TEST_RUNS("communicators that are called in another order are told apart",
+          on_threads(2, 2, call_in_other_order, NULL))
 
 TEST_RANK(receive_from_rank_1)
 {

@@ -39,10 +39,7 @@ static void check_misfit(uint64_t count, uint32_t signature)
     host_rig_close(&rig);
 }
 
-TEST_CASE("a slot of another call is noticed and not used")
-{
-    check_misfit(50, 8);
-}
+TEST_RUNS("a slot of another call is noticed and not used", check_misfit(50, 8))
 
 TEST_CASE("a slot of another size is noticed and not used")
 {

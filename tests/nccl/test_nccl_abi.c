@@ -137,15 +137,8 @@ static void *run_client(void *argument)
     return NULL;
 }
 
-TEST_CASE("an NCCL program runs on the host device")
-{
-    start_clients(run_client, 4, 1);
-}
-
-TEST_CASE("a communicator that does not block is polled")
-{
-    start_clients(run_client, 4, 0);
-}
+TEST_RUNS("an NCCL program runs on the host device", start_clients(run_client, 4, 1))
+TEST_RUNS("a communicator that does not block is polled", start_clients(run_client, 4, 0))
 
 static void sum_ones(ncclComm_t comm, int n_ranks)
 {

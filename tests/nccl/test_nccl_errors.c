@@ -23,10 +23,8 @@ static void *poll_for_a_cause(void *argument)
     return NULL;
 }
 
-TEST_CASE("the cause of an asynchronous failure is the last error")
-{
-    start_clients(poll_for_a_cause, 2, 1);
-}
+TEST_RUNS("the cause of an asynchronous failure is the last error",
+          start_clients(poll_for_a_cause, 2, 1))
 
 static void check_config(const ncclConfig_t *asked, ncclResult_t expected, const char *words)
 {
@@ -166,10 +164,8 @@ static void *pass_wrong_arguments(void *argument)
     return NULL;
 }
 
-TEST_CASE("wrong arguments are refused and write nothing")
-{
-    start_clients(pass_wrong_arguments, 1, 1);
-}
+TEST_RUNS("wrong arguments are refused and write nothing",
+          start_clients(pass_wrong_arguments, 1, 1))
 
 static void *refuse_for_all(void *argument)
 {
@@ -225,10 +221,7 @@ static void *give_back(void *argument)
     return NULL;
 }
 
-TEST_CASE("what a failed communicator has can be given back")
-{
-    start_clients(give_back, 2, 1);
-}
+TEST_RUNS("what a failed communicator has can be given back", start_clients(give_back, 2, 1))
 
 static void check_refused(const char *name)
 {

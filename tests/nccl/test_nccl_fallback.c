@@ -95,10 +95,7 @@ static void run_windows(void)
     CHECK(counts->n_destroyed == N - 1 && counts->n_aborted == 1);
 }
 
-TEST_CASE("unsupported calls reach the other library")
-{
-    in_a_process(FAKE_NCCL, run_windows);
-}
+TEST_RUNS("unsupported calls reach the other library", in_a_process(FAKE_NCCL, run_windows))
 
 static void make_nothing(ncclComm_t comm, int rank)
 {
@@ -116,10 +113,7 @@ static void run_failing(void)
     CHECK(counts->n_inits == 0 && counts->n_destroyed == 0);
 }
 
-TEST_CASE("its failure is every rank's error")
-{
-    in_a_process(FAKE_NCCL, run_failing);
-}
+TEST_RUNS("its failure is every rank's error", in_a_process(FAKE_NCCL, run_failing))
 
 static void be_refused(ncclComm_t comm, int rank)
 {
@@ -143,12 +137,6 @@ static void run_refused(void)
     CHECK(counts->n_ids == 0 && counts->n_inits == 0);
 }
 
-TEST_CASE("it is off by default")
-{
-    in_a_process(NULL, run_refused);
-}
-
-TEST_CASE("a library that cannot be loaded is named")
-{
-    in_a_process("/nowhere/libnccl.so.2", run_refused);
-}
+TEST_RUNS("it is off by default", in_a_process(NULL, run_refused))
+TEST_RUNS("a library that cannot be loaded is named",
+          in_a_process("/nowhere/libnccl.so.2", run_refused))

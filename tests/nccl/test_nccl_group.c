@@ -31,10 +31,7 @@ static void *fail_in_a_group(void *argument)
     return NULL;
 }
 
-TEST_CASE("a group with a failed call launches nothing")
-{
-    start_clients(fail_in_a_group, 2, 1);
-}
+TEST_RUNS("a group with a failed call launches nothing", start_clients(fail_in_a_group, 2, 1))
 
 TEST_CASE("an init that fails in a group is no longer in progress")
 {
@@ -92,10 +89,7 @@ static void *register_many(void *argument)
     return NULL;
 }
 
-TEST_CASE("a group makes any number of windows")
-{
-    start_clients(register_many, 2, 1);
-}
+TEST_RUNS("a group makes any number of windows", start_clients(register_many, 2, 1))
 
 static void *abort_inside(void *argument)
 {
@@ -115,10 +109,8 @@ static void *abort_inside(void *argument)
     return NULL;
 }
 
-TEST_CASE("a communicator that ends in a group takes its windows along")
-{
-    start_clients(abort_inside, 2, 1);
-}
+TEST_RUNS("a communicator that ends in a group takes its windows along",
+          start_clients(abort_inside, 2, 1))
 
 static void *fail_a_window(void *argument)
 {
@@ -139,10 +131,7 @@ static void *fail_a_window(void *argument)
     return NULL;
 }
 
-TEST_CASE("a failed window is not lost behind progress")
-{
-    start_clients(fail_a_window, 2, 1);
-}
+TEST_RUNS("a failed window is not lost behind progress", start_clients(fail_a_window, 2, 1))
 
 static void *simulate_inside(void *argument)
 {
@@ -164,7 +153,4 @@ static void *simulate_inside(void *argument)
     return NULL;
 }
 
-TEST_CASE("a refused simulation leaves the group its windows")
-{
-    start_clients(simulate_inside, 2, 1);
-}
+TEST_RUNS("a refused simulation leaves the group its windows", start_clients(simulate_inside, 2, 1))

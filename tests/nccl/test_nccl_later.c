@@ -208,10 +208,7 @@ static void *ask(void *argument)
     return NULL;
 }
 
-TEST_CASE("properties and memory can be asked for")
-{
-    start_clients(ask, 2, 1);
-}
+TEST_RUNS("properties and memory can be asked for", start_clients(ask, 2, 1))
 
 static void *find_window(void *argument)
 {
@@ -231,10 +228,7 @@ static void *find_window(void *argument)
     return NULL;
 }
 
-TEST_CASE("a window tells its buffer")
-{
-    start_clients(find_window, 2, 1);
-}
+TEST_RUNS("a window tells its buffer", start_clients(find_window, 2, 1))
 
 static void *put(void *argument)
 {
@@ -273,10 +267,7 @@ static void *put(void *argument)
     return NULL;
 }
 
-TEST_CASE("a put arrives with its signal")
-{
-    start_clients(put, 2, 1);
-}
+TEST_RUNS("a put arrives with its signal", start_clients(put, 2, 1))
 
 TEST_CASE("so it does between ranks without common memory")
 {
@@ -331,10 +322,7 @@ static void *call_with_config(void *argument)
     return NULL;
 }
 
-TEST_CASE("a call takes its own config")
-{
-    start_clients(call_with_config, 2, 1);
-}
+TEST_RUNS("a call takes its own config", start_clients(call_with_config, 2, 1))
 
 TEST_CASE("parameters are gyre's variables")
 {

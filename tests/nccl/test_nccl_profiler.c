@@ -196,20 +196,9 @@ static void run_version(const char *plugin, int version)
     CHECK(!is_loaded(plugin));
 }
 
-TEST_CASE("a plugin of version 5 gets the whole tree")
-{
-    run_version(PLUGIN_5, 5);
-}
-
-TEST_CASE("a plugin of version 6 gets the same")
-{
-    run_version(PLUGIN_6, 6);
-}
-
-TEST_CASE("a plugin of version 4 gets groups, calls and channels")
-{
-    run_version(PLUGIN_4, 4);
-}
+TEST_RUNS("a plugin of version 5 gets the whole tree", run_version(PLUGIN_5, 5))
+TEST_RUNS("a plugin of version 6 gets the same", run_version(PLUGIN_6, 6))
+TEST_RUNS("a plugin of version 4 gets groups, calls and channels", run_version(PLUGIN_4, 4))
 
 TEST_CASE("communicators that do not block are profiled too")
 {
@@ -349,25 +338,13 @@ static void expect_warning(const char *plugin, const char *words)
     unlink(path);
 }
 
-TEST_CASE("a file that is not there is one warning")
-{
-    expect_warning("/nowhere/libnccl-profiler-x.so", "/nowhere/libnccl-profiler-x.so");
-}
-
-TEST_CASE("a short name is tried as a library")
-{
-    expect_warning("no_such_thing", "libnccl-profiler-no_such_thing.so");
-}
-
-TEST_CASE("a library without a table is one warning")
-{
-    expect_warning(PLUGIN_0, "none of ncclProfiler_v6, _v5 and _v4");
-}
-
-TEST_CASE("a table without a function is one warning")
-{
-    expect_warning(PLUGIN_1, "is NULL");
-}
+TEST_RUNS("a file that is not there is one warning",
+          expect_warning("/nowhere/libnccl-profiler-x.so", "/nowhere/libnccl-profiler-x.so"))
+TEST_RUNS("a short name is tried as a library",
+          expect_warning("no_such_thing", "libnccl-profiler-no_such_thing.so"))
+TEST_RUNS("a library without a table is one warning",
+          expect_warning(PLUGIN_0, "none of ncclProfiler_v6, _v5 and _v4"))
+TEST_RUNS("a table without a function is one warning", expect_warning(PLUGIN_1, "is NULL"))
 
 TEST_CASE("an init that fails is one warning")
 {
@@ -375,10 +352,8 @@ TEST_CASE("an init that fails is one warning")
     expect_warning(PLUGIN_5, "returned 2");
 }
 
-TEST_CASE("a static plugin is refused")
-{
-    expect_warning("STATIC_PLUGIN", "STATIC_PLUGIN is not supported");
-}
+TEST_RUNS("a static plugin is refused",
+          expect_warning("STATIC_PLUGIN", "STATIC_PLUGIN is not supported"))
 
 TEST_CASE("no plugin is loaded unless one is named")
 {

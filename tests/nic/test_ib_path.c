@@ -33,15 +33,9 @@ static void run_exchange(const struct vm_device *devices, char **environment, in
     ib_rig_close(&rig);
 }
 
-TEST_CASE("numbered slots pass every FIFO in both directions")
-{
-    run_exchange(ib_rig_one_nic, NULL, 2, 5, 4096);
-}
-
-TEST_CASE("four ranks exchange with each other")
-{
-    run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024);
-}
+TEST_RUNS("numbered slots pass every FIFO in both directions",
+          run_exchange(ib_rig_one_nic, NULL, 2, 5, 4096))
+TEST_RUNS("four ranks exchange with each other", run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024))
 
 TEST_CASE("far pairs have sizes of their own")
 {
@@ -356,10 +350,9 @@ TEST_CASE("a port that is down is named")
     expect_refusal(devices, NULL, GYRE_ERROR_UNSUPPORTED, "mem0:1 is not active");
 }
 
-TEST_CASE("a machine without devices says so")
-{
-    expect_refusal(&ib_rig_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED, "there is no RDMA device");
-}
+TEST_RUNS("a machine without devices says so",
+          expect_refusal(&ib_rig_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED,
+                         "there is no RDMA device"))
 
 TEST_CASE("memlock is explained with numbers")
 {

@@ -67,10 +67,7 @@ static void read_all(struct rig_end *end)
     CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
 }
 
-TEST_CASE("bytes are there when the immediate value is")
-{
-    rig_on_two(NORMAL, write_all, read_all);
-}
+TEST_RUNS("bytes are there when the immediate value is", rig_on_two(NORMAL, write_all, read_all))
 
 TEST_CASE("bytes are there too when they go by the ring")
 {
@@ -115,10 +112,8 @@ static void wake_other(struct rig_end *end)
     rig_post_write(end, &write);
 }
 
-TEST_CASE("an armed channel wakes a sleeping peer, once")
-{
-    rig_on_two(NORMAL, wake_other, sleep_for_event);
-}
+TEST_RUNS("an armed channel wakes a sleeping peer, once",
+          rig_on_two(NORMAL, wake_other, sleep_for_event))
 
 static void write_with_wrong_key(struct rig_end *end)
 {
@@ -191,10 +186,7 @@ static void write_unasked(struct rig_end *end)
     rig_barrier(end);
 }
 
-TEST_CASE("a missing receive ends in RNR")
-{
-    rig_on_two(NORMAL, write_unasked, stay);
-}
+TEST_RUNS("a missing receive ends in RNR", rig_on_two(NORMAL, write_unasked, stay))
 
 static void write_early(struct rig_end *end)
 {
@@ -249,10 +241,8 @@ static void die(struct rig_end *end)
     raise(SIGKILL);
 }
 
-TEST_CASE("a killed peer ends in retry exceeded, after the retry time")
-{
-    rig_on_two(NORMAL, outlive, die);
-}
+TEST_RUNS("a killed peer ends in retry exceeded, after the retry time",
+          rig_on_two(NORMAL, outlive, die))
 
 static void stop(struct rig_end *end)
 {
@@ -273,10 +263,7 @@ static void write_to_stopped(struct rig_end *end)
     rig_expect(end, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST_CASE("a stopped pair flushes and answers no more")
-{
-    rig_on_two(NORMAL, write_to_stopped, stop);
-}
+TEST_RUNS("a stopped pair flushes and answers no more", rig_on_two(NORMAL, write_to_stopped, stop))
 
 static void register_gpu_memory(struct rig_end *end)
 {
@@ -318,7 +305,4 @@ static void register_gpu_memory(struct rig_end *end)
     CHECK(verbs->reg_mr(end->pd, no_pages, RIG_MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
 }
 
-TEST_CASE("GPU memory needs a real dma-buf")
-{
-    rig_on_two(NORMAL, register_gpu_memory, NULL);
-}
+TEST_RUNS("GPU memory needs a real dma-buf", rig_on_two(NORMAL, register_gpu_memory, NULL))

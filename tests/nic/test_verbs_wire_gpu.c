@@ -106,15 +106,10 @@ static void check_chains(struct rig_end *end)
     }
 }
 
-TEST_CASE("one pair keeps its order, whatever memory its requests name")
-{
-    rig_on_two(PLACES(1, RIG_MAX_WR), write_chains, check_chains);
-}
-
-TEST_CASE("pairs keep their orders beside each other")
-{
-    rig_on_two(PLACES(4, RIG_MAX_WR), write_chains, check_chains);
-}
+TEST_RUNS("one pair keeps its order, whatever memory its requests name",
+          rig_on_two(PLACES(1, RIG_MAX_WR), write_chains, check_chains))
+TEST_RUNS("pairs keep their orders beside each other",
+          rig_on_two(PLACES(4, RIG_MAX_WR), write_chains, check_chains))
 
 TEST_CASE("order is kept where host memory is closed")
 {
@@ -162,10 +157,8 @@ static void see_all(struct rig_end *end)
     places_expect(end, GPU_A, 0, places_pattern[HOST], 30 * 16000);
 }
 
-TEST_CASE("a process that closes carries on where the NIC stopped")
-{
-    rig_on_two(PLACES(1, RIG_MAX_WR), write_from_locked, see_all);
-}
+TEST_RUNS("a process that closes carries on where the NIC stopped",
+          rig_on_two(PLACES(1, RIG_MAX_WR), write_from_locked, see_all))
 
 #define N_SENDS    20
 #define SEND_BYTES 20000u
@@ -230,10 +223,8 @@ static void receive_sends(struct rig_end *end)
     }
 }
 
-TEST_CASE("host memory and messages come after the writes before them")
-{
-    rig_on_two(PLACES(1, 0), write_then_send, receive_sends);
-}
+TEST_RUNS("host memory and messages come after the writes before them",
+          rig_on_two(PLACES(1, 0), write_then_send, receive_sends))
 
 static void write_and_read(struct rig_end *end)
 {
@@ -261,10 +252,7 @@ static void write_and_read(struct rig_end *end)
     }
 }
 
-TEST_CASE("a read sees the writes before it")
-{
-    rig_on_two(PLACES(1, 0), write_and_read, NULL);
-}
+TEST_RUNS("a read sees the writes before it", rig_on_two(PLACES(1, 0), write_and_read, NULL))
 
 static bool is_failing(void)
 {
@@ -386,10 +374,7 @@ static void die(struct rig_end *end)
     raise(SIGKILL);
 }
 
-TEST_CASE("a peer that dies ends its writes")
-{
-    rig_on_two(PLACES(1, 0), outlive, die);
-}
+TEST_RUNS("a peer that dies ends its writes", rig_on_two(PLACES(1, 0), outlive, die))
 
 #define N_ROUNDS    8
 #define N_WRITES    16

@@ -81,6 +81,13 @@ static inline void test_add(const char *name, void (*run)(void))
     }                                                                   \
     static void test_case_##at(void)
 
+/** A case of one statement. */
+#define TEST_RUNS(sentence, ...) \
+    TEST_CASE(sentence)          \
+    {                            \
+        __VA_ARGS__;             \
+    }
+
 /** Within a case: the machine or the build lacks what the case is about. */
 static inline _Noreturn void test_skip_case(const char *reason)
 {

@@ -193,9 +193,6 @@ TEST_CASE("P2P_LEVEL limits the path between GPUs")
 
 #else
 
-TEST_CASE("P2P_LEVEL limits the path between GPUs")
-{
-    test_skip_case("built without libxml2");
-}
+TEST_RUNS("P2P_LEVEL limits the path between GPUs", test_skip_case("built without libxml2"))
 
 #endif

@@ -118,15 +118,10 @@ static void victim_ends(enum way the_way, void (*body)(int rank))
     munmap(shared, sizeof(*shared));
 }
 
-TEST_CASE("a rank that dies while sockets connect ends the others' set-up")
-{
-    victim_ends(DIES, expect_death);
-}
-
-TEST_CASE("a rank that fails while sockets connect ends the others' set-up")
-{
-    victim_ends(FAILS, expect_report);
-}
+TEST_RUNS("a rank that dies while sockets connect ends the others' set-up",
+          victim_ends(DIES, expect_death))
+TEST_RUNS("a rank that fails while sockets connect ends the others' set-up",
+          victim_ends(FAILS, expect_report))
 
 static void wait_until_connecting(void)
 {

@@ -234,10 +234,7 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
     rig_barrier(self);
 }
 
-TEST_CASE("lines may come after their announcement")
-{
-    line_run(&line_spec, 2, false, announce_early);
-}
+TEST_RUNS("lines may come after their announcement", line_run(&line_spec, 2, false, announce_early))
 
 /* A GPU polls no line of an empty slot, so it may return the slot before it was sent. */
 static void return_early(struct gyre_transport *transport, struct gyre_connector *connectors,
@@ -263,10 +260,8 @@ static void return_early(struct gyre_transport *transport, struct gyre_connector
     rig_barrier(self);
 }
 
-TEST_CASE("slots may be returned before they are sent")
-{
-    line_run(&line_spec, 2, false, return_early);
-}
+TEST_RUNS("slots may be returned before they are sent",
+          line_run(&line_spec, 2, false, return_early))
 
 /* A GPU gives the credit of a launch's last tile when its next launch begins, so it may take all
  * slots of a FIFO without giving credit. The credit that it gave before is less than half a FIFO.
@@ -292,10 +287,8 @@ static void keep_credit(struct gyre_transport *transport, struct gyre_connector 
     rig_barrier(self);
 }
 
-TEST_CASE("a receiver may keep the credit of a whole FIFO")
-{
-    line_run(&line_spec, 2, false, keep_credit);
-}
+TEST_RUNS("a receiver may keep the credit of a whole FIFO",
+          line_run(&line_spec, 2, false, keep_credit))
 
 /* The ends of FIFO 0 have moved many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
@@ -339,10 +332,7 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
     }
 }
 
-TEST_CASE("once in 2^30 slots both ends clean a slot")
-{
-    line_run(&line_spec, 2, false, pass_late);
-}
+TEST_RUNS("once in 2^30 slots both ends clean a slot", line_run(&line_spec, 2, false, pass_late))
 
 static bool waits_for_fault(const struct gyre_fault *fault)
 {
@@ -375,10 +365,7 @@ static void leave(struct gyre_transport *transport, struct gyre_connector *conne
     rig_barrier(self);
 }
 
-TEST_CASE("sending to a rank that left is a fault")
-{
-    line_run(&line_spec, 2, false, leave);
-}
+TEST_RUNS("sending to a rank that left is a fault", line_run(&line_spec, 2, false, leave))
 
 /* Headers of one batch, and what the receiver says to them. */
 struct breach {

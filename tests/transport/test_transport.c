@@ -62,25 +62,10 @@ TEST_CASE("threads exchange every byte over p2p")
     CHECK(gyre_slab_registry_count() == 0);
 }
 
-TEST_CASE("processes exchange every byte over shm")
-{
-    conform(&gyre_transport_shm, true);
-}
-
-TEST_CASE("threads exchange every byte over shm")
-{
-    conform(&gyre_transport_shm, false);
-}
-
-TEST_CASE("processes exchange every byte over socket")
-{
-    conform(&gyre_transport_socket, true);
-}
-
-TEST_CASE("threads exchange every byte over socket")
-{
-    conform(&gyre_transport_socket, false);
-}
+TEST_RUNS("processes exchange every byte over shm", conform(&gyre_transport_shm, true))
+TEST_RUNS("threads exchange every byte over shm", conform(&gyre_transport_shm, false))
+TEST_RUNS("processes exchange every byte over socket", conform(&gyre_transport_socket, true))
+TEST_RUNS("threads exchange every byte over socket", conform(&gyre_transport_socket, false))
 
 static void write_after_close(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
