@@ -129,23 +129,6 @@ gyre_status __wrap_gyre_simulator_open(const struct gyre_algorithm *algorithm,
     return __real_gyre_simulator_open(algorithm, shape, machine, all_ranks, simulator_out);
 }
 
-static void open_on_two_hosts(gyre_comm *comms[2])
-{
-    gyre_config config = GYRE_CONFIG_INIT;
-    gyre_unique_id id;
-    config.device_kind = GYRE_DEVICE_HOST;
-    setenv("GYRE_NET", "Socket", 1);
-    CHECK_OK(gyre_get_unique_id(&id));
-    CHECK_OK(gyre_group_start());
-    for (int rank = 0; rank < 2; rank++) {
-        setenv("GYRE_HOSTID", rank == 0 ? "hostA" : "hostB", 1);
-        CHECK_OK(gyre_comm_init_rank(&comms[rank], 2, &id, rank, &config));
-    }
-    CHECK_OK(gyre_group_end());
-    unsetenv("GYRE_HOSTID");
-    unsetenv("GYRE_NET");
-}
-
 static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
                        struct gyre_choice *choice_out)
 {
@@ -164,7 +147,19 @@ TEST_CASE("a choice on several hosts is predicted once for its terms")
 {
     gyre_comm *comms[2] = {NULL, NULL};
     struct gyre_choice ring, tree, narrow;
-    open_on_two_hosts(comms);
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_unique_id id;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_NET", "Socket", 1);
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        setenv("GYRE_HOSTID", rank == 0 ? "hostA" : "hostB", 1);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], 2, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    unsetenv("GYRE_HOSTID");
+    unsetenv("GYRE_NET");
     CHECK(choose(comms[0], "ring", 0, &ring) > 0);
     CHECK(choose(comms[0], "tree", 0, &tree) > 0);
     CHECK(choose(comms[0], "ring", 1, &narrow) > 0);

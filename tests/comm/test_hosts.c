@@ -109,56 +109,41 @@ static void carry_out(const struct test_job *job, const struct rank *own, const 
     CHECK_OK(gyre_stream_synchronize(own->place.stream, test_device()));
 }
 
-static void run_job(const struct test_job *job, const struct rank *own)
+static void *run_rank(void *pointer)
 {
-    const int n = own->team->n_ranks;
-    const size_t element = gyre_dtype_bytes(job->dtype);
-    const size_t n_in = job->count * (gyre_collectives[job->coll].in_blocks ? (size_t)n : 1);
-    const struct gyre_pattern pattern = test_job_pattern(job, n);
-    char *in = own->in + job->seed % 3 * element; /* not always at a multiple of 16 */
-    char *out = job->in_place ? in : own->out + job->seed % 2 * element;
-    CHECK_OK(
-        gyre_pattern_fill(own->place.device, &pattern, (uint32_t)own->place.rank, 0, n_in, in));
-    pthread_barrier_wait(&own->team->barrier);
-    carry_out(job, own, in, out);
-    pthread_barrier_wait(&own->team->barrier);
-    struct gyre_pattern_errors errors = {0};
-    const uint64_t n_wrong = test_job_wrong(job, &own->place, out, &errors);
-    CHECK_MSG(n_wrong == 0, "job %u: %s %s %s count %zu root %d rank %d of %d: %llu wrong",
-              job->seed, gyre_collectives[job->coll].name, gyre_dtype_names[job->dtype],
-              gyre_op_names[job->op], job->count, job->root, own->place.rank, n,
-              (unsigned long long)n_wrong);
-}
-
-static void open_rank(struct rank *own)
-{
+    struct rank *own = pointer;
+    struct team *team = own->team;
     const size_t n_bytes = ((size_t)MAX_COUNT * (size_t)own->team->n_ranks + 8) * 8;
     own->place = test_place_open(own->place.comm);
     const struct gyre_device_ops *ops = own->place.device->ops;
     CHECK_OK(ops->mem_alloc(own->place.device, n_bytes, (void **)&own->in));
     CHECK_OK(ops->mem_alloc(own->place.device, n_bytes, (void **)&own->out));
-}
-
-static void close_rank(struct rank *own)
-{
-    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->in));
-    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->out));
-    test_place_close(&own->place);
-}
-
-static void *run_rank(void *pointer)
-{
-    struct rank *own = pointer;
-    struct team *team = own->team;
-    open_rank(own);
     pthread_barrier_wait(&team->barrier);
     for (uint32_t i = 0; i < n_calls && test_n_failures == 0; i++) {
         const struct test_job job = make_job(first_seed * 1000003 + i, team);
-        run_job(&job, own);
+        const int n = own->team->n_ranks;
+        const size_t element = gyre_dtype_bytes(job.dtype);
+        const size_t n_in = job.count * (gyre_collectives[job.coll].in_blocks ? (size_t)n : 1);
+        const struct gyre_pattern pattern = test_job_pattern(&job, n);
+        char *in = own->in + job.seed % 3 * element; /* not always at a multiple of 16 */
+        char *out = job.in_place ? in : own->out + job.seed % 2 * element;
+        CHECK_OK(
+            gyre_pattern_fill(own->place.device, &pattern, (uint32_t)own->place.rank, 0, n_in, in));
+        pthread_barrier_wait(&own->team->barrier);
+        carry_out(&job, own, in, out);
+        pthread_barrier_wait(&own->team->barrier);
+        struct gyre_pattern_errors errors = {0};
+        const uint64_t n_wrong = test_job_wrong(&job, &own->place, out, &errors);
+        CHECK_MSG(n_wrong == 0, "job %u: %s %s %s count %zu root %d rank %d of %d: %llu wrong",
+                  job.seed, gyre_collectives[job.coll].name, gyre_dtype_names[job.dtype],
+                  gyre_op_names[job.op], job.count, job.root, own->place.rank, n,
+                  (unsigned long long)n_wrong);
         pthread_barrier_wait(&team->barrier); /* all see the same number of failures */
     }
     pthread_barrier_wait(&team->barrier);
-    close_rank(own);
+    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->in));
+    CHECK_OK(own->place.device->ops->mem_free(own->place.device, own->out));
+    test_place_close(&own->place);
     return NULL;
 }
 
@@ -197,17 +182,6 @@ static void close_team(struct team *team)
     pthread_barrier_destroy(&team->barrier);
 }
 
-static void run_team(struct team *team)
-{
-    struct rank ranks[MAX_RANKS];
-    for (int rank = 0; rank < team->n_ranks; rank++) {
-        ranks[rank] = (struct rank){.team = team, .place.comm = team->comms[rank]};
-        pthread_create(&ranks[rank].thread, NULL, run_rank, &ranks[rank]);
-    }
-    for (int rank = 0; rank < team->n_ranks; rank++)
-        pthread_join(ranks[rank].thread, NULL);
-}
-
 static void run_with(const char *protos, const char *algos, bool in_turns, bool in_graphs)
 {
     struct team team;
@@ -215,7 +189,13 @@ static void run_with(const char *protos, const char *algos, bool in_turns, bool 
     setenv("GYRE_ALGO", algos, 1);
     if (open_team(&team, in_turns)) {
         team.in_graphs = in_graphs;
-        run_team(&team);
+        struct rank ranks[MAX_RANKS];
+        for (int rank = 0; rank < team.n_ranks; rank++) {
+            ranks[rank] = (struct rank){.team = &team, .place.comm = team.comms[rank]};
+            pthread_create(&ranks[rank].thread, NULL, run_rank, &ranks[rank]);
+        }
+        for (int rank = 0; rank < team.n_ranks; rank++)
+            pthread_join(ranks[rank].thread, NULL);
         close_team(&team);
     }
     unsetenv("GYRE_PROTO");

@@ -50,22 +50,6 @@ TEST_RUNS("puts arrive before their signal and nowhere else",
 
 enum { N_ENTRIES = 600 }; /* of one wait: more than one kernel of a GPU takes */
 
-static void wait_for_many(gyre_comm *comm, int n_ranks, gyre_stream stream)
-{
-    const gyre_signal_wait own_and_none[] = {{0, 31, 1}, {1, 9, 0}};
-    const gyre_signal_wait of_rank_2 = {2, 0, 1};
-    gyre_signal_wait *many = calloc(N_ENTRIES, sizeof(*many));
-    for (int i = 0; i < N_ENTRIES; i++)
-        many[i] = (gyre_signal_wait){1, 0, 1};
-    CHECK_OK(gyre_signal(0, 31, comm, stream)); /* to itself */
-    CHECK_OK(gyre_wait_signal(own_and_none, 2, comm, stream));
-    CHECK_OK(gyre_wait_signal(many, N_ENTRIES, comm, stream));
-    CHECK_OK(gyre_wait_signal(many, 0, comm, stream));
-    if (n_ranks > 2)
-        CHECK_OK(gyre_wait_signal(&of_rank_2, 1, comm, stream));
-    free(many);
-}
-
 /* Signals of one number and pair are counted; other numbers and pairs do not count. */
 TEST_RANK(count_signals)
 {
@@ -76,7 +60,18 @@ TEST_RANK(count_signals)
     const gyre_window window = puts_window(comm, memory, 4);
     puts_copy(comm, ones, twice, 2);
     if (rank == 0) {
-        wait_for_many(comm, n_ranks, stream);
+        const gyre_signal_wait own_and_none[] = {{0, 31, 1}, {1, 9, 0}};
+        const gyre_signal_wait of_rank_2 = {2, 0, 1};
+        gyre_signal_wait *many = calloc(N_ENTRIES, sizeof(*many));
+        for (int i = 0; i < N_ENTRIES; i++)
+            many[i] = (gyre_signal_wait){1, 0, 1};
+        CHECK_OK(gyre_signal(0, 31, comm, stream)); /* to itself */
+        CHECK_OK(gyre_wait_signal(own_and_none, 2, comm, stream));
+        CHECK_OK(gyre_wait_signal(many, N_ENTRIES, comm, stream));
+        CHECK_OK(gyre_wait_signal(many, 0, comm, stream));
+        if (n_ranks > 2)
+            CHECK_OK(gyre_wait_signal(&of_rank_2, 1, comm, stream));
+        free(many);
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
         puts_copy(comm, values, memory, 4);
         CHECK(values[1] == 1 && values[2] == 2 && values[0] == 0 && values[3] == 0);

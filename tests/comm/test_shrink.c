@@ -243,17 +243,6 @@ TEST_RANK(go_on_without_the_dead)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-/* Kill all ranks of the plan by one signal to a process group. With one signal for each, a rank
- * that is to die second could shrink with the survivors first, if this process is not scheduled
- * between the two. */
-static void kill_together(const struct plan *plan, const pid_t *pids)
-{
-    const pid_t group = pids[plan->killed[0]];
-    for (int i = 0; i < plan->n_killed; i++)
-        CHECK(setpgid(pids[plan->killed[i]], group) == 0);
-    CHECK(kill(-group, SIGKILL) == 0);
-}
-
 static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport)
 {
     pid_t pids[TEST_MAX_RANKS];
@@ -265,7 +254,13 @@ static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport
     for (int rank = 0; rank < n_ranks; rank++)
         while (gyre_load_acquire_u64(&plan->shared->n_calls[rank]) < 10)
             sched_yield();
-    kill_together(plan, pids);
+    /* Kill all ranks of the plan by one signal to a process group. With one signal for each, a rank
+     * that is to die second could shrink with the survivors first, if this process is not scheduled
+     * between the two. */
+    const pid_t group = pids[plan->killed[0]];
+    for (int i = 0; i < plan->n_killed; i++)
+        CHECK(setpgid(pids[plan->killed[i]], group) == 0);
+    CHECK(kill(-group, SIGKILL) == 0);
     for (int rank = 0; rank < n_ranks; rank++) {
         bool is_killed = false;
         for (int i = 0; i < plan->n_killed; i++)

@@ -100,29 +100,6 @@ static gyre_status write_id(const struct victim_rank *own, uint64_t round, gyre_
     return GYRE_SUCCESS;
 }
 
-static void read_id(const struct victim_rank *own, uint64_t round, gyre_unique_id *id_out)
-{
-    const struct timespec nap = {0, 1000000L};
-    char path[512], dead[512];
-    struct stat unused;
-    double dead_since_s = 0;
-    int fd;
-    id_path(own, round, "", path, sizeof(path));
-    snprintf(dead, sizeof(dead), "%s/dead", own->options->directory);
-    while ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
-        if (dead_since_s == 0 && stat(dead, &unused) == 0)
-            dead_since_s = victim_now_s();
-        if (dead_since_s > 0 && victim_now_s() - dead_since_s > ID_GRACE_S) {
-            victim_say(own, "noid");
-            exit(0);
-        }
-        nanosleep(&nap, NULL);
-    }
-    if (read(fd, id_out, sizeof(*id_out)) != (ssize_t)sizeof(*id_out))
-        exit(4);
-    close(fd);
-}
-
 gyre_status victim_init(struct victim_rank *own)
 {
     gyre_unique_id id;
@@ -135,7 +112,25 @@ gyre_status victim_init(struct victim_rank *own)
         if (status != GYRE_SUCCESS)
             return status;
     } else {
-        read_id(own, round, &id);
+        const struct timespec nap = {0, 1000000L};
+        char path[512], dead[512];
+        struct stat unused;
+        double dead_since_s = 0;
+        int fd;
+        id_path(own, round, "", path, sizeof(path));
+        snprintf(dead, sizeof(dead), "%s/dead", own->options->directory);
+        while ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
+            if (dead_since_s == 0 && stat(dead, &unused) == 0)
+                dead_since_s = victim_now_s();
+            if (dead_since_s > 0 && victim_now_s() - dead_since_s > ID_GRACE_S) {
+                victim_say(own, "noid");
+                exit(0);
+            }
+            nanosleep(&nap, NULL);
+        }
+        if (read(fd, &id, sizeof(id)) != (ssize_t)sizeof(id))
+            exit(4);
+        close(fd);
     }
     VICTIM_TRY(own, "init", NULL,
                gyre_comm_init_rank(&comm, own->options->n_ranks, &id, own->rank, &config));

@@ -56,13 +56,6 @@ static long *value_of(const struct option *option)
     return (long *)(void *)((char *)&fuzz_options + option->offset);
 }
 
-static void set_defaults(void)
-{
-    for (int i = 0; i < N_OPTIONS; i++)
-        *value_of(&options[i]) = options[i].initial;
-    fuzz_options.only_last = LONG_MAX;
-}
-
 static void print_help(FILE *file)
 {
     fprintf(file, "Random calls of gyre on several ranks; every result is checked.\n"
@@ -141,7 +134,9 @@ static int refuse(const char *what, const char *which)
 int fuzz_options_read(int argc, char **argv)
 {
     program = argv[0];
-    set_defaults();
+    for (int i = 0; i < N_OPTIONS; i++)
+        *value_of(&options[i]) = options[i].initial;
+    fuzz_options.only_last = LONG_MAX;
     for (int i = 1; i < argc; i++) {
         int row = 0;
         if (strcmp(argv[i], "--help") == 0) {

@@ -50,15 +50,6 @@ static void init_all(struct fuzz_rank *ranks, int n_ranks, gyre_comm **comms)
     FUZZ_TRY(&ranks[0], gyre_comm_init_all(comms, n_ranks, ordinals, &config));
 }
 
-/* The memory of windows must live until every rank has destroyed its communicators. The watchdog
- * ends this process if one never does; the parent does so if one fails. */
-static void wait_for_all(int n_ranks_here)
-{
-    atomic_fetch_add(&fuzz_shared->n_done, n_ranks_here);
-    while (atomic_load(&fuzz_shared->n_done) < (int)fuzz_options.n_ranks)
-        usleep(1000);
-}
-
 /* Run ranks first..first+n-1 as threads of this process. */
 static void run_threads(const struct fuzz_device *device, int first, int n_ranks)
 {
@@ -83,7 +74,11 @@ static void run_threads(const struct fuzz_device *device, int first, int n_ranks
     }
     for (int i = 0; i < n_ranks; i++)
         pthread_join(threads[i].thread, NULL);
-    wait_for_all(n_ranks);
+    /* The memory of windows must live until every rank has destroyed its communicators. The
+     * watchdog ends this process if one never does; the parent does so if one fails. */
+    atomic_fetch_add(&fuzz_shared->n_done, n_ranks);
+    while (atomic_load(&fuzz_shared->n_done) < (int)fuzz_options.n_ranks)
+        usleep(1000);
     for (int i = 0; i < n_ranks; i++)
         fuzz_rank_free(&ranks[i]);
     atomic_fetch_sub(&fuzz_shared->n_running, 1);
@@ -99,25 +94,6 @@ static void set_host(int rank)
     snprintf(name, sizeof(name), "fuzz%d", rank % (int)fuzz_options.n_hosts);
     setenv("GYRE_HOSTID", name, 1);
     setenv("GYRE_NET", "Socket", 1);
-}
-
-static void start_processes(const struct fuzz_device *device, pid_t *pids)
-{
-    const pid_t parent = getpid();
-    for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
-        fflush(NULL);
-        pids[rank] = fork();
-        if (pids[rank] < 0)
-            fuzz_fail(NULL, FUZZ_FAILED, "no process for rank %d", rank);
-        if (pids[rank] > 0)
-            continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(FUZZ_FAILED);
-        set_host(rank);
-        run_threads(device, rank, 1);
-        exit(0);
-    }
 }
 
 /* How one rank's process ended: 0, or the run's status. */
@@ -197,6 +173,20 @@ int fuzz_ranks_run(void)
         run_threads(device, 0, (int)fuzz_options.n_ranks);
         return FUZZ_RIGHT;
     }
-    start_processes(device, pids);
+    const pid_t parent = getpid();
+    for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] < 0)
+            fuzz_fail(NULL, FUZZ_FAILED, "no process for rank %d", rank);
+        if (pids[rank] > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(FUZZ_FAILED);
+        set_host(rank);
+        run_threads(device, rank, 1);
+        exit(0);
+    }
     return wait_for_processes(pids);
 }

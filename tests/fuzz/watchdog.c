@@ -59,21 +59,6 @@ static void crash(int signal)
     _exit(FUZZ_CRASHED);
 }
 
-/* A sanitizer's own handlers stay. */
-static void take_signals(void)
-{
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction action = {.sa_handler = answer, .sa_flags = SA_RESTART}, before;
-    void *frame;
-    backtrace(&frame, 1); /* the first call loads a library, which a handler may not */
-    fuzz_options_command(command, sizeof(command));
-    sigaction(BACKTRACE_SIGNAL, &action, NULL);
-    action = (struct sigaction){.sa_handler = crash};
-    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
-        if (sigaction(fatal[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
-            sigaction(fatal[i], &action, NULL);
-}
-
 /* A line of /proc about a thread, without its end of line. */
 static void read_line(long thread, const char *name, char *text_out, size_t n_bytes)
 {
@@ -178,7 +163,17 @@ void fuzz_watchdog_start(struct fuzz_rank *ranks, int n_ranks)
     pthread_t thread;
     watched = ranks;
     n_watched = n_ranks;
-    take_signals();
+    /* A sanitizer's own handlers stay. */
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = answer, .sa_flags = SA_RESTART}, before;
+    void *frame;
+    backtrace(&frame, 1); /* the first call loads a library, which a handler may not */
+    fuzz_options_command(command, sizeof(command));
+    sigaction(BACKTRACE_SIGNAL, &action, NULL);
+    action = (struct sigaction){.sa_handler = crash};
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        if (sigaction(fatal[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(fatal[i], &action, NULL);
     atomic_fetch_add(&fuzz_shared->n_running, 1);
     if (pthread_create(&thread, NULL, watch, NULL) != 0)
         fuzz_fail(NULL, FUZZ_FAILED, "no thread for the watchdog");

@@ -26,18 +26,12 @@ static void begin(int n_ranks)
     drawn.graph = (struct gyre_wait_graph){n_ranks, drawn.edges, drawn.first};
 }
 
-static void wait_for(int rank, struct gyre_wait_worker worker, int peer,
-                     struct gyre_wait_worker peer_worker, enum gyre_peer_end answer)
-{
-    drawn.edges[drawn.n_edges++] = (struct gyre_wait_edge){rank, peer, worker, peer_worker, answer};
-    for (int r = rank + 1; r <= drawn.graph.n_ranks; r++)
-        drawn.first[r] = drawn.n_edges;
-}
-
 static void edge(int rank, int peer, enum gyre_peer_end answer)
 {
     const struct gyre_wait_worker only = {0, 0, 0, 0};
-    wait_for(rank, only, peer, only, answer);
+    drawn.edges[drawn.n_edges++] = (struct gyre_wait_edge){rank, peer, only, only, answer};
+    for (int r = rank + 1; r <= drawn.graph.n_ranks; r++)
+        drawn.first[r] = drawn.n_edges;
 }
 
 static struct gyre_wait_path walk(uint32_t start)

@@ -21,26 +21,6 @@ static struct {
 /* The connectors of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sending end. */
 enum { ENDS_PER_RANK = 8, FROM_2 = 2 * ENDS_PER_RANK, TO_1 = ENDS_PER_RANK + 1 };
 
-static void lower_program(void)
-{
-    memset(&lowered, 0, sizeof(lowered));
-    lowered.head = (struct gyre_cuda_program){
-        .n_bytes = sizeof(lowered),
-        .workers_offset = (uint32_t)((char *)&lowered.worker - (char *)&lowered),
-        .connections_offset = (uint32_t)((char *)lowered.connections - (char *)&lowered),
-        .steps_offset = (uint32_t)((char *)lowered.steps - (char *)&lowered)};
-    lowered.worker = (struct gyre_cuda_worker){.n_steps = 3, .n_connections = 2};
-    lowered.connections[0] = (struct gyre_cuda_connection){.index = TO_1, .n_uses = 2};
-    lowered.connections[1] = (struct gyre_cuda_connection){.index = FROM_2, .n_uses = 2};
-    lowered.steps[0] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .send_mask = 1};
-    lowered.steps[1] =
-        (struct gyre_cuda_step){.n_ins = 2, .n_outs = 1, .recv_mask = 1, .send_mask = 1};
-    lowered.steps[1].ins[0].ref = 1;
-    lowered.steps[1].outs[0].use = 1;
-    lowered.steps[2] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .recv_mask = 1};
-    lowered.steps[2].ins[0] = (struct gyre_cuda_operand){.ref = 1, .use = 1};
-}
-
 static uint64_t host_of(uint64_t gpu_ns)
 {
     return gpu_ns + 5000 + gpu_ns / 1000;
@@ -68,7 +48,22 @@ static void empty_rings(void)
     memset(rings, 0, sizeof(rings));
     recorder.entries = rings;
     recorder.capacity = CAPACITY;
-    lower_program();
+    memset(&lowered, 0, sizeof(lowered));
+    lowered.head = (struct gyre_cuda_program){
+        .n_bytes = sizeof(lowered),
+        .workers_offset = (uint32_t)((char *)&lowered.worker - (char *)&lowered),
+        .connections_offset = (uint32_t)((char *)lowered.connections - (char *)&lowered),
+        .steps_offset = (uint32_t)((char *)lowered.steps - (char *)&lowered)};
+    lowered.worker = (struct gyre_cuda_worker){.n_steps = 3, .n_connections = 2};
+    lowered.connections[0] = (struct gyre_cuda_connection){.index = TO_1, .n_uses = 2};
+    lowered.connections[1] = (struct gyre_cuda_connection){.index = FROM_2, .n_uses = 2};
+    lowered.steps[0] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .send_mask = 1};
+    lowered.steps[1] =
+        (struct gyre_cuda_step){.n_ins = 2, .n_outs = 1, .recv_mask = 1, .send_mask = 1};
+    lowered.steps[1].ins[0].ref = 1;
+    lowered.steps[1].outs[0].use = 1;
+    lowered.steps[2] = (struct gyre_cuda_step){.n_ins = 1, .n_outs = 1, .recv_mask = 1};
+    lowered.steps[2].ins[0] = (struct gyre_cuda_operand){.ref = 1, .use = 1};
 }
 
 static union gyre_cuda_record *put(uint32_t ring)

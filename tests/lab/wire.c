@@ -201,21 +201,6 @@ static void obey_for(struct direction *way, const char *word, double value)
         way->ports[way->n_ports++] = (unsigned)value;
 }
 
-static void obey(const char *line)
-{
-    char word[16];
-    unsigned which = 0;
-    double value = 0;
-    if (sscanf(line, "delay %lf", &value) == 1)
-        delay_ns = (uint64_t)(value * 1000);
-    else if (sscanf(line, "%15s %u %lf", word, &which, &value) == 3)
-        for (unsigned i = 0; i < 2; i++)
-            if (which == i || which == 2)
-                obey_for(&ways[i], word, value);
-    printf("ok\n");
-    fflush(stdout);
-}
-
 /* The end of standard input ends the wire: whoever controls it is gone. */
 static void read_control(void)
 {
@@ -230,33 +215,20 @@ static void read_control(void)
         }
         line[n_line] = '\0';
         n_line = 0;
-        obey(line);
+        char word[16];
+        unsigned which = 0;
+        double value = 0;
+        if (sscanf(line, "delay %lf", &value) == 1)
+            delay_ns = (uint64_t)(value * 1000);
+        else if (sscanf(line, "%15s %u %lf", word, &which, &value) == 3)
+            for (unsigned i = 0; i < 2; i++)
+                if (which == i || which == 2)
+                    obey_for(&ways[i], word, value);
+        printf("ok\n");
+        fflush(stdout);
     }
     if (n_read == 0)
         exit(0);
-}
-
-/* Wait until a packet is due or something can be read. */
-static void wait_for_work(const int *fds)
-{
-    uint64_t due = UINT64_MAX;
-    for (int i = 0; i < 2; i++)
-        if (ways[i].n > 0 && ways[i].queue[ways[i].first].due_ns < due)
-            due = ways[i].queue[ways[i].first].due_ns;
-    struct pollfd watched[3] = {{.fd = fds[0], .events = POLLIN},
-                                {.fd = fds[1], .events = POLLIN},
-                                {.fd = is_controlled ? STDIN_FILENO : -1, .events = POLLIN}};
-    const uint64_t now = now_ns();
-    const uint64_t wait_ns = due <= now ? 0 : due - now;
-    const struct timespec wait = {(time_t)(wait_ns / 1000000000ULL),
-                                  (long)(wait_ns % 1000000000ULL)};
-    if (ppoll(watched, 3, due == UINT64_MAX ? NULL : &wait, NULL) < 0 && errno != EINTR)
-        die("ppoll");
-    for (int i = 0; i < 2; i++)
-        if (watched[i].revents != 0)
-            take_in(&ways[i]);
-    if (watched[2].revents != 0)
-        read_control();
 }
 
 int main(int argc, char **argv)
@@ -283,7 +255,25 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        wait_for_work(fds);
+        /* Wait until a packet is due or something can be read. */
+        uint64_t due = UINT64_MAX;
+        for (int i = 0; i < 2; i++)
+            if (ways[i].n > 0 && ways[i].queue[ways[i].first].due_ns < due)
+                due = ways[i].queue[ways[i].first].due_ns;
+        struct pollfd watched[3] = {{.fd = fds[0], .events = POLLIN},
+                                    {.fd = fds[1], .events = POLLIN},
+                                    {.fd = is_controlled ? STDIN_FILENO : -1, .events = POLLIN}};
+        const uint64_t now = now_ns();
+        const uint64_t wait_ns = due <= now ? 0 : due - now;
+        const struct timespec wait = {(time_t)(wait_ns / 1000000000ULL),
+                                      (long)(wait_ns % 1000000000ULL)};
+        if (ppoll(watched, 3, due == UINT64_MAX ? NULL : &wait, NULL) < 0 && errno != EINTR)
+            die("ppoll");
+        for (int i = 0; i < 2; i++)
+            if (watched[i].revents != 0)
+                take_in(&ways[i]);
+        if (watched[2].revents != 0)
+            read_control();
         for (int i = 0; i < 2; i++)
             let_out(&ways[i]);
     }

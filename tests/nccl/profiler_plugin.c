@@ -38,52 +38,6 @@ static ncclResult_t join(void **context, uint64_t id, int *mask, const char *nam
     return result;
 }
 
-static void take_details(struct profiler_event *event, const struct nccl_event *given)
-{
-    event->root_or_peer = -1;
-    switch (event->type) {
-    case NCCL_EVENT_GROUP_API:
-        event->count = (size_t)given->group_api.depth;
-        break;
-    case NCCL_EVENT_COLL_API:
-        snprintf(event->func, sizeof(event->func), "%s", given->coll_api.func);
-        snprintf(event->datatype, sizeof(event->datatype), "%s", given->coll_api.datatype);
-        event->count = given->coll_api.count;
-        event->root_or_peer = given->coll_api.root;
-        break;
-    case NCCL_EVENT_P2P_API:
-        snprintf(event->func, sizeof(event->func), "%s", given->p2p_api.func);
-        snprintf(event->datatype, sizeof(event->datatype), "%s", given->p2p_api.datatype);
-        event->count = given->p2p_api.count;
-        break;
-    case NCCL_EVENT_COLL:
-        snprintf(event->func, sizeof(event->func), "%s", given->coll.func);
-        snprintf(event->datatype, sizeof(event->datatype), "%s", given->coll.datatype);
-        snprintf(event->algorithm, sizeof(event->algorithm), "%s", given->coll.algorithm);
-        snprintf(event->protocol, sizeof(event->protocol), "%s", given->coll.protocol);
-        event->count = given->coll.count;
-        event->sequence = given->coll.sequence;
-        event->root_or_peer = given->coll.root;
-        event->n_channels = given->coll.n_channels;
-        event->group = PLUGIN_VERSION == 4 ? NULL : given->coll.group;
-        break;
-    case NCCL_EVENT_P2P:
-        snprintf(event->func, sizeof(event->func), "%s", given->p2p.func);
-        snprintf(event->datatype, sizeof(event->datatype), "%s", given->p2p.datatype);
-        event->count = given->p2p.count;
-        event->root_or_peer = given->p2p.peer;
-        event->n_channels = given->p2p.n_channels;
-        event->group = PLUGIN_VERSION == 4 ? NULL : given->p2p.group;
-        break;
-    case NCCL_EVENT_KERNEL_CH:
-        event->channel = given->kernel_ch.channel;
-        event->start_time = given->kernel_ch.time;
-        break;
-    default:
-        break;
-    }
-}
-
 static ncclResult_t start(void *context, void **handle, struct nccl_event *given)
 {
     struct profiler_records *all = records();
@@ -95,7 +49,48 @@ static ncclResult_t start(void *context, void **handle, struct nccl_event *given
         event->context = context;
         event->rank = given->rank;
         event->started = ++all->order;
-        take_details(event, given);
+        event->root_or_peer = -1;
+        switch (event->type) {
+        case NCCL_EVENT_GROUP_API:
+            event->count = (size_t)given->group_api.depth;
+            break;
+        case NCCL_EVENT_COLL_API:
+            snprintf(event->func, sizeof(event->func), "%s", given->coll_api.func);
+            snprintf(event->datatype, sizeof(event->datatype), "%s", given->coll_api.datatype);
+            event->count = given->coll_api.count;
+            event->root_or_peer = given->coll_api.root;
+            break;
+        case NCCL_EVENT_P2P_API:
+            snprintf(event->func, sizeof(event->func), "%s", given->p2p_api.func);
+            snprintf(event->datatype, sizeof(event->datatype), "%s", given->p2p_api.datatype);
+            event->count = given->p2p_api.count;
+            break;
+        case NCCL_EVENT_COLL:
+            snprintf(event->func, sizeof(event->func), "%s", given->coll.func);
+            snprintf(event->datatype, sizeof(event->datatype), "%s", given->coll.datatype);
+            snprintf(event->algorithm, sizeof(event->algorithm), "%s", given->coll.algorithm);
+            snprintf(event->protocol, sizeof(event->protocol), "%s", given->coll.protocol);
+            event->count = given->coll.count;
+            event->sequence = given->coll.sequence;
+            event->root_or_peer = given->coll.root;
+            event->n_channels = given->coll.n_channels;
+            event->group = PLUGIN_VERSION == 4 ? NULL : given->coll.group;
+            break;
+        case NCCL_EVENT_P2P:
+            snprintf(event->func, sizeof(event->func), "%s", given->p2p.func);
+            snprintf(event->datatype, sizeof(event->datatype), "%s", given->p2p.datatype);
+            event->count = given->p2p.count;
+            event->root_or_peer = given->p2p.peer;
+            event->n_channels = given->p2p.n_channels;
+            event->group = PLUGIN_VERSION == 4 ? NULL : given->p2p.group;
+            break;
+        case NCCL_EVENT_KERNEL_CH:
+            event->channel = given->kernel_ch.channel;
+            event->start_time = given->kernel_ch.time;
+            break;
+        default:
+            break;
+        }
         *handle = event;
     }
     pthread_mutex_unlock(&all->lock);

@@ -287,27 +287,6 @@ void places_expect(const struct rig_end *end, int place, uint32_t at, const unsi
               i < n ? right[i] : 0);
 }
 
-static void open_places(struct rig_end *end)
-{
-    const uint64_t words[] = {FAKE_CUDA_FAILS_AT_START, FAKE_CUDA_FAILS_AT_WAIT};
-    uint64_t state = 1;
-    for (int i = 0; i < N_PLACES; i++) {
-        for (uint32_t at = 0; at < PLACE_BYTES; at++)
-            places_pattern[i][at] = (unsigned char)(1 + places_draw(&state, 255));
-        memcpy(places_pattern[i] + START_AT, &words[0], sizeof(words[0]));
-        memcpy(places_pattern[i] + WAIT_AT, &words[1], sizeof(words[1]));
-        end->places.memory[i] = rig_alloc(places_gpus[i], PLACE_BYTES);
-        end->places.mrs[i] = rig_register(end, places_gpus[i], end->places.memory[i], PLACE_BYTES);
-        CHECK(end->places.mrs[i] != NULL);
-        end->shared->told[end->me].places[i] =
-            (struct rig_place){(uintptr_t)end->places.memory[i], end->places.mrs[i]->rkey};
-        if (end->me == 0 && places_gpus[i] == RIG_HOST)
-            memcpy(end->places.memory[i], places_pattern[i], PLACE_BYTES);
-        else if (end->me == 0)
-            rig_copy_gpu(places_gpus[i], end->places.memory[i], places_pattern[i], PLACE_BYTES);
-    }
-}
-
 static void run_end(struct rig_end *end, rig_end_fn run)
 {
     const struct rig_options *options = end->options;
@@ -326,7 +305,24 @@ static void run_end(struct rig_end *end, rig_end_fn run)
     open_end(end);
     if (options->has_places) {
         unsetenv("FAKE_CUDA_WAIT_US");
-        open_places(end);
+        const uint64_t words[] = {FAKE_CUDA_FAILS_AT_START, FAKE_CUDA_FAILS_AT_WAIT};
+        uint64_t state = 1;
+        for (int i = 0; i < N_PLACES; i++) {
+            for (uint32_t at = 0; at < PLACE_BYTES; at++)
+                places_pattern[i][at] = (unsigned char)(1 + places_draw(&state, 255));
+            memcpy(places_pattern[i] + START_AT, &words[0], sizeof(words[0]));
+            memcpy(places_pattern[i] + WAIT_AT, &words[1], sizeof(words[1]));
+            end->places.memory[i] = rig_alloc(places_gpus[i], PLACE_BYTES);
+            end->places.mrs[i] =
+                rig_register(end, places_gpus[i], end->places.memory[i], PLACE_BYTES);
+            CHECK(end->places.mrs[i] != NULL);
+            end->shared->told[end->me].places[i] =
+                (struct rig_place){(uintptr_t)end->places.memory[i], end->places.mrs[i]->rkey};
+            if (end->me == 0 && places_gpus[i] == RIG_HOST)
+                memcpy(end->places.memory[i], places_pattern[i], PLACE_BYTES);
+            else if (end->me == 0)
+                rig_copy_gpu(places_gpus[i], end->places.memory[i], places_pattern[i], PLACE_BYTES);
+        }
     }
     connect_pairs(end);
     for (int i = 0; i < end->n_qps && options->has_places && end->me == 1; i++)

@@ -79,12 +79,6 @@ static void open_ranks(struct ranks *ranks, const int *sizes)
     }
 }
 
-static void close_ranks(struct ranks *ranks)
-{
-    for (int rank = 0; rank < ranks->n_ranks; rank++)
-        free(ranks->caches[rank]);
-}
-
 static struct gyre_call call_of(int peer, bool is_send, uint64_t count)
 {
     return (struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
@@ -122,7 +116,8 @@ TEST_CASE("both ends of a message choose the same")
             for (int to = 0; to < ranks.n_ranks; to++)
                 for (uint64_t count = 1; from != to && count < 1 << 25; count = count * 5 + 3)
                     check_message(&ranks, from, to, count);
-        close_ranks(&ranks);
+        for (int rank = 0; rank < ranks.n_ranks; rank++)
+            free(ranks.caches[rank]);
     }
 }
 

@@ -195,27 +195,22 @@ const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int lin
     return values;
 }
 
-/* The running thread of the kernel has returned: nobody waits for it any more. */
-static void end_fiber(void)
-{
-    struct warp *warp = warp_of(own->running);
-    self()->state = ENDED;
-    self()->is_useful = true;
-    own->n_live--;
-    warp->n_live--;
-    if (warp->n_here > 0 && warp->n_here == warp->n_live)
-        end_exchange(warp);
-    for (unsigned id = 0; id < STAND_IN_N_BARRIERS; id++)
-        if (own->barriers[id].n_expected == 0 && is_complete(&own->barriers[id]))
-            release(id);
-}
-
 /* Each pass of the loop is a thread of another block. */
 static void fiber_main(void)
 {
     for (;;) {
         own->launch->call(own->launch->function, own->launch->args);
-        end_fiber();
+        /* The running thread of the kernel has returned: nobody waits for it any more. */
+        struct warp *warp = warp_of(own->running);
+        self()->state = ENDED;
+        self()->is_useful = true;
+        own->n_live--;
+        warp->n_live--;
+        if (warp->n_here > 0 && warp->n_here == warp->n_live)
+            end_exchange(warp);
+        for (unsigned id = 0; id < STAND_IN_N_BARRIERS; id++)
+            if (own->barriers[id].n_expected == 0 && is_complete(&own->barriers[id]))
+                release(id);
         if (_setjmp(own->contexts[own->running]) == 0)
             _longjmp(own->scheduler, 1);
     }
@@ -297,8 +292,18 @@ static bool run_round(void)
     return is_useful;
 }
 
-static void open_block(const struct stand_in_launch *launch, uint32_t block)
+static void pause_idle_block(int n_idle_rounds)
 {
+    const struct timespec pause = {.tv_nsec = n_idle_rounds > TIRED_ROUNDS ? TIRED_NS : IDLE_NS};
+    if (n_idle_rounds > IDLE_ROUNDS)
+        (void)nanosleep(&pause, NULL);
+    else
+        (void)sched_yield();
+}
+
+void stand_in_run_block(const struct stand_in_launch *launch, uint32_t block)
+{
+    int n_idle = 0;
     if (own == NULL) {
         void *stacks =
             mmap(NULL, (size_t)STAND_IN_MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -323,21 +328,6 @@ static void open_block(const struct stand_in_launch *launch, uint32_t block)
     stand_in_place.block = (struct stand_in_index){block % n_columns, block / n_columns};
     stand_in_place.n_blocks = (struct stand_in_index){n_columns, launch->n_rows};
     stand_in_place.n_threads = (struct stand_in_index){launch->n_threads, 1};
-}
-
-static void pause_idle_block(int n_idle_rounds)
-{
-    const struct timespec pause = {.tv_nsec = n_idle_rounds > TIRED_ROUNDS ? TIRED_NS : IDLE_NS};
-    if (n_idle_rounds > IDLE_ROUNDS)
-        (void)nanosleep(&pause, NULL);
-    else
-        (void)sched_yield();
-}
-
-void stand_in_run_block(const struct stand_in_launch *launch, uint32_t block)
-{
-    int n_idle = 0;
-    open_block(launch, block);
     while (own->n_live > 0) {
         n_idle = run_round() ? 0 : n_idle + 1;
         if (n_idle > 0)

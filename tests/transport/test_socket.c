@@ -404,20 +404,6 @@ static void *connect_and_leave(void *argument)
     return NULL;
 }
 
-static void duo_connect_and_leave(struct duo *duo)
-{
-    struct gyre_peer_info known[2] = {duo->infos[0], duo->infos[1]};
-    known[0].net_mbit_per_s = known[1].net_mbit_per_s = 25000;
-    ((struct socket_transport *)duo->transports[1])->config.infos = known;
-    struct duo_rank other = {duo, 1}, self = {duo, 0};
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, connect_and_leave, &other) == 0);
-    connect_one(&self);
-    pthread_join(thread, NULL);
-    CHECK_OK(duo->statuses[1]);
-    CHECK(duo->statuses[0] == GYRE_ERROR_REMOTE);
-}
-
 static gyre_status check_after_close(void *context)
 {
     (void)context;
@@ -434,7 +420,16 @@ TEST_CASE("a rank that leaves while the network is measured is named, or its cau
         gyre_store_release_u32(&has_closed, 0);
         if (is_told)
             ((struct socket_transport *)duo.transports[0])->config.check_ranks = check_after_close;
-        duo_connect_and_leave(&duo);
+        struct gyre_peer_info known[2] = {duo.infos[0], duo.infos[1]};
+        known[0].net_mbit_per_s = known[1].net_mbit_per_s = 25000;
+        ((struct socket_transport *)duo.transports[1])->config.infos = known;
+        struct duo_rank other = {&duo, 1}, self = {&duo, 0};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, connect_and_leave, &other) == 0);
+        connect_one(&self);
+        pthread_join(thread, NULL);
+        CHECK_OK(duo.statuses[1]);
+        CHECK(duo.statuses[0] == GYRE_ERROR_REMOTE);
         CHECK_HAS(duo.causes[0], is_told ? "rank 1 has no descriptors left" : "rank 1");
         CHECK_HAS(duo.causes[0], is_told ? "rank 1" : "measuring the network");
         duo_close(&duo);

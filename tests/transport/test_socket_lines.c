@@ -293,8 +293,12 @@ TEST_RUNS("a receiver may keep the credit of a whole FIFO",
 /* The ends of FIFO 0 have moved many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
 
-static void make_late(struct gyre_transport *transport, struct line_pipe *pipe)
+static void pass_late(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
+                      void *context)
 {
+    enum { N_WORDS = 1024 / 8 };
+    struct rig_rank *self = context;
+    struct line_pipe pipe = line_first_pipe(self, connectors);
     struct socket_transport *socket = (struct socket_transport *)transport;
     struct socket_fifo *fifo = &socket->peers[0].fifos[LINE_FIFOS];
     gyre_proxy_pause(socket->threads[0].proxy);
@@ -303,17 +307,8 @@ static void make_late(struct gyre_transport *transport, struct line_pipe *pipe)
     gyre_store_release_u64(&fifo->send.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
     gyre_store_release_u64(&fifo->recv.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
     gyre_proxy_resume(socket->threads[0].proxy);
-    pipe->end.n_moved = LATE_NUMBER;
-    pipe->end.slot = LATE_NUMBER % LINE_DEPTH;
-}
-
-static void pass_late(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
-                      void *context)
-{
-    enum { N_WORDS = 1024 / 8 };
-    struct rig_rank *self = context;
-    struct line_pipe pipe = line_first_pipe(self, connectors);
-    make_late(transport, &pipe);
+    pipe.end.n_moved = LATE_NUMBER;
+    pipe.end.slot = LATE_NUMBER % LINE_DEPTH;
     rig_barrier(self);
     /* One after the other, so that each slot is looked at before the next one takes its place. */
     for (int i = 0; i < 2 + 2 * LINE_DEPTH && test_n_failures == 0; i++) {

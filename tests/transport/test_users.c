@@ -21,40 +21,30 @@ static bool may_map(int a, int b)
     return !is_closed && (a < 2) == (b < 2);
 }
 
-static void become(int rank)
-{
-    if (rank >= 2)
-        CHECK(setgroups(0, NULL) == 0 && setgid(OTHER_USER) == 0 && setuid(OTHER_USER) == 0);
-    CHECK(prctl(PR_SET_DUMPABLE, rank == 4 ? 0 : 1) == 0);
-}
-
-static void reduce_and_look(gyre_comm *comm, int rank)
-{
-    static float in[N_ELEMENTS], out[N_ELEMENTS];
-    for (int peer = 0; peer < N_RANKS; peer++) {
-        const char *name =
-            peer == rank ? "" : gyre_transports[comm->links.transport_of[peer]]->name;
-        const char *expected = may_map(rank, peer) ? "shm" : "socket";
-        CHECK_MSG(peer == rank || strcmp(name, expected) == 0, "rank %d -> %d via %s", rank, peer,
-                  name);
-    }
-    for (int i = 0; i < N_ELEMENTS; i++)
-        in[i] = (float)(rank + i);
-    CHECK_OK(gyre_all_reduce(in, out, N_ELEMENTS, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
-    for (int i = 0; i < N_ELEMENTS; i++)
-        CHECK(out[i] == (float)(N_RANKS * i + N_RANKS * (N_RANKS - 1) / 2));
-}
-
 static void rank_main(int rank, const struct test_rendezvous *shared)
 {
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_comm *comm = NULL;
     config.device_kind = GYRE_DEVICE_HOST;
-    become(rank);
+    if (rank >= 2)
+        CHECK(setgroups(0, NULL) == 0 && setgid(OTHER_USER) == 0 && setuid(OTHER_USER) == 0);
+    CHECK(prctl(PR_SET_DUMPABLE, rank == 4 ? 0 : 1) == 0);
     CHECK_OK(gyre_comm_init_rank(&comm, N_RANKS, &shared->id, rank, &config));
     if (comm != NULL) {
-        reduce_and_look(comm, rank);
+        static float in[N_ELEMENTS], out[N_ELEMENTS];
+        for (int peer = 0; peer < N_RANKS; peer++) {
+            const char *name =
+                peer == rank ? "" : gyre_transports[comm->links.transport_of[peer]]->name;
+            const char *expected = may_map(rank, peer) ? "shm" : "socket";
+            CHECK_MSG(peer == rank || strcmp(name, expected) == 0, "rank %d -> %d via %s", rank,
+                      peer, name);
+        }
+        for (int i = 0; i < N_ELEMENTS; i++)
+            in[i] = (float)(rank + i);
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMENTS, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        for (int i = 0; i < N_ELEMENTS; i++)
+            CHECK(out[i] == (float)(N_RANKS * i + N_RANKS * (N_RANKS - 1) / 2));
         CHECK_OK(gyre_comm_destroy(comm));
     }
     exit(test_n_failures == 0 ? 0 : 1);

@@ -130,17 +130,6 @@ struct splitting {
     int colors[FUZZ_MAX_RANKS], keys[FUZZ_MAX_RANKS];
 };
 
-static void draw_splitting(const struct fuzz_comm *parent, uint64_t salt, struct splitting *to)
-{
-    const uint64_t n_colors = 1 + salt % 3;
-    for (int i = 0; i < parent->n_ranks; i++) {
-        const uint64_t hash =
-            fuzz_mix(parent->uid ^ salt ^ (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
-        to->colors[i] = hash % 8 == 0 ? GYRE_SPLIT_NOCOLOR : (int)((hash >> 8) % n_colors);
-        to->keys[i] = (int)((hash >> 20) % 5) - 2;
-    }
-}
-
 /* The communicator that the split must give this rank; its handle is not set. */
 static struct fuzz_comm expect(const struct fuzz_comm *parent, uint64_t salt,
                                const struct splitting *split)
@@ -174,7 +163,13 @@ static void split(struct fuzz_rank *rank, const struct fuzz_comm *parent, int sl
 {
     const bool is_grouped = (salt >> 40) % 4 == 0;
     struct splitting drawn;
-    draw_splitting(parent, salt, &drawn);
+    const uint64_t n_colors = 1 + salt % 3;
+    for (int i = 0; i < parent->n_ranks; i++) {
+        const uint64_t hash =
+            fuzz_mix(parent->uid ^ salt ^ (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
+        drawn.colors[i] = hash % 8 == 0 ? GYRE_SPLIT_NOCOLOR : (int)((hash >> 8) % n_colors);
+        drawn.keys[i] = (int)((hash >> 20) % 5) - 2;
+    }
     struct fuzz_comm made = expect(parent, salt, &drawn);
     made.slot = slot;
     fuzz_rank_phase(rank, is_grouped ? "splitting in a group" : "splitting");

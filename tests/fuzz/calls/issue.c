@@ -145,33 +145,27 @@ static void issue_call(struct fuzz_rank *rank, int number, struct fuzz_rng *pace
     atomic_fetch_add(&fuzz_shared->n_rank_calls, 1);
 }
 
-/* Every rank comes to the messages in the same order, so no rank waits for ever, however the ranks
- * divide them into groups. A message to oneself must be in a group. */
-static void issue_divided(struct fuzz_rank *rank, const struct fuzz_group *group,
-                          struct fuzz_rng *pace)
-{
-    bool is_open = false;
-    for (int i = 0; i < group->n_calls; i++) {
-        const struct fuzz_call *call = &rank->calls[group->first + i];
-        if (!is_open && (fuzz_once_in(pace, 2) || call->to == call->from)) {
-            FUZZ_TRY(rank, gyre_group_start());
-            is_open = true;
-        }
-        issue_call(rank, group->first + i, pace);
-        if (is_open && fuzz_once_in(pace, 4)) {
-            FUZZ_TRY(rank, gyre_group_end());
-            is_open = false;
-        }
-    }
-    if (is_open)
-        FUZZ_TRY(rank, gyre_group_end());
-}
-
 static void issue_group(struct fuzz_rank *rank, const struct fuzz_group *group,
                         struct fuzz_rng *pace)
 {
     if (group->is_divided) {
-        issue_divided(rank, group, pace);
+        /* Every rank comes to the messages in the same order, so no rank waits for ever, however
+         * the ranks divide them into groups. A message to oneself must be in a group. */
+        bool is_open = false;
+        for (int i = 0; i < group->n_calls; i++) {
+            const struct fuzz_call *call = &rank->calls[group->first + i];
+            if (!is_open && (fuzz_once_in(pace, 2) || call->to == call->from)) {
+                FUZZ_TRY(rank, gyre_group_start());
+                is_open = true;
+            }
+            issue_call(rank, group->first + i, pace);
+            if (is_open && fuzz_once_in(pace, 4)) {
+                FUZZ_TRY(rank, gyre_group_end());
+                is_open = false;
+            }
+        }
+        if (is_open)
+            FUZZ_TRY(rank, gyre_group_end());
         return;
     }
     if (group->is_grouped)

@@ -68,41 +68,6 @@ static void draw_operation(struct fuzz_rng *rng, struct fuzz_call *call)
         values->op = GYRE_MAX; /* no operand's average would be exact */
 }
 
-/* Roots and in-place forms, as gyre.h defines them. */
-static void set_sizes(struct fuzz_call *call)
-{
-    const size_t all = call->count * (size_t)call->comm->n_ranks;
-    const bool is_root = call->comm->rank == call->root;
-    call->n_send = call->n_recv = call->count;
-    switch (call->kind) {
-    case FUZZ_BROADCAST:
-        call->n_send = is_root ? call->count : 0;
-        break;
-    case FUZZ_REDUCE:
-        call->n_recv = is_root || call->has_in_place ? call->count : 0;
-        break;
-    case FUZZ_ALL_GATHER:
-        call->n_recv = all;
-        break;
-    case FUZZ_REDUCE_SCATTER:
-        call->n_send = all;
-        break;
-    case FUZZ_ALL_TO_ALL:
-        call->n_send = call->n_recv = all;
-        break;
-    case FUZZ_GATHER:
-        call->n_recv = is_root ? all : 0;
-        break;
-    case FUZZ_SCATTER:
-        call->n_send = is_root ? all : 0;
-        break;
-    default:
-        break;
-    }
-    call->is_in_place = call->has_in_place &&
-                        (is_root || (call->kind != FUZZ_GATHER && call->kind != FUZZ_SCATTER));
-}
-
 /* A broadcast or an all-gather may send what an all-reduce of an earlier group left, on the same
  * stream, without a wait in between. Decided by what all ranks of the communicator know. */
 static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
@@ -124,17 +89,6 @@ static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
 }
 
 enum pattern { PERMUTATION, HOLED_PERMUTATION, BOTH_WAYS, ONE_PAIR, ANY_PAIRS, N_PATTERNS };
-
-static void shuffle(struct fuzz_rng *rng, int *order, int n)
-{
-    for (int i = 0; i < n; i++)
-        order[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        const int other = (int)fuzz_below(rng, (uint64_t)i + 1), kept = order[i];
-        order[i] = order[other];
-        order[other] = kept;
-    }
-}
 
 /* To whom `me` sends message number `number` of the pattern, or -1. `order` is a permutation, and
  * `holes` are random bits: of each message of ANY_PAIRS 8 for its sender and 8 for its receiver. */
@@ -166,7 +120,13 @@ static void draw_messages(struct fuzz_rank *rank, struct drawing *drawing, struc
         pattern = ANY_PAIRS;
     const uint64_t holes = fuzz_next(rng);
     int order[FUZZ_MAX_RANKS];
-    shuffle(rng, order, n);
+    for (int i = 0; i < n; i++)
+        order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        const int other = (int)fuzz_below(rng, (uint64_t)i + 1), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
     for (int number = 0; number < n_messages[pattern]; number++) {
         struct fuzz_call call = *first;
         call.count = draw_count(rng, first);
@@ -233,7 +193,37 @@ static void draw_call(struct fuzz_rank *rank, struct drawing *drawing, const str
     const bool may_chain = fuzz_once_in(rng, 3) && !call.has_in_place;
     if (may_chain && (call.kind == FUZZ_BROADCAST || call.kind == FUZZ_ALL_GATHER))
         chain(rank, drawing, &call);
-    set_sizes(&call);
+    /* Roots and in-place forms, as gyre.h defines them. */
+    const size_t all = call.count * (size_t)call.comm->n_ranks;
+    const bool is_root = call.comm->rank == call.root;
+    call.n_send = call.n_recv = call.count;
+    switch (call.kind) {
+    case FUZZ_BROADCAST:
+        call.n_send = is_root ? call.count : 0;
+        break;
+    case FUZZ_REDUCE:
+        call.n_recv = is_root || call.has_in_place ? call.count : 0;
+        break;
+    case FUZZ_ALL_GATHER:
+        call.n_recv = all;
+        break;
+    case FUZZ_REDUCE_SCATTER:
+        call.n_send = all;
+        break;
+    case FUZZ_ALL_TO_ALL:
+        call.n_send = call.n_recv = all;
+        break;
+    case FUZZ_GATHER:
+        call.n_recv = is_root ? all : 0;
+        break;
+    case FUZZ_SCATTER:
+        call.n_send = is_root ? all : 0;
+        break;
+    default:
+        break;
+    }
+    call.is_in_place =
+        call.has_in_place && (is_root || (call.kind != FUZZ_GATHER && call.kind != FUZZ_SCATTER));
     fuzz_place(rank, &call, rng);
     rank->calls[rank->n_calls++] = call;
 }

@@ -29,34 +29,6 @@ static double read_value(const char *variable, const char *name)
     return rest != NULL ? strtod(rest + n + 1, NULL) : 0;
 }
 
-/* The speed and width of a link that come closest to a rate: codes of the InfiniBand specification
- * for 2.5, 5, 10, 14, 25, 50 and 100 Gbit/s a lane, and for lanes; 4 are tried first. */
-static void read_rate(struct wire_device *device)
-{
-    static const struct {
-        uint8_t code;
-        double gbit;
-    } speeds[] = {{1, 2.5}, {2, 5}, {4, 10}, {16, 14}, {32, 25}, {64, 50}, {128, 100}},
-      widths[] = {{2, 4}, {1, 1}, {4, 8}};
-    const double gbit = read_value("VERBS_WIRE_GBIT", device->ibv.name);
-    const double us = read_value("VERBS_WIRE_US", device->ibv.name);
-    double best = 1e9;
-    device->latency_ns = us > 0 && us < 1e6 ? (uint32_t)(us * 1000 + 0.5) : 0;
-    device->ps_per_byte = gbit >= 0.01 && gbit <= 8000 ? (uint32_t)(8000 / gbit + 0.5) : 0;
-    if ((gbit != 0 && device->ps_per_byte == 0) || us < 0 || us >= 1e6)
-        wire_say("VERBS_WIRE_GBIT: legal are 0.01 to 8000; VERBS_WIRE_US: 0 to 999999; ignored");
-    for (size_t k = 0; device->ps_per_byte != 0 && k < sizeof(widths) / sizeof(widths[0]); k++)
-        for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
-            const double lanes = speeds[i].gbit * widths[k].gbit;
-            const double distance = lanes > gbit ? lanes / gbit : gbit / lanes;
-            if (distance < best) {
-                best = distance;
-                device->model.ports[0].active_speed = speeds[i].code;
-                device->model.ports[0].active_width = widths[k].code;
-            }
-        }
-}
-
 /* A RoCE v1 and a v2 row, as the kernel makes them of every address. */
 static bool add_gid(struct vm_port *port, int *n_gids, const char *address)
 {
@@ -94,7 +66,31 @@ static bool add_device(char *text, int host)
     snprintf(device->ibv.dev_name, sizeof(device->ibv.dev_name), "uverbs%d", n_devices);
     snprintf(device->ibv.ibdev_path, sizeof(device->ibv.ibdev_path), "/sys/class/infiniband/%s",
              text);
-    read_rate(device);
+    /* The speed and width of a link that come closest to a rate: codes of the InfiniBand
+     * specification for 2.5, 5, 10, 14, 25, 50 and 100 Gbit/s a lane, and for lanes; 4 are tried
+     * first. */
+    static const struct {
+        uint8_t code;
+        double gbit;
+    } speeds[] = {{1, 2.5}, {2, 5}, {4, 10}, {16, 14}, {32, 25}, {64, 50}, {128, 100}},
+      widths[] = {{2, 4}, {1, 1}, {4, 8}};
+    const double gbit = read_value("VERBS_WIRE_GBIT", device->ibv.name);
+    const double us = read_value("VERBS_WIRE_US", device->ibv.name);
+    double best = 1e9;
+    device->latency_ns = us > 0 && us < 1e6 ? (uint32_t)(us * 1000 + 0.5) : 0;
+    device->ps_per_byte = gbit >= 0.01 && gbit <= 8000 ? (uint32_t)(8000 / gbit + 0.5) : 0;
+    if ((gbit != 0 && device->ps_per_byte == 0) || us < 0 || us >= 1e6)
+        wire_say("VERBS_WIRE_GBIT: legal are 0.01 to 8000; VERBS_WIRE_US: 0 to 999999; ignored");
+    for (size_t k = 0; device->ps_per_byte != 0 && k < sizeof(widths) / sizeof(widths[0]); k++)
+        for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
+            const double lanes = speeds[i].gbit * widths[k].gbit;
+            const double distance = lanes > gbit ? lanes / gbit : gbit / lanes;
+            if (distance < best) {
+                best = distance;
+                device->model.ports[0].active_speed = speeds[i].code;
+                device->model.ports[0].active_width = widths[k].code;
+            }
+        }
     snprintf(link_local, sizeof(link_local), "fe80::5054:ff:fe%02x:%x", n_devices, host);
     if (!add_gid(port, &n_gids, link_local))
         return false;

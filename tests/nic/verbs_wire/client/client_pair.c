@@ -21,33 +21,6 @@ static uint64_t rnr_wait_ns(unsigned code)
     return us[code & 31] * 1000;
 }
 
-static void enlist(struct wire_pair *pair)
-{
-    struct wire_queue *queues[2] = {wire_queue_of(pair->ibv.send_cq),
-                                    wire_queue_of(pair->ibv.recv_cq)};
-    for (int side = 0; side < 2; side++) {
-        pair->next_of_queue[side] = queues[side]->pairs[side];
-        queues[side]->pairs[side] = pair;
-    }
-    pair->next = wire.pairs;
-    wire.pairs = pair;
-}
-
-static void delist(const struct wire_pair *pair)
-{
-    struct wire_queue *queues[2] = {wire_queue_of(pair->ibv.send_cq),
-                                    wire_queue_of(pair->ibv.recv_cq)};
-    struct wire_pair **at;
-    for (int side = 0; side < 2; side++) {
-        for (at = &queues[side]->pairs[side]; *at != pair;)
-            at = &(*at)->next_of_queue[side];
-        *at = pair->next_of_queue[side];
-    }
-    for (at = &wire.pairs; *at != pair;)
-        at = &(*at)->next;
-    *at = pair->next;
-}
-
 void wire_wait_left(const struct wire_pair_entry *entry)
 {
     const uint32_t *marks[2] = {&entry->is_executing, &entry->is_entered};
@@ -117,7 +90,14 @@ static struct wire_pair *make(struct ibv_pd *pd, const struct ibv_qp_init_attr *
     pair->ibv.qp_num = pair->entry->generation << WIRE_INDEX_BITS | (uint32_t)index;
     gyre_store_release_u32(&pair->entry->number, pair->ibv.qp_num);
     pair->context->device->is_used = true;
-    enlist(pair);
+    struct wire_queue *queues[2] = {wire_queue_of(pair->ibv.send_cq),
+                                    wire_queue_of(pair->ibv.recv_cq)};
+    for (int side = 0; side < 2; side++) {
+        pair->next_of_queue[side] = queues[side]->pairs[side];
+        queues[side]->pairs[side] = pair;
+    }
+    pair->next = wire.pairs;
+    wire.pairs = pair;
     return pair;
 }
 
@@ -143,7 +123,17 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     pthread_mutex_lock(&wire_lock);
     (void)wire_exchange(&entry->state, IBV_QPS_RESET);
     wire_wait_left(entry);
-    delist(pair);
+    struct wire_queue *queues[2] = {wire_queue_of(pair->ibv.send_cq),
+                                    wire_queue_of(pair->ibv.recv_cq)};
+    struct wire_pair **at;
+    for (int side = 0; side < 2; side++) {
+        for (at = &queues[side]->pairs[side]; *at != pair;)
+            at = &(*at)->next_of_queue[side];
+        *at = pair->next_of_queue[side];
+    }
+    for (at = &wire.pairs; *at != pair;)
+        at = &(*at)->next;
+    *at = pair->next;
     gyre_store_release_u32(&entry->number, 0);
     /* Memory that the rings took goes back; they are zero again. */
     (void)madvise(entry->requests, sizeof(*entry) - offsetof(struct wire_pair_entry, requests),
@@ -184,28 +174,6 @@ static void to_rts(struct wire_pair *pair, const struct ibv_qp_attr *attr)
         attr->rnr_retry == 7 ? 0 : entry->rnr_window_ns * (attr->rnr_retry + 1ULL);
 }
 
-/* What ibv_query_qp answers later. */
-static void keep_attr(struct wire_pair *pair, const struct ibv_qp_attr *attr, int mask)
-{
-    struct ibv_qp_attr *kept = &pair->attr;
-    if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
-        kept->qp_access_flags = attr->qp_access_flags;
-    if ((mask & IBV_QP_PORT) != 0)
-        kept->port_num = attr->port_num;
-    if ((mask & IBV_QP_AV) != 0)
-        kept->ah_attr = attr->ah_attr;
-    if ((mask & IBV_QP_PATH_MTU) != 0)
-        kept->path_mtu = attr->path_mtu;
-    if ((mask & IBV_QP_DEST_QPN) != 0)
-        kept->dest_qp_num = attr->dest_qp_num;
-    if ((mask & IBV_QP_TIMEOUT) != 0)
-        kept->timeout = attr->timeout;
-    if ((mask & IBV_QP_RETRY_CNT) != 0)
-        kept->retry_cnt = attr->retry_cnt;
-    if ((mask & IBV_QP_RNR_RETRY) != 0)
-        kept->rnr_retry = attr->rnr_retry;
-}
-
 enum ibv_qp_state wire_state_of(struct wire_pair *pair)
 {
     if (pair->ibv.state == IBV_QPS_RTS && wire_load(&pair->entry->state) == IBV_QPS_ERR)
@@ -239,7 +207,24 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
     if (error == 0)
         error = step(pair, attr);
     if (error == 0) {
-        keep_attr(pair, attr, mask);
+        /* What ibv_query_qp answers later. */
+        struct ibv_qp_attr *kept = &pair->attr;
+        if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
+            kept->qp_access_flags = attr->qp_access_flags;
+        if ((mask & IBV_QP_PORT) != 0)
+            kept->port_num = attr->port_num;
+        if ((mask & IBV_QP_AV) != 0)
+            kept->ah_attr = attr->ah_attr;
+        if ((mask & IBV_QP_PATH_MTU) != 0)
+            kept->path_mtu = attr->path_mtu;
+        if ((mask & IBV_QP_DEST_QPN) != 0)
+            kept->dest_qp_num = attr->dest_qp_num;
+        if ((mask & IBV_QP_TIMEOUT) != 0)
+            kept->timeout = attr->timeout;
+        if ((mask & IBV_QP_RETRY_CNT) != 0)
+            kept->retry_cnt = attr->retry_cnt;
+        if ((mask & IBV_QP_RNR_RETRY) != 0)
+            kept->rnr_retry = attr->rnr_retry;
         ibv->state = attr->qp_state;
         (void)wire_exchange(&pair->entry->state, attr->qp_state);
         if (attr->qp_state == IBV_QPS_ERR)

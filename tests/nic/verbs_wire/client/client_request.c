@@ -41,16 +41,6 @@ static bool fill_request(const struct wire_pair *pair, const struct ibv_send_wr 
     return true;
 }
 
-/* Makes what was posted visible. A pair in ERR completes it at the next poll, and somebody may
- * sleep until then. */
-static void announce(struct wire_pair *pair, uint32_t queue)
-{
-    if (wire_state_of(pair) == IBV_QPS_ERR)
-        wire_notify(&wire.job, queue);
-    else
-        wire_announce(wire.nic, (uint32_t)(pair->entry - wire.job.file->pairs));
-}
-
 int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct wire_pair *pair = (struct wire_pair *)(void *)ibv;
@@ -77,7 +67,12 @@ int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
     if (n_posted != entry->n_posted) {
         gyre_store_release_u64(&entry->n_posted, n_posted);
         wire_stage(pair);
-        announce(pair, entry->send_queue);
+        /* Makes what was posted visible. A pair in ERR completes it at the next poll, and somebody
+         * may sleep until then. */
+        if (wire_state_of(pair) == IBV_QPS_ERR)
+            wire_notify(&wire.job, entry->send_queue);
+        else
+            wire_announce(wire.nic, (uint32_t)(pair->entry - wire.job.file->pairs));
     }
     pthread_mutex_unlock(&wire_lock);
     return error;

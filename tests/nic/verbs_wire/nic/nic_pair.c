@@ -144,19 +144,6 @@ static void count_arrived(struct nic_pair *pair, uint64_t now_ns)
     pair->stalled_since_ns = pair->retry_at_ns = 0;
 }
 
-/* Request n_started does not go on now. Behind copies that are under way it is tried again after
- * them; only a failure is final, since what it did before it failed must not be done twice. */
-static void hold_up(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdict,
-                    enum ibv_wc_status status, uint64_t now_ns)
-{
-    if (pair->copies.peer != NULL)
-        pair->copies.status = status;
-    else if (verdict == NIC_FAILED)
-        fail(nic, pair, status);
-    else
-        stall(nic, pair, verdict, now_ns);
-}
-
 /* The first request that is on its way. Returns whether that changed anything. */
 static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
@@ -169,7 +156,15 @@ static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
             ? NIC_NO_PEER
             : nic_deliver(nic, pair, request_of(pair, pair->n_started), &status);
     if (verdict != NIC_DELIVERED && verdict != NIC_STARTED) {
-        hold_up(nic, pair, verdict, status, now_ns);
+        /* Request n_started does not go on now. Behind copies that are under way it is tried again
+         * after them; only a failure is final, since what it did before it failed must not be done
+         * twice. */
+        if (pair->copies.peer != NULL)
+            pair->copies.status = status;
+        else if (verdict == NIC_FAILED)
+            fail(nic, pair, status);
+        else
+            stall(nic, pair, verdict, now_ns);
         return false;
     }
     pair->bytes_moved = 0;
