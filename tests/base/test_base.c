@@ -163,6 +163,14 @@ TEST_CASE("a rank without descriptors is no other host")
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
+TEST_CASE("a name that is as long as its room is refused")
+{
+    char path[6] = "12345";
+    CHECK(!gyre_file_expand("abcd", -1, path, 4, NULL) && path[4] == '5');
+    CHECK(gyre_file_expand("a%rd", 2, path, 5, NULL) && strcmp(path, "a2d") == 0);
+    CHECK(gyre_file_expand("abcd", -1, path, 5, NULL) && strcmp(path, "abcd") == 0);
+}
+
 TEST_CASE("only a regular file is replaced")
 {
     char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];

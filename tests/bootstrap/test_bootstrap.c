@@ -522,6 +522,26 @@ TEST_CASE("only the same secret authenticates")
     }
 }
 
+TEST_CASE("a peer that gives a rank's own proof back is refused")
+{
+    uint8_t secret[GYRE_SECRET_BYTES];
+    const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
+    struct gyre_stranger mirror;
+    pthread_t thread;
+    int fds[2];
+    CHECK_OK(gyre_random_bytes(secret, sizeof(secret)));
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
+    struct auth_side rank = {fds[0], secret, false, GYRE_SUCCESS};
+    CHECK(gyre_stranger_greet(&mirror, fds[1]));
+    CHECK(pthread_create(&thread, NULL, run_auth, &rank) == 0);
+    CHECK_OK(gyre_sock_recv(fds[1], &mirror.answer, sizeof(mirror.answer), deadline_ns));
+    CHECK_OK(gyre_sock_send(fds[1], mirror.answer.proof, GYRE_PROOF_BYTES, deadline_ns));
+    pthread_join(thread, NULL);
+    CHECK(rank.status == GYRE_ERROR_REMOTE);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 TEST_CASE("the words of a reset do not depend on who saw its error")
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

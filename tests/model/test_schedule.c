@@ -464,6 +464,26 @@ static void check_ring(const struct gyre_shape *shape, const uint16_t *expected)
         CHECK(order[i] == expected[i]);
 }
 
+TEST_CASE("halving adds the sums of lower ranks first")
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_REDUCE_SCATTER, .n_ranks = 8};
+    for (int rank = 0; rank < 8; rank++) {
+        struct gyre_program *p = NULL;
+        int n_sums = 0;
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_halving, &shape, rank, &p));
+        for (unsigned i = 0; i < p->n_steps; i++) {
+            const struct gyre_operand *ins = p->steps[i].ins;
+            if (p->steps[i].n_ins < 2)
+                continue;
+            const bool is_lower = ins[0].kind == GYRE_OPERAND_CONNECTION;
+            CHECK((p->connections[ins[is_lower ? 0 : 1].index].peer < rank) == is_lower);
+            n_sums++;
+        }
+        CHECK(n_sums == 3); /* log2(8) */
+        gyre_program_free(p);
+    }
+}
+
 TEST_CASE("hosts are kept together whatever the placement")
 {
     struct gyre_grouping grouping = {

@@ -119,6 +119,10 @@ TEST_CASE("distances follow the PCI tree")
     CHECK(gyre_ib_distance(
               gpu, 0, "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0",
               0) == GYRE_IB_DISTANCE_PIX);
+    /* a device and the bridge above it */
+    CHECK(gyre_ib_distance("/sys/devices/pci0000:17/0000:17:01.0", 0,
+                           "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0",
+                           0) == GYRE_IB_DISTANCE_PIX);
     /* behind a further switch */
     CHECK(gyre_ib_distance(gpu, 0,
                            "/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0/"

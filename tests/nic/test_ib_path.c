@@ -305,6 +305,19 @@ TEST_CASE("the path uses the class and the smaller MTU")
     CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
     CHECK(strcmp(gyre_transport_ib.describe(rig.ranks[0].transport, 1), "NET/IB/0") == 0);
     ib_rig_close(&rig);
+    /* Rank 0 has the device with the smaller MTU, and rank 1, which connects last, the other one.
+     */
+    char *first[] = {"GYRE_IB_HCA==mem0", NULL}, *second[] = {"GYRE_IB_HCA==mem1", NULL};
+    struct gyre_params params;
+    two_devices(devices);
+    devices[0].ports[0].active_mtu = IBV_MTU_1024;
+    rig = (struct ib_rig){.devices = devices, .environment = first};
+    ib_rig_prepare(&rig, 2, 1, 1024);
+    CHECK_OK(gyre_params_from(second, &params));
+    rig.ranks[1].config.params = &params;
+    CHECK_OK(ib_rig_connect(&rig));
+    CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
+    ib_rig_close(&rig);
 }
 
 TEST_CASE("InfiniBand needs no GID")

@@ -32,6 +32,8 @@ TEST_CASE("connection memory stays within the budget")
                           spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.ring_slot_bytes);
                 CHECK(spec.n_fifos >= 2 && spec.depth >= 2);
             }
+    for (uint32_t n = 6; n <= 600; n += 54)
+        CHECK(gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n, false, 0, UINT32_MAX).n_fifos >= 2);
 }
 
 TEST_CASE("rings on GPUs have large slots")
