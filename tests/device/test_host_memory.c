@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sync.h"
+#include "core/foundation/device/device.h"
 #include "core/foundation/device/host_memory.h"
 #include "tests/support/check.h"
 
@@ -182,4 +183,14 @@ TEST_CASE("more than any machine has is refused")
     CHECK_FAILS(gyre_host_memory_alloc(SIZE_MAX - 4, &ptr), GYRE_ERROR_OUT_OF_MEMORY, "host");
     CHECK_FAILS(gyre_host_memory_alloc(SIZE_MAX / 2, &ptr), GYRE_ERROR_OUT_OF_MEMORY, "host");
     CHECK(ptr == NULL);
+}
+
+TEST_CASE("more memory of a pool than there can be is refused")
+{
+    struct gyre_device *device = NULL;
+    void *memory = NULL;
+    CHECK_OK(gyre_device_host.open(-1, &device));
+    CHECK_FAILS(device->ops->pool_alloc(device, SIZE_MAX - 1, &memory), GYRE_ERROR_OUT_OF_MEMORY,
+                "cannot allocate");
+    CHECK(memory == NULL);
 }

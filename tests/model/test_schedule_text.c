@@ -276,3 +276,28 @@ TEST_CASE("rounds show all ranks of a ring")
     free(text);
     free_programs(programs, 4);
 }
+
+static gyre_status note_round(void *last_round, const struct gyre_round_steps *steps)
+{
+    *(uint32_t *)last_round = steps->round;
+    return GYRE_SUCCESS;
+}
+
+TEST_CASE("a FIFO of one slot takes a round to fill and one to empty")
+{
+    static const char *const texts[] = {
+        "program two all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
+        "chunk 0: in 0 -> to 1\nchunk 0: in 0 -> to 1\nend\n",
+        "program two all_reduce\nranks 2 rank 1 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
+        "chunk 0: from 0 -> out 0\nchunk 0: from 0 -> out 0\nend\n"};
+    struct gyre_program *programs[2] = {NULL, NULL};
+    uint32_t last_round = 0;
+    bool is_stuck = true;
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_program_from_text(texts[rank], &programs[rank]));
+    CHECK_OK(gyre_rounds_walk((const struct gyre_program *const *)programs, 2, note_round,
+                              &last_round, &is_stuck));
+    CHECK_MSG(!is_stuck && last_round + 1 == 2 * 2, "%u rounds", last_round + 1);
+    for (int rank = 0; rank < 2; rank++)
+        gyre_program_free(programs[rank]);
+}
