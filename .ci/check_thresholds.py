@@ -15,7 +15,7 @@ import sys
 FILES = ("core/engine/plan/tuner/tuner.[ch]", "core/engine/plan/tuner/sizes.c", "core/engine/plan/tuner/predict.c",
          "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c",
          "core/engine/plan/tuning_file.c", "core/engine/plan/terms.c", "core/engine/call/order.c",
-         "kernels/cuda/host/kernel_rows.c", "kernels/cuda/runtime/launch_fused.c")
+         "kernels/cuda/host/kernel_rows.c", "kernels/cuda/runtime/ready.c")
 
 # Data in C: a row or a limit that ends with the place where it was measured.
 MEASURED = re.compile(r'\{[^{}]*\b20\d\d-\d\d"\}')
@@ -35,7 +35,7 @@ LINE = "bytes of a line of the protocol, or threads that move them"
 P = "core/engine/plan/"
 T = P + "tuner/"
 FUSED = "kernels/cuda/host/kernel_rows.c"
-LAUNCH = "kernels/cuda/runtime/launch_fused.c"
+READY = "kernels/cuda/runtime/ready.c"
 REASONS = {
     (P + "plan_choice.c", "16"): TILE,
     (P + "terms.c", "32"): "half of a hash",
@@ -75,8 +75,7 @@ REASONS = {
     (FUSED, "15ULL"): LINE,
     (FUSED, "512"): "LAMPORT: the bytes of a warp's round",
     (FUSED, "2ULL"): "threads that a LAMPORT block may have beyond those of the interpreter",
-    (LAUNCH, "15"): "addresses of 16 bytes",
-    (LAUNCH, "16"): "addresses of 16 bytes",
+    (READY, "16"): TILE,
 }
 
 

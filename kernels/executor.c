@@ -4,6 +4,8 @@
 #include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/numeric.h"
 
+#include <stdlib.h>
+
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out)
 {
     if (kind == GYRE_DEVICE_HOST) {
@@ -46,23 +48,19 @@ gyre_status gyre_fail_unreachable(int peer, int rank)
         peer, rank);
 }
 
-gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs)
+gyre_status gyre_ready_check(const struct gyre_ready *ready, const struct gyre_ready_needs *needs)
 {
-    const struct gyre_split *split = &work->split;
-    const struct gyre_placement *placement = work->placement;
+    const struct gyre_split *split = &ready->split;
     if (split->n_channels != needs->n_channels || split->n_chunks != needs->n_chunks)
         return gyre_fail(
             GYRE_ERROR_INTERNAL,
             "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
             split->n_channels, split->n_chunks, needs->n_channels, needs->n_chunks);
-    if (needs->is_placed &&
-        (placement == NULL || (needs->by_gpu && placement->device_bases == NULL)))
-        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
-    if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
+    if (ready->reduction.dtype >= GYRE_N_DTYPES || ready->reduction.op > GYRE_MIN)
         return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
-                         work->reduction.op, work->reduction.dtype);
+                         ready->reduction.op, ready->reduction.dtype);
     const uint64_t tile_bytes =
-        (uint64_t)split->tile_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+        (uint64_t)split->tile_elems * gyre_dtype_bytes((gyre_dtype)ready->reduction.dtype);
     if (split->unit_elems == 0 || tile_bytes == 0)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
                          split->tile_elems, split->unit_elems);
@@ -71,6 +69,11 @@ gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work
                          (unsigned long long)tile_bytes,
                          (unsigned long long)needs->most_tile_bytes);
     return GYRE_SUCCESS;
+}
+
+void gyre_ready_free(struct gyre_ready *ready)
+{
+    free(ready);
 }
 
 /* 1/n in f32, cut off, with the last bit set if anything was lost: rounding that once more to a

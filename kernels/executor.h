@@ -161,12 +161,38 @@ struct gyre_placement {
     void *const *device_bases; /* `bases` for the GPU; NULL on the host */
 };
 
-struct gyre_work {
+/* How an executor runs a call, which each rank decides alone: fused kernel and interpreter write
+ * the same slots. */
+struct gyre_run {
+    const char *kernel;   /* the fused kernel; NULL = the steps are interpreted */
+    const char *measured; /* where the row was; NULL = nowhere */
+    uint32_t shared_bytes;
+    uint16_t row;      /* of the kernels' table, from 1; 0 = none fits */
+    uint16_t n_blocks; /* of a row */
+    uint16_t n_rows;   /* of blocks; of two, the first sends and the other receives */
+    uint16_t n_threads;
+    uint16_t threads_per_peer; /* whole warps */
+    uint8_t unroll;            /* line protocols: rounds in flight */
+    bool is_exact;             /* LAMPORT: one tile, aligned, and as many peers as registers */
+    bool places_blocks;        /* the blocks choose their multiprocessors */
+};
+
+/* A plan made ready, without the buffers of a call: what all of its works have in common. Executors
+ * put more behind it. */
+struct gyre_ready {
     struct gyre_loaded *loaded;
-    const void *in; /* NULL if the program never reads IN */
-    void *out;
     struct gyre_split split;
-    struct gyre_reduction reduction;
+    struct gyre_reduction reduction; /* its scalar is unused */
+    bool is_in_place;                /* IN is OUT */
+    bool is_aligned; /* IN and OUT, of all ranks if results are placed, at multiples of 16 bytes */
+    struct gyre_run run; /* filled in by the executor; zeros on the host */
+};
+
+struct gyre_work {
+    const struct gyre_ready *ready; /* until enqueue() has returned */
+    const void *in;                 /* NULL if the program never reads IN */
+    void *out;
+    uint64_t scalar; /* of the reduction */
     uint32_t signature;
     uint64_t sequence; /* of the call, for messages */
     const struct gyre_placement
@@ -176,12 +202,10 @@ struct gyre_work {
                        * none. At most one work follows a work. 0 without ops.queues */
 };
 
-struct gyre_work_needs {
+struct gyre_ready_needs {
     uint32_t n_channels;
     uint32_t n_chunks;
     uint64_t most_tile_bytes;
-    bool is_placed;
-    bool by_gpu; /* the placement needs device_bases */
 };
 
 struct gyre_launch_span {
@@ -258,7 +282,7 @@ struct gyre_executor;
 struct gyre_executor_ops {
     const char *name;
     bool helps;  /* proxies need not be woken for an operation */
-    bool queues; /* launch() takes any works that only copy, and gyre_work.follows */
+    bool queues; /* enqueue() takes any works that only copy, and gyre_work.follows */
     gyre_status (*open)(const struct gyre_executor_config *config,
                         struct gyre_executor **executor_out);
     /* Does not wait. The caller has synchronised the streams or raised the fault. */
@@ -286,9 +310,11 @@ struct gyre_executor_ops {
      * first and the last launch of a group. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);
-    /* Set up the kernel for this reduction, before the first launch of the two. */
-    gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
-                           const struct gyre_reduction *reduction);
+    /* Decide how a plan's works run, and set up its kernel. Not to be called between the first and
+     * the last launch of a group.
+     * @wanted: without `run`. @ready_out: by gyre_ready_free(), before its program is unloaded. */
+    gyre_status (*ready)(struct gyre_executor *executor, const struct gyre_ready *wanted,
+                         struct gyre_ready **ready_out);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
     /* Called once, before time_next(), while no thread launches. Errors: UNSUPPORTED (the host's
      * tasks know their times), OUT_OF_MEMORY, DEVICE. */
@@ -303,8 +329,8 @@ struct gyre_executor_ops {
     /* Returns at once. Works run at the same time, but for those that follow another, and share no
      * FIFO. Where none waits for a later one, they may run one after the other in this order.
      * Launches run one after the other, on any streams. */
-    gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
-                          int n_works, gyre_stream stream);
+    gyre_status (*enqueue)(struct gyre_executor *executor, const struct gyre_work *works,
+                           int n_works, gyre_stream stream);
     /* Returns at once. Only streams order one-sided operations; progress() does not count them,
      * is_idle() counts those that were not captured. The fault ends them without a signal. A put to
      * a rank that has left is REMOTE: on CUDA the call returns it, on the host the stream ends with
@@ -327,7 +353,7 @@ struct gyre_executor_ops {
 
 struct gyre_executor {
     const struct gyre_executor_ops *ops;
-    uint64_t n_launched; /* launch() is its one writer, with release */
+    uint64_t n_launched; /* enqueue() is its one writer, with release */
 };
 
 extern const struct gyre_executor_ops gyre_executor_host;
@@ -370,22 +396,6 @@ struct gyre_fused_call {
  * of tiles. */
 uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
-/* How an executor runs a call, which each rank decides alone: fused kernel and interpreter write
- * the same slots. */
-struct gyre_run {
-    const char *kernel;   /* the fused kernel; NULL = the steps are interpreted */
-    const char *measured; /* where the row was; NULL = nowhere */
-    uint32_t shared_bytes;
-    uint16_t row;      /* of the kernels' table, from 1; 0 = none fits */
-    uint16_t n_blocks; /* of a row */
-    uint16_t n_rows;   /* of blocks; of two, the first sends and the other receives */
-    uint16_t n_threads;
-    uint16_t threads_per_peer; /* whole warps */
-    uint8_t unroll;            /* line protocols: rounds in flight */
-    bool is_exact;             /* LAMPORT: one tile, aligned, and as many peers as registers */
-    bool places_blocks;        /* the blocks choose their multiprocessors */
-};
-
 /** gyre_executor_run - how such a call is run. Pure; for people.
  * @call: n_threads does not count. */
 struct gyre_run gyre_executor_run(gyre_device_kind kind, const struct gyre_fused_call *call);
@@ -404,8 +414,11 @@ extern const struct gyre_kernel_limit {
     const char *measured; /* where and when */
 } gyre_kernel_limits[GYRE_N_KERNEL_LIMITS];
 
-/** gyre_work_check - errors: INTERNAL (the work lacks what its loaded program needs). */
-gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
+/** gyre_ready_check - errors: INTERNAL (the plan does not fit its loaded program). */
+gyre_status gyre_ready_check(const struct gyre_ready *ready, const struct gyre_ready_needs *needs);
+
+/** gyre_ready_free - NULL: does nothing. No work with it is being enqueued. */
+void gyre_ready_free(struct gyre_ready *ready);
 
 /** gyre_fail_unreachable - returns REMOTE. */
 gyre_status gyre_fail_unreachable(int peer, int rank);

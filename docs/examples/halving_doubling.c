@@ -210,16 +210,19 @@ static void start_rank(struct rank *own, const struct gyre_executor_config *conf
     check(ops->open(config, &own->executor));
     check(ops->load(own->executor, &load, &own->loaded));
     check(gyre_host_stream_create(&own->stream));
-    const struct gyre_work work = {.loaded = own->loaded,
-                                   .in = own->numbers,
-                                   .out = own->numbers,
-                                   .split = {.count = COUNT,
-                                             .n_channels = 1,
-                                             .n_chunks = program->n_chunks,
-                                             .tile_elems = TILE_BYTES / sizeof(int32_t),
-                                             .unit_elems = 4},
-                                   .reduction = {.dtype = GYRE_INT32, .op = GYRE_SUM}};
-    check(ops->launch(own->executor, &work, 1, own->stream));
+    const struct gyre_ready wanted = {.loaded = own->loaded,
+                                      .split = {.count = COUNT,
+                                                .n_channels = 1,
+                                                .n_chunks = program->n_chunks,
+                                                .tile_elems = TILE_BYTES / sizeof(int32_t),
+                                                .unit_elems = 4},
+                                      .reduction = {.dtype = GYRE_INT32, .op = GYRE_SUM},
+                                      .is_in_place = true};
+    struct gyre_ready *ready;
+    check(ops->ready(own->executor, &wanted, &ready));
+    const struct gyre_work work = {.ready = ready, .in = own->numbers, .out = own->numbers};
+    check(ops->enqueue(own->executor, &work, 1, own->stream));
+    gyre_ready_free(ready);
 }
 
 /* In place, all ranks served by this thread. Returns how many elements are wrong. */

@@ -87,8 +87,12 @@ struct gyre_loaded {
     uint32_t traced; /* variant 0's number in the trace, or GYRE_TRACE_NO_PROGRAM */
 };
 
+/* Keeps of the work's plan what it needs, because a plan may go before its works end. */
 struct gyre_host_work {
     struct gyre_work work;
+    struct gyre_loaded *loaded;
+    struct gyre_split split;
+    struct gyre_reduction reduction;
     uint32_t n_live;
     struct gyre_host_work *next; /* begins after this one; NULL = none */
 };
@@ -135,8 +139,10 @@ struct gyre_host_launch {
  * executor->lock, which the caller holds. */
 void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 
-gyre_status gyre_host_launch(struct gyre_executor *executor, const struct gyre_work *works,
-                             int n_works, gyre_stream stream);
+gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_ready *wanted,
+                            struct gyre_ready **ready_out);
+gyre_status gyre_host_enqueue(struct gyre_executor *executor, const struct gyre_work *works,
+                              int n_works, gyre_stream stream);
 
 void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
 
@@ -186,8 +192,6 @@ gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
 
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
-gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
-                              const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
 
 gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_position *positions_out,

@@ -12,7 +12,7 @@
 static void put_launch(struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)
-        gyre_host_loaded_release(launch->works[i].work.loaded);
+        gyre_host_loaded_release(launch->works[i].loaded);
     launch->n_works = 0;
     launch->next_free = launch->executor->free_launches;
     launch->executor->free_launches = launch;
@@ -27,22 +27,29 @@ static void release_launch(struct gyre_task *task)
     gyre_host_drop_user_and_unlock(executor);
 }
 
-static gyre_status check_work(const struct gyre_work *work)
+gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_ready *wanted,
+                            struct gyre_ready **ready_out)
 {
-    const struct gyre_loaded *loaded = work->loaded;
-    const struct gyre_work_needs needs = {
+    const struct gyre_loaded *loaded = wanted->loaded;
+    const struct gyre_ready_needs needs = {
         .n_channels = loaded->n_channels,
         .n_chunks = loaded->n_chunks,
         .most_tile_bytes =
             loaded->n_connections + loaded->n_scratch > 0 ? loaded->area_bytes : UINT64_MAX,
-        .is_placed = loaded->is_placed,
     };
-    return gyre_work_check(work, &needs);
+    (void)executor;
+    GYRE_TRY(gyre_ready_check(wanted, &needs));
+    struct gyre_ready *ready = malloc(sizeof(*ready));
+    if (ready == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a plan of %zu bytes", sizeof(*ready));
+    *ready = *wanted;
+    *ready_out = ready;
+    return GYRE_SUCCESS;
 }
 
 static uint32_t count_runners(const struct gyre_work *work)
 {
-    return work->split.count == 0 ? 0 : work->loaded->n_runners; /* no tiles */
+    return work->ready->split.count == 0 ? 0 : work->ready->loaded->n_runners; /* no tiles */
 }
 
 /* The caller holds executor->lock. */
@@ -75,10 +82,9 @@ static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, 
 
 void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *own)
 {
-    const struct gyre_work *work = &own->work;
-    const struct gyre_loaded *loaded = work->loaded;
+    const struct gyre_loaded *loaded = own->loaded;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
-    const uint64_t n_tiles = gyre_tile_count(&work->split); /* divides five times */
+    const uint64_t n_tiles = gyre_tile_count(&own->split); /* divides five times */
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
         const struct gyre_worker *worker =
@@ -113,8 +119,13 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
 {
     struct gyre_host_work *before = find_before(launch, work);
     struct gyre_host_work *own = &launch->works[launch->n_works++];
-    *own = (struct gyre_host_work){.work = *work, .n_live = count_runners(work)};
-    own->work.loaded->n_users++;
+    *own = (struct gyre_host_work){.work = *work,
+                                   .loaded = work->ready->loaded,
+                                   .split = work->ready->split,
+                                   .reduction = work->ready->reduction,
+                                   .n_live = count_runners(work)};
+    own->reduction.scalar = work->scalar;
+    own->loaded->n_users++;
     if (before == NULL)
         gyre_host_begin_work(launch, own);
     else if (own->n_live > 0)
@@ -154,14 +165,16 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_host_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
-                             gyre_stream stream)
+gyre_status gyre_host_enqueue(struct gyre_executor *base, const struct gyre_work *works,
+                              int n_works, gyre_stream stream)
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (n_works <= 0)
         return GYRE_SUCCESS;
     for (int i = 0; i < n_works; i++) {
-        GYRE_TRY(check_work(&works[i]));
+        if (works[i].ready->loaded->is_placed && works[i].placement == NULL)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "%s",
+                             "a program that places data, and no placement");
         if (works[i].follows > (uint32_t)i)
             return gyre_fail(GYRE_ERROR_INTERNAL, "work %d of a launch follows work %u", i,
                              works[i].follows - 1);

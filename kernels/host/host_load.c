@@ -212,15 +212,6 @@ void gyre_host_loaded_release(struct gyre_loaded *loaded)
         free_loaded(loaded);
 }
 
-gyre_status gyre_host_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
-                              const struct gyre_reduction *reduction)
-{
-    (void)base;
-    (void)loaded;
-    (void)reduction;
-    return GYRE_SUCCESS;
-}
-
 void gyre_host_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;

@@ -11,7 +11,7 @@
 /* In the order of the runner's ends. */
 static const struct gyre_connection *connections_of(const struct gyre_host_runner *runner)
 {
-    const struct gyre_loaded *loaded = runner->work->work.loaded;
+    const struct gyre_loaded *loaded = runner->work->loaded;
     return loaded->connections +
            (size_t)(runner->channel % loaded->n_variants) * loaded->n_connections;
 }
@@ -87,9 +87,9 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
                      struct gyre_position *position)
 {
     const struct gyre_host_executor *executor = launch->executor;
-    const struct gyre_work *work = &runner->work->work;
+    const struct gyre_loaded *loaded = runner->work->loaded;
     memset(position, 0, sizeof(*position));
-    position->sequence = work->sequence;
+    position->sequence = runner->work->work.sequence;
     position->tile = runner->tile;
     position->n_tiles = runner->n_tiles;
     position->step = runner->step;
@@ -97,10 +97,10 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     position->work = (uint16_t)(runner->work - launch->works);
     position->channel = (uint16_t)runner->channel;
     position->worker = (uint16_t)runner->worker;
-    position->coll = work->loaded->coll;
-    memcpy(position->algorithm, work->loaded->algorithm, sizeof(position->algorithm));
+    position->coll = loaded->coll;
+    memcpy(position->algorithm, loaded->algorithm, sizeof(position->algorithm));
     gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
-                      work->loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
+                      loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
     if (runner->is_stuck) { /* only the first such peer was recorded */
         const uint64_t mismatch = gyre_load_acquire_u64(&executor->progress->mismatch);

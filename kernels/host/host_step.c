@@ -32,7 +32,7 @@ static bool has_receiver_entered(const struct gyre_host_end *end)
 
 void gyre_host_enter(struct gyre_host_runner *runner)
 {
-    if (!runner->work->work.loaded->is_placed || runner->has_entered)
+    if (!runner->work->loaded->is_placed || runner->has_entered)
         return;
     for (uint32_t s = 0; s < runner->n_steps; s++) {
         const struct gyre_step *step = &runner->steps[s];
@@ -84,7 +84,7 @@ struct piece {
 static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
                              uint32_t index, uint64_t slot_skip_bytes)
 {
-    const struct gyre_work *work = &runner->work->work;
+    const struct gyre_host_work *work = runner->work;
     const uint32_t chunk =
         gyre_step_part(step, step->chunk, index, work->loaded->n_parts[GYRE_OPERAND_SCRATCH]);
     return (struct piece){.index = index,
@@ -95,15 +95,16 @@ static struct piece piece_of(const struct gyre_host_runner *runner, const struct
 
 static uint64_t piece_bytes(const struct gyre_host_runner *runner, const struct piece *piece)
 {
-    return piece->range.n_elems * gyre_dtype_bytes((gyre_dtype)runner->work->work.reduction.dtype);
+    return piece->range.n_elems * gyre_dtype_bytes((gyre_dtype)runner->work->reduction.dtype);
 }
 
 static unsigned char *local_address(const struct gyre_host_runner *runner,
                                     const struct gyre_step *step,
                                     const struct gyre_operand *operand, const struct piece *piece)
 {
-    const struct gyre_work *work = &runner->work->work;
-    const struct gyre_loaded *loaded = work->loaded;
+    const struct gyre_host_work *own = runner->work;
+    const struct gyre_work *work = &own->work;
+    const struct gyre_loaded *loaded = own->loaded;
     const uint32_t part =
         gyre_step_part(step, operand->index, piece->index, loaded->n_parts[operand->kind]);
     if (operand->kind == GYRE_OPERAND_SCRATCH)
@@ -112,9 +113,9 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
     uint64_t first = piece->range.first_elem;
     if (is_in ? loaded->in_blocks : loaded->out_blocks) {
         const uint32_t block = loaded->n_chunks == 1 ? part : part / loaded->n_chunks;
-        first += (loaded->names == NULL ? block : loaded->names[block]) * work->split.count;
+        first += (loaded->names == NULL ? block : loaded->names[block]) * own->split.count;
     }
-    const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)own->reduction.dtype);
     /* IN is only read, but operands have one type of address. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
@@ -155,7 +156,7 @@ static void fill_call(const struct gyre_host_executor *executor,
                       const struct gyre_host_runner *runner, const struct gyre_step *step,
                       const struct piece *piece, struct gyre_reduce_step *call)
 {
-    const struct gyre_reduction *reduction = &runner->work->work.reduction;
+    const struct gyre_reduction *reduction = &runner->work->reduction;
     call->reduction = reduction;
     call->n_ins = step->n_ins;
     call->n_outs = step->n_outs;
@@ -252,7 +253,7 @@ static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct g
                            const struct piece *first)
 {
     uint64_t n_bytes = piece_bytes(runner, first);
-    if (runner->work->work.split.n_chunks == 1)
+    if (runner->work->split.n_chunks == 1)
         return n_bytes * step->n_chunks;
     for (uint32_t i = 1; i < step->n_chunks; i++) {
         const struct piece piece = piece_of(runner, step, i, 0);

@@ -32,7 +32,7 @@ static void add_slots(const struct gyre_host_runner *runner, const struct gyre_s
 static void begin_event(const struct gyre_host_launch *launch,
                         const struct gyre_host_runner *runner, struct gyre_trace_event *event)
 {
-    const struct gyre_loaded *loaded = runner->work->work.loaded;
+    const struct gyre_loaded *loaded = runner->work->loaded;
     const uint32_t variant = runner->channel % loaded->n_variants;
     const struct gyre_worker *worker =
         &loaded->workers[variant * loaded->n_workers + runner->worker];
@@ -105,7 +105,7 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
 static bool has_programs(const struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)
-        if (launch->works[i].work.loaded->traced == GYRE_TRACE_NO_PROGRAM)
+        if (launch->works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM)
             return false;
     return true;
 }
@@ -124,7 +124,7 @@ void gyre_host_trace_end(const struct gyre_host_launch *launch)
 {
     if (!launch->is_recorded)
         return;
-    const struct gyre_work *work = &launch->works[0].work;
+    const struct gyre_host_work *work = &launch->works[0];
     struct gyre_trace_event *event = gyre_trace_next(launch->executor->recorded);
     event->kind = GYRE_TRACE_RUN;
     event->begin_ns = launch->begin_ns;
@@ -132,7 +132,7 @@ void gyre_host_trace_end(const struct gyre_host_launch *launch)
     event->ready_ns = launch->begin_ns;
     event->end_ns = launch->last_ns;
     event->call = launch->first_work;
-    event->sequence = work->sequence;
+    event->sequence = work->work.sequence;
     event->program = work->loaded->traced;
     event->n_bytes = work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
     event->n_ins = 0;

@@ -15,6 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/gpu/decode.h"
 #include "tests/gpu/gpu_rig.h"
+#include "tests/support/test_work.h"
 
 #define MAX_LIST     32
 #define SIMPLE_BYTES (256 * 1024)
@@ -96,7 +97,7 @@ static gyre_status load(struct gpu_rig *rig, const struct point *point, struct r
                                                 .proto = point->proto,
                                                 .n_threads = point->n_threads,
                                                 .by_copy_engines = point->is_copied};
-        GYRE_TRY(gpu_rig_load(rig, rank, &config, &float_sum, &own->loaded));
+        GYRE_TRY(gyre_executor_cuda.load(rig->executors[rank], &config, &own->loaded));
     }
     return GYRE_SUCCESS;
 }
@@ -124,7 +125,7 @@ static void launch(struct gpu_rig *rig, const struct point *point, struct rank_s
     const uint32_t room = payload_bytes(point->proto);
     const uint32_t most = wanted > 0 ? gyre_min_u32(wanted, room) : room;
     const uint32_t tile_bytes = most / (UNIT_ELEMS * 4) * (UNIT_ELEMS * 4);
-    const struct gyre_work work = {.loaded = own->loaded,
+    const struct test_work work = {.loaded = own->loaded,
                                    .in = own->in,
                                    .out = own->out,
                                    .split = {.count = point->n_bytes / 4 / n_blocks(rig, point),
@@ -133,8 +134,9 @@ static void launch(struct gpu_rig *rig, const struct point *point, struct rank_s
                                              .tile_elems = tile_bytes / 4,
                                              .unit_elems = UNIT_ELEMS},
                                    .reduction = float_sum,
-                                   .placement = &own->placement};
-    CHECK_OK(gyre_executor_cuda.launch(rig->executors[rank], &work, 1, rig->streams[rank]));
+                                   .placement = &own->placement,
+                                   .n_bases = rig->n_ranks};
+    CHECK_OK(test_enqueue(rig->executors[rank], &work, 1, rig->streams[rank]));
 }
 
 static void capture(struct gpu_rig *rig, const struct point *point, struct rank_state *states,
@@ -348,11 +350,11 @@ static double time_steps(struct gpu_rig *rig, enum gyre_proto proto, int n_steps
     CHECK_OK(make_empty_steps(n_steps, &own.program));
     const struct gyre_load_config config = {
         .program = own.program, .n_channels = 1, .proto = proto};
-    CHECK_OK(gpu_rig_load(rig, 0, &config, &float_sum, &own.loaded));
+    CHECK_OK(gyre_executor_cuda.load(rig->executors[0], &config, &own.loaded));
     gpu_rig_use(rig, 0);
     GPU_OK(cudaEventCreate(&own.begin));
     GPU_OK(cudaEventCreate(&own.end));
-    const struct gyre_work work = {.loaded = own.loaded,
+    const struct test_work work = {.loaded = own.loaded,
                                    .in = buffer,
                                    .out = buffer + 4,
                                    .split = {4, 1, own.program->n_chunks, 4096, 4096},
@@ -360,7 +362,7 @@ static double time_steps(struct gpu_rig *rig, enum gyre_proto proto, int n_steps
     for (int i = -50; i < n_launches; i++) {
         if (i == 0)
             GPU_OK(cudaEventRecord(own.begin, rig->streams[0]));
-        CHECK_OK(gyre_executor_cuda.launch(rig->executors[0], &work, 1, rig->streams[0]));
+        CHECK_OK(test_enqueue(rig->executors[0], &work, 1, rig->streams[0]));
     }
     GPU_OK(cudaEventRecord(own.end, rig->streams[0]));
     GPU_OK(cudaStreamSynchronize(rig->streams[0]));

@@ -121,14 +121,6 @@ void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo
     }
 }
 
-gyre_status gpu_rig_load(struct gpu_rig *rig, int rank, const struct gyre_load_config *config,
-                         const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out)
-{
-    struct gyre_executor *executor = rig->executors[rank];
-    GYRE_TRY(gyre_executor_cuda.load(executor, config, loaded_out));
-    return gyre_executor_cuda.prepare(executor, *loaded_out, reduction);
-}
-
 void gpu_rig_close(struct gpu_rig *rig)
 {
     for (int rank = 0; rank < rig->n_ranks; rank++) {

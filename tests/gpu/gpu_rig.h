@@ -33,9 +33,6 @@ void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec 
  * those that a proxy serves. @grouping: NULL = one host. */
 void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec,
                         const struct gyre_grouping *grouping);
-/** gpu_rig_load - load a program on a rank and make it ready for a reduction. */
-gyre_status gpu_rig_load(struct gpu_rig *rig, int rank, const struct gyre_load_config *config,
-                         const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out);
 
 void gpu_rig_close(struct gpu_rig *rig);
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/runtime/exec.h"
 #include "tests/support/check.h"
+#include "tests/support/test_work.h"
 
 const struct gyre_fifo_spec gpu_run_spec = {
     .n_fifos = GPU_RUN_FIFOS,
@@ -53,12 +54,12 @@ void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n
                         uint32_t n_chunks, const struct gpu_run *run, float *const *buffers)
 {
     for (int rank = 0; rank < n_launched; rank++) {
-        struct gyre_work work = {.loaded = loaded[rank],
+        struct test_work work = {.loaded = loaded[rank],
                                  .in = buffers[rank],
                                  .out = buffers[rank],
                                  .split = gpu_run_split(run, n_chunks),
                                  .reduction = run->reduction};
-        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
+        CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, gpus->streams[rank]));
     }
 }
 
@@ -72,7 +73,7 @@ void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
                                                 .n_channels = run->n_channels,
                                                 .proto = run->proto,
                                                 .n_threads = run->n_threads};
-        CHECK_OK(gpu_rig_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
+        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &loaded[rank]));
         gpu_rig_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
         float *ones = malloc(run->count * 4);

@@ -12,6 +12,7 @@
 #include "tests/gpu/gpu_run.h"
 #include "tests/support/gpus.h"
 #include "tests/support/host_rig.h"
+#include "tests/support/test_work.h"
 
 #include <math.h>
 
@@ -103,11 +104,11 @@ static void free_buffers(struct buffers *buffers)
     GPU_OK(cudaFree(buffers->device));
 }
 
-static struct gyre_work make_work(const struct gpu_run *run, struct gyre_loaded *loaded,
+static struct test_work make_work(const struct gpu_run *run, struct gyre_loaded *loaded,
                                   unsigned char *base, const struct buffers *buffers,
                                   uint32_t n_chunks)
 {
-    struct gyre_work work = {.loaded = loaded,
+    struct test_work work = {.loaded = loaded,
                              .in = base + buffers->in_offset,
                              .out = base + buffers->out_offset,
                              .split = gpu_run_split(run, n_chunks),
@@ -170,7 +171,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
             .proto = run->proto,
             .n_threads = run->n_threads,
             .by_copy_engines = run->by_copy_engines};
-        CHECK_OK(gpu_rig_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
+        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
         config.by_copy_engines = false;
         CHECK_OK(gyre_executor_host.load(hosts->executors[rank], &config, &on_host[rank]));
@@ -186,18 +187,20 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
             cudaMemcpy(device_bases[rank], gpu_bases, sizeof(gpu_bases), cudaMemcpyHostToDevice));
         placements[rank] = (struct gyre_placement){gpu_bases, device_bases[rank]};
         const uint32_t n_chunks = variants[rank]->programs[0]->n_chunks;
-        struct gyre_work work =
+        struct test_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
         work.placement = &placements[rank];
-        struct gyre_run fused;
-        gyre_cuda_find_fused(gyre_cuda_own(gpus->executors[rank]), &work, 1, &fused);
-        n_fused[run->proto] += fused.kernel != NULL;
-        n_fused_by_coll[run->coll] += fused.kernel != NULL;
-        n_in_rows += fused.kernel != NULL && fused.n_rows > 1;
-        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
+        work.n_bases = n;
+        struct gyre_ready *ready;
+        CHECK_OK(test_work_ready(gpus->executors[rank], &work, &ready));
+        n_fused[run->proto] += ready->run.kernel != NULL;
+        n_fused_by_coll[run->coll] += ready->run.kernel != NULL;
+        n_in_rows += ready->run.kernel != NULL && ready->run.n_rows > 1;
+        gyre_ready_free(ready);
+        CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
         work.placement = &on_hosts;
-        CHECK_OK(gyre_executor_host.launch(hosts->executors[rank], &work, 1, hosts->streams[rank]));
+        CHECK_OK(test_enqueue(hosts->executors[rank], &work, 1, hosts->streams[rank]));
     }
     CHECK_MSG(host_rig_run_in_one_thread(hosts), "the host executor hangs: %s", gpu_run_text(run));
     if (!gpu_rig_wait(gpus, GPU_RIG_DEADLINE_S)) {

@@ -11,6 +11,7 @@
 #include "tests/gpu/gpu_run.h"
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"
+#include "tests/support/test_work.h"
 
 #define GUARD     0xa5
 #define MAX_BYTES (GPU_RUN_FIFOS * 64 * 1024)
@@ -101,7 +102,6 @@ static struct end load_end(struct ring *ring, const struct round *round, int fro
     const int to = next_of(from);
     const uint16_t rank_of[2] = {(uint16_t)from, (uint16_t)to};
     const struct gyre_shape shape = {.coll = GYRE_COLL_SEND_RECV, .n_ranks = 2};
-    const struct gyre_reduction copy = copy_of(round);
     struct end end = {NULL, NULL};
     CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_sendrecv, &shape, sends ? 0 : 1, &end.program));
     const struct gyre_load_config config = {.program = end.program,
@@ -109,7 +109,8 @@ static struct end load_end(struct ring *ring, const struct round *round, int fro
                                             .proto = round->protos[from],
                                             .rank_of = rank_of,
                                             .n_threads = round->n_threads};
-    CHECK_OK(gpu_rig_load(&ring->gpus, sends ? from : to, &config, &copy, &end.loaded));
+    CHECK_OK(
+        gyre_executor_cuda.load(ring->gpus.executors[sends ? from : to], &config, &end.loaded));
     return end;
 }
 
@@ -120,7 +121,7 @@ static void unload_end(struct ring *ring, int rank, struct end *end)
 }
 
 /* The work of one end of the message from rank `from`. */
-static struct gyre_work work_of(const struct ring *ring, const struct round *round, int from,
+static struct test_work work_of(const struct ring *ring, const struct round *round, int from,
                                 const struct end *end, bool sends)
 {
     const struct gpu_run run = {.proto = round->protos[from],
@@ -129,7 +130,7 @@ static struct gyre_work work_of(const struct ring *ring, const struct round *rou
                                 .reduction = copy_of(round)};
     const uint32_t elem_bytes = gyre_dtype_bytes(round->dtype);
     const int to = next_of(from);
-    return (struct gyre_work){.loaded = end->loaded,
+    return (struct test_work){.loaded = end->loaded,
                               .in =
                                   sends ? ring->in[from] + round->offsets[from] * elem_bytes : NULL,
                               .out = sends ? NULL : ring->out[to] + round->offsets[to] * elem_bytes,
@@ -139,23 +140,43 @@ static struct gyre_work work_of(const struct ring *ring, const struct round *rou
                               .sequence = 1};
 }
 
-static void launch(struct ring *ring, int rank, const struct gyre_work *works, int n_works)
+static void launch(struct ring *ring, int rank, const struct test_work *works, int n_works)
 {
     struct gyre_executor *executor = ring->gpus.executors[rank];
-    struct gyre_run fused;
-    gyre_cuda_find_fused(gyre_cuda_own(executor), works, (uint32_t)n_works, &fused);
+    struct gyre_ready *ready[2] = {NULL, NULL};
+    struct gyre_work of_plans[2];
+    for (int i = 0; i < n_works; i++) {
+        CHECK_OK(test_work_ready(executor, &works[i], &ready[i]));
+        of_plans[i] = test_work_of(&works[i], ready[i]);
+    }
+    /* A second search finds the same pair. */
+    const struct gyre_run fused =
+        n_works == 1 ? ready[0]->run
+                     : gyre_cuda_find_pair(gyre_cuda_own(executor), of_plans)->forms[0].run;
+    CHECK(n_works == 1 ||
+          gyre_cuda_find_pair(gyre_cuda_own(executor), of_plans)->forms[0].run.row == fused.row);
     n_fused += fused.kernel != NULL;
     n_in_rows += fused.kernel != NULL && fused.n_rows > 1;
     n_interpreted += fused.kernel == NULL;
-    CHECK_OK(gyre_executor_cuda.launch(executor, works, n_works, ring->gpus.streams[rank]));
+    CHECK_OK(executor->ops->enqueue(executor, of_plans, n_works, ring->gpus.streams[rank]));
+    for (int i = 0; i < n_works; i++)
+        gyre_ready_free(ready[i]);
 }
 
-static void launch_ahead(struct ring *ring, int rank, const struct gyre_work *send,
-                         const struct gyre_work *receive)
+static void launch_ahead(struct ring *ring, int rank, const struct test_work *send,
+                         const struct test_work *receive)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(ring->gpus.executors[rank]);
     gpu_rig_use(&ring->gpus, rank);
-    CHECK_OK(gyre_cuda_launch_ahead(executor, send, receive, ring->gpus.streams[rank]));
+    struct gyre_ready *ready[2];
+    CHECK_OK(test_work_ready(&executor->base, send, &ready[0]));
+    CHECK_OK(test_work_ready(&executor->base, receive, &ready[1]));
+    const struct gyre_work of_plans[2] = {test_work_of(send, ready[0]),
+                                          test_work_of(receive, ready[1])};
+    CHECK_OK(
+        gyre_cuda_enqueue_ahead(executor, &of_plans[0], &of_plans[1], ring->gpus.streams[rank]));
+    gyre_ready_free(ready[0]);
+    gyre_ready_free(ready[1]);
     launch(ring, rank, receive, 1);
 }
 
@@ -205,11 +226,11 @@ static void run_round(struct ring *ring, const struct round *round)
     }
     for (int time = 0; time < 3; time++)
         for (int rank = 0; rank < wanted_ranks; rank++) {
-            const struct gyre_work send = work_of(ring, round, rank, &sends[rank], true);
-            const struct gyre_work receive =
+            const struct test_work send = work_of(ring, round, rank, &sends[rank], true);
+            const struct test_work receive =
                 work_of(ring, round, before(rank), &receives[rank], false);
             const bool receives_first = below(2) == 0;
-            const struct gyre_work both[2] = {receives_first ? receive : send,
+            const struct test_work both[2] = {receives_first ? receive : send,
                                               receives_first ? send : receive};
             if (round->goes_ahead) {
                 launch_ahead(ring, rank, &send, &receive);
@@ -326,10 +347,10 @@ static void fill_all_slots(struct ring *ring, const struct round *round)
                                                 .n_channels = round->n_channels,
                                                 .proto = run.proto,
                                                 .n_threads = round->n_threads};
-        CHECK_OK(gpu_rig_load(&ring->gpus, rank, &config, &run.reduction, &ends[rank].loaded));
+        CHECK_OK(gyre_executor_cuda.load(ring->gpus.executors[rank], &config, &ends[rank].loaded));
     }
     for (int rank = 0; rank < wanted_ranks; rank++) {
-        struct gyre_work work = {.loaded = ends[rank].loaded,
+        struct test_work work = {.loaded = ends[rank].loaded,
                                  .in = ring->in[rank],
                                  .out = ring->out[rank],
                                  .split = gpu_run_split(&run, ends[rank].program->n_chunks),
@@ -408,11 +429,11 @@ TEST_CASE("an abort ends messages of several tiles")
         for (int rank = 0; rank < wanted_ranks; rank++)
             round.counts[rank] = most_that_slots_hold(&round, rank) * 2;
         load_ends(&ring, &round, sends, receives);
-        const struct gyre_work both[2] = {work_of(&ring, &round, 0, &sends[0], true),
+        const struct test_work both[2] = {work_of(&ring, &round, 0, &sends[0], true),
                                           work_of(&ring, &round, before(0), &receives[0], false)};
         launch(&ring, 0, both, 2);
         for (int rank = 1; rank < wanted_ranks && is_answered; rank++) {
-            const struct gyre_work send = work_of(&ring, &round, rank, &sends[rank], true);
+            const struct test_work send = work_of(&ring, &round, rank, &sends[rank], true);
             launch(&ring, rank, &send, 1);
         }
         CHECK(n_in_rows == n_before + 1);

@@ -12,6 +12,7 @@
 #include "tests/gpu/gpu_run.h"
 #include "tests/gpu/hog.h"
 #include "tests/support/gpus.h"
+#include "tests/support/test_work.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -339,7 +340,7 @@ static void open_gathers(struct gathers *gathers)
             gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers->programs[rank]));
         const struct gyre_load_config config = {
             .program = gathers->programs[rank], .n_channels = 1, .by_copy_engines = true};
-        CHECK_OK(gpu_rig_load(gpus, rank, &config, &no_reduction, &gathers->loaded[rank]));
+        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &gathers->loaded[rank]));
         gpu_rig_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&gathers->ins[rank], GATHER_COUNT * sizeof(int32_t)));
         GPU_OK(cudaMalloc(&gathers->bases[rank], gathered_bytes(gathers)));
@@ -367,18 +368,19 @@ static void close_gathers(struct gathers *gathers)
 static void capture_gathers(struct gathers *gathers, int rank)
 {
     struct gpu_rig *gpus = &gathers->gpus;
-    const struct gyre_work work = {.loaded = gathers->loaded[rank],
+    const struct test_work work = {.loaded = gathers->loaded[rank],
                                    .in = gathers->ins[rank],
                                    .out = gathers->bases[rank],
                                    .split = {GATHER_COUNT, 1, 1, 1 << 20, 4},
                                    .reduction = no_reduction,
-                                   .placement = &gathers->placement};
+                                   .placement = &gathers->placement,
+                                   .n_bases = gpus->n_ranks};
     const cudaStream_t streams[] = {gpus->streams[rank], gathers->others[rank]};
     gpu_rig_use(gpus, rank);
     for (int i = 0; i < 2; i++)
         GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
     for (int i = 0; i < 4; i++)
-        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, streams[i % 2]));
+        CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, streams[i % 2]));
     for (int i = 0; i < 2; i++) {
         cudaGraph_t graph;
         GPU_OK(cudaStreamEndCapture(streams[i], &graph));
@@ -491,13 +493,13 @@ static void check_mismatch(uint64_t count)
     gpu_rig_open(&gpus, 2, &gpu_run_spec);
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
     for (int rank = 0; rank < 2; rank++) {
-        struct gyre_work work = {.loaded = loaded[rank],
+        struct test_work work = {.loaded = loaded[rank],
                                  .in = buffers[rank],
                                  .out = buffers[rank],
                                  .split = gpu_run_split(&run, programs[rank]->n_chunks),
                                  .reduction = run.reduction,
                                  .signature = (uint32_t)rank};
-        CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, gpus.streams[rank]));
+        CHECK_OK(test_enqueue(gpus.executors[rank], &work, 1, gpus.streams[rank]));
     }
     const uint64_t begin_ns = gyre_now_ns();
     for (int rank = 0; rank < 2; rank++)

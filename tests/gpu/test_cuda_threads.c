@@ -61,6 +61,7 @@ struct rank {
 };
 
 static struct rank ranks[RANKS];
+static uint32_t n_calls_made;     /* by both ranks */
 static uint32_t n_arrived[RANKS]; /* how often a stream has come to arrive() */
 static uint32_t is_over[RANKS];   /* ends hold() */
 
@@ -134,6 +135,7 @@ static void submit(struct rank *own, unsigned number)
     }
     CHECK_OK(status);
     gyre_store_release_u32(&own->call, 0);
+    gyre_fetch_add_u32(&n_calls_made, 1);
 }
 
 /* Every byte of every input is 1, so the maximum of any type is again bytes of 1. */
@@ -179,21 +181,33 @@ static void delay_stream(struct rank *own)
     CUDA_OK(cudaStreamWaitEvent(own->stream, own->event, 0));
 }
 
+static uint32_t n_synchronizing; /* ranks that have made their calls and wait for their streams */
+
 static void synchronize(struct rank *own)
 {
+    gyre_fetch_add_u32(&n_synchronizing, 1);
     const cudaError_t error = cudaStreamSynchronize(own->stream);
+    gyre_fetch_add_u32(&n_synchronizing, UINT32_MAX);
     CHECK_MSG(error == cudaSuccess, "%s", cudaGetErrorString(error));
 }
 
-/* Says where the ranks stand when the test hangs: nothing that waits for the GPU can be ended. */
+/* Says where the ranks stand when a call hangs: nothing that waits for the GPU can be ended.
+ * Kernels may take longer, once both ranks have made their calls, as they do on a busy stand-in
+ * GPU. */
 static void *watch(void *unused)
 {
-    const uint64_t end_ns = gyre_now_ns() + DEADLINE_S * 1000000000ULL;
+    uint64_t end_ns = gyre_now_ns() + DEADLINE_S * 1000000000ULL;
+    uint32_t n_seen = 0;
     const struct timespec nap = {0, 10000000};
     char text[160];
     (void)unused;
-    while (gyre_now_ns() < end_ns)
+    while (gyre_now_ns() < end_ns) {
         nanosleep(&nap, NULL);
+        const uint32_t n = gyre_load_acquire_u32(&n_calls_made);
+        if (n != n_seen || gyre_load_acquire_u32(&n_synchronizing) == RANKS)
+            end_ns = gyre_now_ns() + DEADLINE_S * 1000000000ULL;
+        n_seen = n;
+    }
     for (int rank = 0; rank < RANKS; rank++) {
         const uint32_t call = gyre_load_acquire_u32(&ranks[rank].call);
         fprintf(stderr, "hangs: rank %d is %s%s\n", rank, call > 0 ? "inside " : "between calls",
@@ -324,6 +338,7 @@ static void *run_groups(void *argument)
                            own->number == 0 ? own->side : own->stream));
         CHECK_OK(gyre_group_end());
         gyre_store_release_u32(&own->call, 0);
+        gyre_fetch_add_u32(&n_calls_made, 1);
     }
     arrive(&n_arrived[own->number]);
     wait_for(&n_arrived[peer], 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/host_programs.h"
+#include "tests/support/test_work.h"
 
-static struct gyre_work byte_work(struct gyre_loaded *loaded, const void *in, void *out,
+static struct test_work byte_work(struct gyre_loaded *loaded, const void *in, void *out,
                                   uint64_t count)
 {
-    return (struct gyre_work){.loaded = loaded,
+    return (struct test_work){.loaded = loaded,
                               .in = in,
                               .out = out,
                               .split = {count, 1, 1, 64, 1},
@@ -20,12 +21,12 @@ static void check_misfit(uint64_t count, uint32_t signature)
     host_rig_open(&rig, 2, N_LANES, 2, 64);
     for (int rank = 0; rank < 2; rank++) {
         loaded[rank] = load(&rig, rank, &kinds[4], 0, 1);
-        struct gyre_work work = byte_work(loaded[rank], buffers[rank], buffers[rank], 50);
+        struct test_work work = byte_work(loaded[rank], buffers[rank], buffers[rank], 50);
         if (rank == 1) {
             work.split.count = count;
             work.signature = signature;
         }
-        CHECK_OK(gyre_executor_host.launch(rig.executors[rank], &work, 1, rig.streams[rank]));
+        CHECK_OK(test_enqueue(rig.executors[rank], &work, 1, rig.streams[rank]));
     }
     CHECK_OK(gyre_host_stream_synchronize(rig.streams[0])); /* credit is enough for the sender */
     for (int i = 0; i < 1000; i++)
@@ -54,11 +55,10 @@ TEST_CASE("a fault ends everything on every stream")
     gyre_stream second = NULL;
     host_rig_open(&rig, 3, N_LANES, 2, 64);
     struct gyre_loaded *loaded = load(&rig, 1, &kinds[4], 0, 1); /* waits for rank 0 */
-    const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
+    const struct test_work work = byte_work(loaded, buffer, buffer, 60);
     CHECK_OK(gyre_host_stream_create(&second));
     for (int i = 0; i < 4; i++)
-        CHECK_OK(gyre_executor_host.launch(rig.executors[1], &work, 1,
-                                           i % 2 == 0 ? second : rig.streams[1]));
+        CHECK_OK(test_enqueue(rig.executors[1], &work, 1, i % 2 == 0 ? second : rig.streams[1]));
     CHECK(gyre_host_stream_query(second) == GYRE_IN_PROGRESS);
     gyre_fault_raise(&rig.faults[1], GYRE_ERROR_REMOTE, "rank 0 died");
     CHECK_FAILS(gyre_host_stream_synchronize(rig.streams[1]), GYRE_ERROR_REMOTE, "rank 0 died");
@@ -75,8 +75,8 @@ TEST_CASE("a closed executor touches nothing any more")
     unsigned char *buffer = malloc(64);
     host_rig_open(&rig, 2, N_LANES, 2, 64);
     struct gyre_loaded *loaded = load(&rig, 1, &kinds[4], 0, 1);
-    const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
-    CHECK_OK(gyre_executor_host.launch(rig.executors[1], &work, 1, rig.streams[1]));
+    const struct test_work work = byte_work(loaded, buffer, buffer, 60);
+    CHECK_OK(test_enqueue(rig.executors[1], &work, 1, rig.streams[1]));
     CHECK(gyre_host_stream_query(rig.streams[1]) == GYRE_IN_PROGRESS);
     gyre_executor_host.unload(rig.executors[1], loaded);
     for (int rank = 0; rank < 2; rank++)
@@ -99,10 +99,10 @@ TEST_CASE("launches run in order over two streams")
     CHECK_OK(gyre_host_stream_create(&second));
     for (int round = 1; round <= N_ROUNDS; round++) {
         memset(buffers[0], round, COUNT);
-        const struct gyre_work works[] = {byte_work(loaded, buffers[0], buffers[1], COUNT),
+        const struct test_work works[] = {byte_work(loaded, buffers[0], buffers[1], COUNT),
                                           byte_work(loaded, buffers[1], buffers[2], COUNT)};
-        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[0], 1, rig.streams[0]));
-        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[1], 1, second));
+        CHECK_OK(test_enqueue(rig.executors[0], &works[0], 1, rig.streams[0]));
+        CHECK_OK(test_enqueue(rig.executors[0], &works[1], 1, second));
         CHECK_OK(gyre_host_stream_synchronize(second)); /* the first stream's helper runs it */
         CHECK(memcmp(buffers[0], buffers[2], COUNT) == 0);
     }
@@ -122,7 +122,7 @@ TEST_CASE("works of one launch run at the same time")
     struct gyre_loaded *loaded[2][2];
     host_rig_open(&rig, 2, N_LANES, 2, 64);
     for (int rank = 0; rank < 2; rank++) {
-        struct gyre_work works[2];
+        struct test_work works[2];
         memset(in[rank], 10 + rank, COUNT);
         for (int k = 0; k < 2; k++) {
             struct gyre_program *program = make_program(&send_recv_kind, 2, rank ^ k, 0);
@@ -132,7 +132,7 @@ TEST_CASE("works of one launch run at the same time")
             gyre_program_free(program);
             works[k] = byte_work(loaded[rank][k], in[rank], out[rank], COUNT);
         }
-        CHECK_OK(gyre_executor_host.launch(rig.executors[rank], works, 2, rig.streams[rank]));
+        CHECK_OK(test_enqueue(rig.executors[rank], works, 2, rig.streams[rank]));
     }
     CHECK(host_rig_run_in_one_thread(&rig));
     for (int rank = 0; rank < 2; rank++) {
@@ -158,7 +158,7 @@ TEST_CASE("a work begins after the end of the one that it follows")
     struct gyre_loaded *loaded[2][2];
     host_rig_open(&rig, 2, N_LANES, 2, 64);
     for (int rank = 0; rank < 2; rank++) {
-        struct gyre_work works[N_WORKS];
+        struct test_work works[N_WORKS];
         for (int k = 0; k < 2; k++) {
             struct gyre_program *program = make_program(&send_recv_kind, 2, rank ^ k, 0);
             const struct gyre_load_config config = {
@@ -175,10 +175,9 @@ TEST_CASE("a work begins after the end of the one that it follows")
         }
         const int n_together = rank == 0 ? N_WORKS : 2;
         for (int k = 0; k < N_WORKS; k += n_together)
-            CHECK_OK(gyre_executor_host.launch(rig.executors[rank], works + k, n_together,
-                                               rig.streams[rank]));
+            CHECK_OK(test_enqueue(rig.executors[rank], works + k, n_together, rig.streams[rank]));
         works[1].follows = 2;
-        CHECK_FAILS(gyre_executor_host.launch(rig.executors[rank], works, 2, rig.streams[rank]),
+        CHECK_FAILS(test_enqueue(rig.executors[rank], works, 2, rig.streams[rank]),
                     GYRE_ERROR_INTERNAL, "work 1 of a launch follows work 1");
     }
     CHECK(host_rig_run_in_one_thread(&rig));
@@ -212,52 +211,44 @@ TEST_CASE("what cannot be loaded or launched is refused with the reason")
                 "needs FIFOs of 3 slots");
     program->min_depth = 2;
     CHECK_OK(gyre_executor_host.load(executor, &config, &loaded));
-    struct gyre_work work = byte_work(loaded, buffer, buffer, 64);
-    CHECK_FAILS(gyre_executor_host.launch(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
+    struct test_work work = byte_work(loaded, buffer, buffer, 64);
+    CHECK_FAILS(test_enqueue(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
                 "1 chunks for a program of 1 channels, 2 chunks");
     work.split.n_chunks = 2;
     work.split.tile_elems = 65;
-    CHECK_FAILS(gyre_executor_host.launch(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
+    CHECK_FAILS(test_enqueue(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
                 "does not fit a slot of 64");
     gyre_executor_host.unload(executor, loaded);
     gyre_program_free(program);
     host_rig_close(&rig);
 }
 
-TEST_CASE("a work that does not suit its program is refused")
+TEST_CASE("a plan that does not suit its program is refused")
 {
-    static void *const bases[1] = {NULL};
-    const struct gyre_placement by_host = {bases, NULL}, by_gpu = {bases, bases};
-    const struct gyre_work_needs needs = {
-        .n_channels = 1, .n_chunks = 1, .most_tile_bytes = 64, .is_placed = true, .by_gpu = true};
-    unsigned char buffer[64] = {0};
-    struct gyre_work good = byte_work(NULL, buffer, buffer, 64);
-    good.placement = &by_gpu;
-    CHECK_OK(gyre_work_check(&good, &needs));
+    const struct gyre_ready_needs needs = {.n_channels = 1, .n_chunks = 1, .most_tile_bytes = 64};
+    const struct gyre_ready good = {.split = {64, 1, 1, 64, 1},
+                                    .reduction = {.dtype = GYRE_UINT8, .op = GYRE_SUM}};
+    CHECK_OK(gyre_ready_check(&good, &needs));
     const struct {
         const char *words;
-        const struct gyre_placement *placement;
         struct gyre_split split;
         uint8_t dtype;
         uint8_t op;
     } mistakes[] = {
-        {"a split of 2 channels", &by_gpu, {64, 2, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
-        {"2 chunks for a program", &by_gpu, {64, 1, 2, 64, 1}, GYRE_UINT8, GYRE_SUM},
-        {"no placement", NULL, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
-        {"no placement", &by_host, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
-        {"0 elements a tile", &by_gpu, {64, 1, 1, 0, 1}, GYRE_UINT8, GYRE_SUM},
-        {"0 a unit", &by_gpu, {64, 1, 1, 64, 0}, GYRE_UINT8, GYRE_SUM},
-        {"does not fit a slot of 64", &by_gpu, {64, 1, 1, 65, 1}, GYRE_UINT8, GYRE_SUM},
-        {"a tile of 256 bytes", &by_gpu, {64, 1, 1, 64, 1}, GYRE_FLOAT32, GYRE_SUM},
-        {"on type 12", &by_gpu, {64, 1, 1, 64, 1}, GYRE_N_DTYPES, GYRE_SUM},
-        {"operation 4", &by_gpu, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_AVG},
+        {"a split of 2 channels", {64, 2, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"2 chunks for a program", {64, 1, 2, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 elements a tile", {64, 1, 1, 0, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 a unit", {64, 1, 1, 64, 0}, GYRE_UINT8, GYRE_SUM},
+        {"does not fit a slot of 64", {64, 1, 1, 65, 1}, GYRE_UINT8, GYRE_SUM},
+        {"a tile of 256 bytes", {64, 1, 1, 64, 1}, GYRE_FLOAT32, GYRE_SUM},
+        {"on type 12", {64, 1, 1, 64, 1}, GYRE_N_DTYPES, GYRE_SUM},
+        {"operation 4", {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_AVG},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
-        struct gyre_work work = good;
-        work.placement = mistakes[i].placement;
-        work.split = mistakes[i].split;
-        work.reduction.dtype = mistakes[i].dtype;
-        work.reduction.op = mistakes[i].op;
-        CHECK_FAILS(gyre_work_check(&work, &needs), GYRE_ERROR_INTERNAL, mistakes[i].words);
+        struct gyre_ready ready = good;
+        ready.split = mistakes[i].split;
+        ready.reduction.dtype = mistakes[i].dtype;
+        ready.reduction.op = mistakes[i].op;
+        CHECK_FAILS(gyre_ready_check(&ready, &needs), GYRE_ERROR_INTERNAL, mistakes[i].words);
     }
 }

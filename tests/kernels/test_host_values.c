@@ -5,6 +5,7 @@
 #include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/shapes.h"
+#include "tests/support/test_work.h"
 
 #include <pthread.h>
 
@@ -25,7 +26,7 @@ struct rank_call {
     struct host_rig *rig;
     struct gyre_loaded *loaded;
     int rank;
-    struct gyre_work work;
+    struct test_work work;
     unsigned char *in_area;
     unsigned char *out_area;
 };
@@ -91,7 +92,7 @@ static void prepare(const struct call *call, struct host_rig *rig, int rank, str
             in += block_bytes;
     }
     CHECK_OK(gyre_pattern_fill(rig->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
-    own->work = (struct gyre_work){
+    own->work = (struct test_work){
         .loaded = own->loaded,
         .in = in,
         .out = out,
@@ -107,7 +108,7 @@ static void *run_rank(void *argument)
 {
     struct rank_call *own = argument;
     const gyre_stream stream = own->rig->streams[own->rank];
-    CHECK_OK(gyre_executor_host.launch(own->rig->executors[own->rank], &own->work, 1, stream));
+    CHECK_OK(test_enqueue(own->rig->executors[own->rank], &own->work, 1, stream));
     CHECK_OK(gyre_host_stream_synchronize(stream));
     return NULL;
 }
@@ -123,8 +124,7 @@ static void run_all(const struct call *call, struct host_rig *rig, struct rank_c
         return;
     }
     for (int rank = 0; rank < rig->n_ranks; rank++)
-        CHECK_OK(gyre_executor_host.launch(rig->executors[rank], &ranks[rank].work, 1,
-                                           rig->streams[rank]));
+        CHECK_OK(test_enqueue(rig->executors[rank], &ranks[rank].work, 1, rig->streams[rank]));
     CHECK(host_rig_run_in_one_thread(rig));
     for (int rank = 0; rank < rig->n_ranks; rank++)
         CHECK_OK(gyre_host_stream_synchronize(rig->streams[rank]));
@@ -351,10 +351,10 @@ TEST_CASE("nothing is placed before the receiver is there")
     unsigned char in[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, out[2][8] = {{0}};
     void *bases[2] = {out[0], out[1]};
     const struct gyre_placement placement = {.bases = bases};
-    struct gyre_work works[2];
+    struct test_work works[2];
     host_rig_open(&rig, 2, 1, 2, 64);
     for (int rank = 0; rank < 2; rank++)
-        works[rank] = (struct gyre_work){.loaded = load(&rig, rank, &kind, 0, 1),
+        works[rank] = (struct test_work){.loaded = load(&rig, rank, &kind, 0, 1),
                                          .in = in[rank],
                                          .out = out[rank],
                                          .split = {4, 1, 1, 4, 1},
@@ -362,12 +362,12 @@ TEST_CASE("nothing is placed before the receiver is there")
                                          .placement = &placement};
     for (int call = 0; call < 3; call++) {
         memset(out, 0, sizeof(out));
-        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[0], 1, rig.streams[0]));
+        CHECK_OK(test_enqueue(rig.executors[0], &works[0], 1, rig.streams[0]));
         for (int i = 0; i < 100; i++)
             CHECK(gyre_host_stream_query(rig.streams[0]) == GYRE_IN_PROGRESS);
         for (int i = 0; i < 8; i++)
             CHECK(out[1][i] == 0);
-        CHECK_OK(gyre_executor_host.launch(rig.executors[1], &works[1], 1, rig.streams[1]));
+        CHECK_OK(test_enqueue(rig.executors[1], &works[1], 1, rig.streams[1]));
         CHECK(host_rig_run_in_one_thread(&rig));
         CHECK(memcmp(out[0], in, 8) == 0 && memcmp(out[1], in, 8) == 0);
     }
@@ -383,13 +383,13 @@ TEST_CASE("a placement is asked for")
     struct host_rig rig;
     host_rig_open(&rig, 2, 1, 2, 64);
     unsigned char buffer[64];
-    const struct gyre_work work = {.loaded = load(&rig, 0, &kind, 0, 1),
+    const struct test_work work = {.loaded = load(&rig, 0, &kind, 0, 1),
                                    .in = buffer,
                                    .out = buffer,
                                    .split = {4, 1, 1, 4, 1},
                                    .reduction = {.dtype = GYRE_UINT8}};
-    CHECK_FAILS(gyre_executor_host.launch(rig.executors[0], &work, 1, rig.streams[0]),
-                GYRE_ERROR_INTERNAL, "no placement");
+    CHECK_FAILS(test_enqueue(rig.executors[0], &work, 1, rig.streams[0]), GYRE_ERROR_INTERNAL,
+                "no placement");
     gyre_executor_host.unload(rig.executors[0], work.loaded);
     host_rig_close(&rig);
 }

@@ -9,6 +9,7 @@
 #include "core/engine/comm.h"
 #include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
+#include "tests/support/test_work.h"
 
 /* A program that is loaded on one rank. The caller sets the buffers and the stream. */
 struct stall_program {
@@ -32,10 +33,9 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
     const struct gyre_load_config config = {.program = own->program, .n_channels = 1};
     const struct gyre_reduction reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
     GYRE_TRY(executor->ops->load(executor, &config, &own->loaded));
-    GYRE_TRY(executor->ops->prepare(executor, own->loaded, &reduction));
     const uint64_t index = gyre_call_log_post(&comm->call_log, &record);
     gyre_call_log_launched(&comm->call_log, executor->n_launched, index);
-    const struct gyre_work work = {
+    const struct test_work work = {
         .loaded = own->loaded,
         .in = own->in,
         .out = own->out,
@@ -44,7 +44,7 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
         .signature = gyre_record_signature(&record, comm->member.rank),
         .sequence = record.sequence,
     };
-    return executor->ops->launch(executor, &work, 1, own->stream);
+    return test_enqueue(executor, &work, 1, own->stream);
 }
 
 static inline void stall_unload(gyre_comm *comm, struct stall_program *own)

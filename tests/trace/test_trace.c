@@ -3,6 +3,7 @@
 #include "core/foundation/trace/trace_file.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/ranks.h"
+#include "tests/support/test_work.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -240,13 +241,13 @@ TEST_CASE("calls of programs that a trace has no room for run")
         CHECK(gyre_trace_add_programs(trace, &empty, 1) == i);
     struct gyre_loaded *last = load(&rig, 0, &send_recv_kind, 0, 1);
     for (int i = 0; i < 3; i++) {
-        const struct gyre_work work = {.loaded = i == 0 ? first : last,
+        const struct test_work work = {.loaded = i == 0 ? first : last,
                                        .in = in,
                                        .out = out,
                                        .split = {COUNT, 1, 1, 64, 1},
                                        .reduction = {.dtype = GYRE_UINT8, .op = GYRE_SUM}};
         memset(in, i + 1, COUNT);
-        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &work, 1, rig.streams[0]));
+        CHECK_OK(test_enqueue(rig.executors[0], &work, 1, rig.streams[0]));
         CHECK_OK(gyre_host_stream_synchronize(rig.streams[0]));
         CHECK(memcmp(in, out, COUNT) == 0);
     }

@@ -107,7 +107,7 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
             span = gyre_metrics_begin(comm->metrics, items, n_items, stream);
         if (comm->observing != NULL)
             observed = gyre_observe_launching(items, n_items, stream);
-        status = executor->ops->launch(executor, works, n_items, stream);
+        status = executor->ops->enqueue(executor, works, n_items, stream);
         if (observed != NULL)
             gyre_observe_launched(observed, status == GYRE_SUCCESS, stream);
         if (span != NULL)

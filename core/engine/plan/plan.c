@@ -35,24 +35,29 @@ static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_pl
     const bool is_p2p = call.coll == GYRE_COLL_SEND_RECV;
     const uint32_t element = gyre_dtype_bytes(call.dtype);
     uint16_t rank_of[2] = {0, 0};
+    struct gyre_ready wanted = {
+        .reduction = gyre_call_reduction(&call, cache->facts.n_ranks),
+        .is_in_place = (key->flags & GYRE_KEY_IN_PLACE) != 0,
+    };
     plan->key = *key;
-    plan->work.reduction = gyre_call_reduction(&call, cache->facts.n_ranks);
+    plan->scalar = wanted.reduction.scalar;
     GYRE_TRY(gyre_plan_choose(cache, &call, &plan->choice, &plan->variants, rank_of));
     GYRE_TRY(gyre_programs_load(&cache->programs, plan->variants, &plan->choice,
-                                is_p2p ? rank_of : NULL, &plan->work.loaded));
-    GYRE_TRY(executor->ops->prepare(executor, plan->work.loaded, &plan->work.reduction));
+                                is_p2p ? rank_of : NULL, &wanted.loaded));
     const struct gyre_program *program = plan->variants->programs[0];
     plan->is_placed = program->is_placed;
     plan->waits =
         call.count > 0 && cache->facts.n_ranks > 1 && !(is_p2p && call.root == cache->member->rank);
-    plan->work.split = (struct gyre_split){
+    wanted.is_aligned = (key->flags & GYRE_KEY_ALIGNED) != 0 &&
+                        (!plan->is_placed || (key->flags & GYRE_KEY_WINDOW_ALIGNED) != 0);
+    wanted.split = (struct gyre_split){
         .count = call.count,
         .n_channels = plan->choice.n_channels,
         .n_chunks = program->n_chunks,
         .tile_elems = gyre_piece_bytes(plan->choice.tile_bytes, program->max_range) / element,
         .unit_elems = 16 / element,
     };
-    return GYRE_SUCCESS;
+    return executor->ops->ready(executor, &wanted, &plan->ready);
 }
 
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
@@ -121,15 +126,16 @@ uint64_t gyre_plans_made(const struct gyre_plan_cache *cache)
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out)
 {
-    *work_out = plan->work;
-    work_out->in = call->send;
-    work_out->out = call->recv;
-    if (plan->key.op == GYRE_FIRST_USER_OP)
-        work_out->reduction.scalar = call->scalar;
+    *work_out = (struct gyre_work){
+        .ready = plan->ready,
+        .in = call->send,
+        .out = call->recv,
+        .scalar = plan->key.op == GYRE_FIRST_USER_OP ? call->scalar : plan->scalar,
+    };
     if (plan->is_placed) {
         work_out->placement = &call->window->placement;
         work_out->out_offset_bytes = call->window_offset;
     }
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        gyre_plan_log_choice(cache, call, &plan->choice);
+        gyre_plan_log_choice(cache, call, &plan->choice, &plan->ready->run);
 }

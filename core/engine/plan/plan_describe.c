@@ -21,7 +21,7 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
 }
 
 void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                          const struct gyre_choice *choice)
+                          const struct gyre_choice *choice, const struct gyre_run *run)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(cache, call->coll, choice, n_bytes);
@@ -32,7 +32,7 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
         gyre_bound_ns(&shape, gyre_plan_cost(cache),
                       gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
         1e3;
-    char prediction[96] = "", share[32] = "", won[192];
+    char prediction[96] = "", share[32] = "", kernel[64] = "", won[192];
     /* 0 is not known, as on one host without the rates of its links. */
     if (us > 0 && bound_us > 0)
         snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
@@ -58,15 +58,17 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
     }
     if (n > 0 && n < text_bytes)
         snprintf(won + n, text_bytes - n, ")");
+    if (run->kernel != NULL)
+        snprintf(kernel, sizeof(kernel), ", kernel %s (kernels:%u)", run->kernel, run->row);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     const bool is_mixed =
         call->coll != GYRE_COLL_SEND_RECV && gyre_tuner_mixes_protos(&cache->facts, choice);
-    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s%s%s, %u channels, tiles of %u B%s%s",
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s%s%s, %u channels, tiles of %u B%s%s%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
               choice->algorithm->given != NULL ? " (from the file)" : "",
               gyre_proto_names[choice->proto], is_mixed ? "/" : "",
               is_mixed ? gyre_proto_names[choice->net_proto] : "", path_name[0] != '\0' ? " " : "",
-              path_name, choice->n_channels, choice->tile_bytes, prediction, won);
+              path_name, choice->n_channels, choice->tile_bytes, prediction, won, kernel);
 }
 
 /* If copy engines carry the whole call, a kernel copies only this rank's own block. */

@@ -9,6 +9,6 @@
 
 /** With the predicted time, if there is one. */
 void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                          const struct gyre_choice *choice);
+                          const struct gyre_choice *choice, const struct gyre_run *run);
 
 #endif

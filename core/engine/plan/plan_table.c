@@ -62,12 +62,19 @@ void gyre_plan_table_add(struct gyre_plan_table *table, struct gyre_plan *plan)
     set[0] = plan;
 }
 
+static void free_plan(struct gyre_plan *plan)
+{
+    if (plan != NULL)
+        gyre_ready_free(plan->ready);
+    free(plan);
+}
+
 void gyre_plan_table_sweep(struct gyre_plan_table *table)
 {
     while (table->replaced != NULL) {
         struct gyre_plan *plan = table->replaced;
         table->replaced = plan->next;
-        free(plan);
+        free_plan(plan);
     }
 }
 
@@ -76,6 +83,6 @@ void gyre_plan_table_close(struct gyre_plan_table *table)
     gyre_plan_table_sweep(table);
     for (size_t i = 0; i < GYRE_PLAN_SETS; i++)
         for (size_t k = 0; k < GYRE_PLAN_PER_SET; k++)
-            free(table->sets[i][k]);
+            free_plan(table->sets[i][k]);
     memset(table, 0, sizeof(*table));
 }

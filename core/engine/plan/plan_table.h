@@ -39,10 +39,11 @@ struct gyre_plan {
     struct gyre_plan_key key;
     struct gyre_choice choice;
     const struct gyre_variants *variants;
-    struct gyre_work work;  /* without a call's buffers, placement and user's scalar */
-    bool is_placed;         /* the program writes results into windows */
-    bool waits;             /* for other ranks */
-    struct gyre_plan *next; /* in the list of replaced plans */
+    struct gyre_ready *ready; /* how this rank runs it */
+    uint64_t scalar;          /* of the reduction, unless it is a user's */
+    bool is_placed;           /* the program writes results into windows */
+    bool waits;               /* for other ranks */
+    struct gyre_plan *next;   /* in the list of replaced plans */
 };
 
 #define GYRE_PLAN_SETS    512

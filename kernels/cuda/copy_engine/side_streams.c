@@ -223,6 +223,6 @@ gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
     const struct gyre_cuda_copies_sink sink = {
         .context = &launch, .sync = enqueue_sync, .copy = enqueue_copy, .ends = enqueue_ends};
     GYRE_TRY(choose_side_streams(&launch));
-    return gyre_cuda_copies_walk(work->loaded->copies, &work->split,
-                                 gyre_dtype_bytes((gyre_dtype)work->reduction.dtype), &sink);
+    return gyre_cuda_copies_walk(work->ready->loaded->copies, &work->ready->split,
+                                 gyre_dtype_bytes((gyre_dtype)work->ready->reduction.dtype), &sink);
 }

@@ -4,7 +4,6 @@
  * opened.
  */
 #include "kernels/cuda/host/lower.h"
-#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include <stdlib.h>
@@ -83,48 +82,6 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
                          "%u threads a block: a multiple of 32 up to %u is possible",
                          config->n_threads, most);
     return GYRE_SUCCESS;
-}
-
-/* Lets interpreters share as much memory as the program needs. */
-static gyre_status allow_interpreters(const struct gyre_loaded *loaded,
-                                      const struct gyre_reduction *reduction, bool is_lean)
-{
-    const bool copies = gyre_cuda_only_copies(loaded, reduction);
-    GYRE_TRY(gyre_cuda_allow_shared(gyre_cuda_interpreter_function(loaded->proto, copies,
-                                                                   reduction->dtype, reduction->op,
-                                                                   is_lean),
-                                    loaded->shared_bytes));
-    if (!copies)
-        return GYRE_SUCCESS;
-    const uint32_t numbers[] = {1, GYRE_CUDA_MAX_WORKS}; /* of works: few and many */
-    for (int i = 0; i < 2; i++) {
-        GYRE_TRY(gyre_cuda_allow_shared(
-            gyre_cuda_copier_function(loaded->proto, numbers[i], is_lean), loaded->shared_bytes));
-        GYRE_TRY(
-            gyre_cuda_allow_shared(gyre_cuda_mixer_function(numbers[i]), loaded->shared_bytes));
-    }
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
-                              const struct gyre_reduction *reduction)
-{
-    if (loaded->proto == GYRE_PROTO_LAMPORT &&
-        !gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op))
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "protocol lamport is for sums of floating point of 16 bits at least, not "
-                         "for %s of %s",
-                         gyre_op_names[reduction->op], gyre_dtype_names[reduction->dtype]);
-    if (loaded->program == NULL ||
-        loaded->shared_bytes <= gyre_cuda_own(base)->default_shared_bytes)
-        return GYRE_SUCCESS;
-    struct gyre_cuda_apart apart = {0};
-    GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
-    gyre_status status = allow_interpreters(loaded, reduction, false);
-    if (status == GYRE_SUCCESS)
-        status = allow_interpreters(loaded, reduction, true);
-    gyre_cuda_leave_apart(&apart);
-    return status;
 }
 
 /* Of an interpreter's block, laid out by open_block() in device/block.cuh: connections, steps

@@ -263,11 +263,12 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
                              struct gyre_cuda_common *common)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
+    const struct gyre_cuda_ready *ready = gyre_cuda_own_ready(&works[0]);
     bool is_traced = state->trace != NULL;
     if (state->recorder == NULL)
         return;
     for (uint32_t i = 0; i < n_works && is_traced; i++) {
-        is_traced = works[i].loaded->traced != GYRE_TRACE_NO_PROGRAM;
+        is_traced = works[i].ready->loaded->traced != GYRE_TRACE_NO_PROGRAM;
         /* The launch behind copies belongs to one that was counted. */
         state->n_left_out += !is_traced && kind != GYRE_CUDA_RUN_CLOSES;
     }
@@ -279,9 +280,10 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
         .n_span_blocks = state->n_blocks,
         .records_steps = is_traced,
         .sequence = works[0].sequence,
-        .n_bytes = works[0].split.count * gyre_dtype_bytes((gyre_dtype)works[0].reduction.dtype),
-        .program = is_traced ? works[0].loaded->traced : GYRE_TRACE_NO_PROGRAM,
-        .slot_bytes = (uint32_t)gyre_min_u64(gyre_cuda_step_bytes(&works[0]), UINT32_MAX),
+        .n_bytes =
+            ready->base.split.count * gyre_dtype_bytes((gyre_dtype)ready->base.reduction.dtype),
+        .program = is_traced ? ready->base.loaded->traced : GYRE_TRACE_NO_PROGRAM,
+        .slot_bytes = (uint32_t)gyre_min_u64(ready->step_bytes, UINT32_MAX),
         .kind = (uint16_t)kind,
     };
 }

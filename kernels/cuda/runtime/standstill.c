@@ -70,8 +70,8 @@ void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_w
                         uint32_t n_works, uint64_t number)
 {
     for (uint32_t i = 0; i < n_works; i++) {
-        struct gyre_loaded *loaded = works[i].loaded;
-        const uint32_t n_tiles = (uint32_t)gyre_tile_count(&works[i].split);
+        struct gyre_loaded *loaded = works[i].ready->loaded;
+        const uint32_t n_tiles = (uint32_t)gyre_tile_count(&works[i].ready->split);
         loaded->n_tiles_run += n_tiles;
         executor->miscounts = executor->miscounts || loaded->copies != NULL;
         executor->remembered[(number + i) % GYRE_CUDA_REMEMBERED] = (struct gyre_cuda_remembered){

@@ -53,6 +53,36 @@ struct gyre_loaded {
     struct gyre_cuda_copies *copies;      /* NULL = the kernel runs all */
 };
 
+/* A launch's size and its kernel. */
+struct gyre_cuda_form {
+    struct gyre_run run;
+    const void *kernels[2]; /* full, lean (device/lean.cuh) */
+};
+
+/* A plan. Arguments are written under the executor's lock: what no plan has changes with each
+ * launch. */
+struct gyre_cuda_ready {
+    struct gyre_ready base;     /* must be first */
+    uint64_t number;            /* from 1, never used again */
+    uint64_t step_bytes;        /* about, of the largest step */
+    uint64_t transferred_bytes; /* about what this rank sends to its peers or receives from them,
+                                 * whichever is more */
+    struct gyre_cuda_form forms[2];   /* [does the executor have a recorder?] */
+    struct gyre_cuda_args_fused args; /* without `common`; the interpreter takes `work` */
+    struct gyre_cuda_pair *pair;      /* of sends and receives; NULL = the plan is something else */
+};
+
+/* A send and a receive that come together, kept with the first one's plan. */
+struct gyre_cuda_pair {
+    uint64_t other;                 /* number of the second one's plan; 0 = none so far */
+    struct gyre_cuda_form forms[2]; /* as a plan's; kernel NULL: one fused kernel cannot run both */
+    struct gyre_cuda_args_fused args;
+    bool is_in_place; /* what is sent lies where the result goes */
+    bool goes_apart;  /* without a recorder: together they would hold too many multiprocessors, so
+                       * the send is launched first */
+    uint8_t send;     /* its place */
+};
+
 /* One for each further channel of copies, and the last for copies within this rank's memory. The
  * caller's stream goes on after they have ended. */
 #define GYRE_CUDA_SIDE_STREAMS GYRE_CUDA_COPY_CHANNELS
@@ -121,6 +151,7 @@ struct gyre_cuda_executor {
     void *host_memory;             /* pinned: mailbox, has_left, the uploads' staging */
     uint32_t default_shared_bytes; /* that every kernel may share without a raised limit */
 
+    uint64_t n_ready;     /* plans made ready so far; counted by any thread */
     pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
     struct gyre_cuda_arena arena;
     struct gyre_cuda_uploader uploader;
@@ -158,6 +189,11 @@ struct gyre_cuda_executor {
 static inline struct gyre_cuda_executor *gyre_cuda_own(struct gyre_executor *base)
 {
     return (struct gyre_cuda_executor *)base;
+}
+
+static inline struct gyre_cuda_ready *gyre_cuda_own_ready(const struct gyre_work *work)
+{
+    return (struct gyre_cuda_ready *)(uintptr_t)work->ready;
 }
 
 static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executor)
@@ -283,58 +319,28 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out);
 
-/* ---- launches ----------------------------------------------------------------------------- */
+/* ---- ready.c ----------------------------------------------------------------------------- */
+
+/** gyre_cuda_find_pair - what a send and a receive of one launch have in common: made when they
+ * first come together. NULL: the works are something else. @works: two. The caller holds the
+ * lock. */
+struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
+                                           const struct gyre_work *works);
+
+/* ---- enqueue.c --------------------------------------------------------------------------- */
 
 /** gyre_cuda_fill_common - arguments of all works of a launch.
  * @n_places: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_places, struct gyre_cuda_common *common);
 
-/** gyre_cuda_fill_work - arguments of a work, program and placement included. */
-void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                         uint32_t first_block, struct gyre_cuda_work *to);
+/** gyre_cuda_enqueue_ahead - a send, if gyre_cuda_pair.goes_apart. The next launch is this receive.
+ * The caller holds the lock. */
+gyre_status gyre_cuda_enqueue_ahead(struct gyre_cuda_executor *executor,
+                                    const struct gyre_work *send, const struct gyre_work *receive,
+                                    cudaStream_t stream);
 
-/** gyre_cuda_step_bytes - about, of the work's largest step. */
-uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
-
-/** gyre_cuda_places_blocks - is block placement, which takes 0.7 us, worth its time? @works: of
- * one launch. @n_places: blocks that work. */
-bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
-                             const struct gyre_work *works, uint32_t n_works, uint32_t n_places);
-
-/** gyre_cuda_work_threads - of a block of the interpreter. */
-uint32_t gyre_cuda_work_threads(const struct gyre_work *work);
-
-/** gyre_cuda_is_lean - can lean kernels (device/lean.cuh) run it? @common: filled in. */
-bool gyre_cuda_is_lean(const struct gyre_work *works, uint32_t n_works,
-                       const struct gyre_cuda_common *common);
-
-/** gyre_cuda_launch_many - works that may wait for each other. Errors: UNSUPPORTED (they cannot
- * run at the same time). */
-gyre_status gyre_cuda_launch_many(struct gyre_cuda_executor *executor,
-                                  const struct gyre_work *works, uint32_t n_works,
-                                  cudaStream_t stream);
-
-/** gyre_cuda_find_fused - @works: one work, or those of one launch.
- * @launch_out: kernel is NULL if the interpreter runs them. */
-void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                          uint32_t n_works, struct gyre_run *run_out);
-
-/** gyre_cuda_launch_fused - launch that kernel. */
-gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
-                                   const struct gyre_run *fused, const struct gyre_work *works,
-                                   uint32_t n_works, cudaStream_t stream);
-
-/** gyre_cuda_may_go_apart - is this a send and then a receive without a common fused kernel,
- * which together would hold too many multiprocessors? Then the send is launched first. */
-bool gyre_cuda_may_go_apart(const struct gyre_cuda_executor *executor,
-                            const struct gyre_work *works, uint32_t n_works);
-
-/** gyre_cuda_launch_ahead - a send, if gyre_cuda_may_go_apart(). The next launch is this
- * receive. */
-gyre_status gyre_cuda_launch_ahead(struct gyre_cuda_executor *executor,
-                                   const struct gyre_work *send, const struct gyre_work *receive,
-                                   cudaStream_t stream);
+/* ---- copy_engine ------------------------------------------------------------------------- */
 
 /** gyre_cuda_side_streams_open - makes them, and uses every kind of copy once, so that CUDA
  * prepares none during a call. The device is current. */
@@ -360,10 +366,10 @@ void gyre_cuda_peer_left(struct gyre_executor *base, int rank);
 
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
-gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
-                              const struct gyre_reduction *reduction);
+gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready *wanted,
+                            struct gyre_ready **ready_out);
 void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded);
-gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
-                             gyre_stream stream);
+gyre_status gyre_cuda_enqueue(struct gyre_executor *base, const struct gyre_work *works,
+                              int n_works, gyre_stream stream);
 
 #endif
