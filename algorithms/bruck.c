@@ -22,7 +22,7 @@
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up. All-gather sends B (n-1)/n from
  * every rank, all-to-all about B/2 log2(n). It suits short blocks on many ranks.
  */
-#include "algorithms/algorithm.h"
+#include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
 
 static int at(const struct gyre_shape *shape, int rank, int distance)
@@ -84,7 +84,6 @@ static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_bui
     }
 }
 
-/* How many numbers below n_ranks have the bit `distance`. */
 /* How many of the numbers below n_ranks have this digit at this weight. */
 static int moved_at(const struct gyre_shape *shape, int radix, int weight, int digit)
 {
@@ -144,20 +143,11 @@ static void emit_4(const struct gyre_shape *shape, int rank, struct gyre_builder
     emit_all_to_all(shape, 4, rank, builder);
 }
 
-static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                   const char **why_not)
-{
-    (void)shape;
-    (void)why_not; /* it can do all shapes */
-    *can_out = (struct gyre_ability){.ranges = true};
-    return true;
-}
-
 const struct gyre_algorithm gyre_algorithm_bruck = {
     .name = "bruck",
     .summary = "blocks to the rank at distance 1, 2, 4, ...; for short blocks on many ranks",
     .collectives = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL,
-    .can_do = can_do,
+    .can_do = gyre_blocks_can_do,
     .emit = emit,
 };
 
@@ -165,7 +155,7 @@ const struct gyre_algorithm gyre_algorithm_bruck3 = {
     .name = "bruck3",
     .summary = "bruck to base 3",
     .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
-    .can_do = can_do,
+    .can_do = gyre_blocks_can_do,
     .emit = emit_3,
 };
 
@@ -173,6 +163,6 @@ const struct gyre_algorithm gyre_algorithm_bruck4 = {
     .name = "bruck4",
     .summary = "bruck to base 4",
     .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
-    .can_do = can_do,
+    .can_do = gyre_blocks_can_do,
     .emit = emit_4,
 };

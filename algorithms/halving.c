@@ -37,7 +37,7 @@
  * Cost (n ranks, B bytes of the whole vector): log2(n) hops and B (n-1)/n out of every rank each
  * way. Folding adds a hop and up to B. The longest range is n/2 chunks, with folding n.
  */
-#include "algorithms/algorithm.h"
+#include "algorithms/blocks.h"
 
 struct pairs {
     int n_pairing; /* at most the number of ranks */
@@ -118,11 +118,8 @@ const struct gyre_algorithm gyre_algorithm_doubling = {
 /* ---- halving and doubling -------------------------------------------------------------------- */
 
 struct halving {
-    struct gyre_builder *builder;
+    struct gyre_blocks b;
     struct pairs pairs;
-    enum gyre_collective coll;
-    int n_ranks;
-    int rank;
     int self;
     bool is_folded;
 };
@@ -139,25 +136,13 @@ static struct gyre_ref partner_of(const struct halving *halving, int number)
     return gyre_peer(rank_of(halving->pairs, number), 0);
 }
 
-static void copy(const struct halving *halving, struct gyre_chunks chunks, struct gyre_ref in,
-                 struct gyre_ref out)
-{
-    gyre_builder_range_step(halving->builder, chunks, &in, 1, &out, 1, 0);
-}
-
-/* In reduce-scatter sums are in scratch, because OUT has room for one block only. */
-static struct gyre_ref sum_of(const struct halving *halving, int chunk)
-{
-    return halving->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
-}
-
 /* ---- halving -------------------------------------------------------------------------------- */
 
 /* In reduce-scatter it is OUT, unless this rank stands for two folded ranks. */
 static struct gyre_ref last_sum_of(const struct halving *halving, int chunk)
 {
-    const bool is_result = halving->coll == GYRE_COLL_REDUCE_SCATTER && !halving->is_folded;
-    return is_result ? gyre_out(0) : sum_of(halving, chunk);
+    const bool is_result = halving->b.coll == GYRE_COLL_REDUCE_SCATTER && !halving->is_folded;
+    return is_result ? gyre_out(0) : gyre_blocks_sum(&halving->b, chunk);
 }
 
 static void halve(const struct halving *halving)
@@ -171,13 +156,15 @@ static void halve(const struct halving *halving)
         const struct gyre_chunks upper = chunks_of(halving, first + distance, first + 2 * distance);
         const struct gyre_chunks kept = is_upper ? upper : lower, given = is_upper ? lower : upper;
         const struct gyre_ref partner = partner_of(halving, other);
-        const struct gyre_ref own = has_sums ? sum_of(halving, kept.first) : gyre_in(kept.first);
+        const struct gyre_ref own =
+            has_sums ? gyre_blocks_sum(&halving->b, kept.first) : gyre_in(kept.first);
         const struct gyre_ref ins[] = {is_upper ? partner : own, is_upper ? own : partner};
-        const struct gyre_ref out =
-            distance == 1 ? last_sum_of(halving, kept.first) : sum_of(halving, kept.first);
-        copy(halving, given, has_sums ? sum_of(halving, given.first) : gyre_in(given.first),
-             partner);
-        gyre_builder_range_step(halving->builder, kept, ins, 2, &out, 1,
+        const struct gyre_ref out = distance == 1 ? last_sum_of(halving, kept.first)
+                                                  : gyre_blocks_sum(&halving->b, kept.first);
+        gyre_blocks_copy(
+            &halving->b, given,
+            has_sums ? gyre_blocks_sum(&halving->b, given.first) : gyre_in(given.first), partner);
+        gyre_builder_range_step(halving->b.builder, kept, ins, 2, &out, 1,
                                 distance == 1 ? GYRE_STEP_FINAL : 0);
         has_sums = true;
         first += is_upper ? distance : 0;
@@ -186,33 +173,34 @@ static void halve(const struct halving *halving)
 
 static void fold(const struct halving *halving)
 {
-    const struct gyre_chunks all = {.n = (uint16_t)halving->n_ranks};
-    if (halving->rank % 2 != 0) {
-        copy(halving, all, gyre_in(0), gyre_peer(halving->rank - 1, 0));
+    const struct gyre_chunks all = {.n = (uint16_t)halving->b.n_ranks};
+    if (halving->b.rank % 2 != 0) {
+        gyre_blocks_copy(&halving->b, all, gyre_in(0), gyre_peer(halving->b.rank - 1, 0));
         return;
     }
-    const struct gyre_ref ins[] = {gyre_in(0), gyre_peer(halving->rank + 1, 0)};
-    const struct gyre_ref sum = sum_of(halving, 0);
-    gyre_builder_range_step(halving->builder, all, ins, 2, &sum, 1, 0);
+    const struct gyre_ref ins[] = {gyre_in(0), gyre_peer(halving->b.rank + 1, 0)};
+    const struct gyre_ref sum = gyre_blocks_sum(&halving->b, 0);
+    gyre_builder_range_step(halving->b.builder, all, ins, 2, &sum, 1, 0);
 }
 
 static void reduce_scatter(const struct halving *halving)
 {
-    const struct gyre_chunks own = {.first = (uint16_t)halving->rank, .n = 1};
-    const bool is_out = halving->is_folded && halving->rank % 2 != 0;
+    const struct gyre_chunks own = {.first = (uint16_t)halving->b.rank, .n = 1};
+    const bool is_out = halving->is_folded && halving->b.rank % 2 != 0;
     if (halving->is_folded)
         fold(halving);
     if (!is_out)
         halve(halving);
-    if (!halving->is_folded || halving->coll != GYRE_COLL_REDUCE_SCATTER)
+    if (!halving->is_folded || halving->b.coll != GYRE_COLL_REDUCE_SCATTER)
         return;
     if (is_out) {
-        copy(halving, own, gyre_peer(halving->rank - 1, 0), gyre_out(0));
+        gyre_blocks_copy(&halving->b, own, gyre_peer(halving->b.rank - 1, 0), gyre_out(0));
         return;
     }
-    const struct gyre_chunks other = {.first = (uint16_t)(halving->rank + 1), .n = 1};
-    copy(halving, other, gyre_scratch(halving->rank + 1), gyre_peer(halving->rank + 1, 0));
-    copy(halving, own, gyre_scratch(halving->rank), gyre_out(0));
+    const struct gyre_chunks other = {.first = (uint16_t)(halving->b.rank + 1), .n = 1};
+    gyre_blocks_copy(&halving->b, other, gyre_scratch(halving->b.rank + 1),
+                     gyre_peer(halving->b.rank + 1, 0));
+    gyre_blocks_copy(&halving->b, own, gyre_scratch(halving->b.rank), gyre_out(0));
 }
 
 /* ---- doubling ------------------------------------------------------------------------------- */
@@ -220,23 +208,23 @@ static void reduce_scatter(const struct halving *halving)
 /* This rank's block, and that of the rank that is folded into it, go into OUT. */
 static void begin_all_gather(const struct halving *halving)
 {
-    const int rank = halving->rank;
+    const int rank = halving->b.rank;
     const struct gyre_chunks own = {.first = (uint16_t)rank, .n = 1};
     const struct gyre_chunks next = {.first = (uint16_t)(rank + 1), .n = 1};
     if (halving->is_folded && rank % 2 != 0) {
-        copy(halving, own, gyre_in(0), gyre_peer(rank - 1, 0));
+        gyre_blocks_copy(&halving->b, own, gyre_in(0), gyre_peer(rank - 1, 0));
         return;
     }
-    copy(halving, own, gyre_in(0), gyre_out(rank));
+    gyre_blocks_copy(&halving->b, own, gyre_in(0), gyre_out(rank));
     if (halving->is_folded)
-        copy(halving, next, gyre_peer(rank + 1, 0), gyre_out(rank + 1));
+        gyre_blocks_copy(&halving->b, next, gyre_peer(rank + 1, 0), gyre_out(rank + 1));
 }
 
 static void all_gather(const struct halving *halving)
 {
-    const struct gyre_chunks all = {.n = (uint16_t)halving->n_ranks};
-    if (halving->is_folded && halving->rank % 2 != 0) {
-        copy(halving, all, gyre_peer(halving->rank - 1, 0), gyre_out(0));
+    const struct gyre_chunks all = {.n = (uint16_t)halving->b.n_ranks};
+    if (halving->is_folded && halving->b.rank % 2 != 0) {
+        gyre_blocks_copy(&halving->b, all, gyre_peer(halving->b.rank - 1, 0), gyre_out(0));
         return;
     }
     for (int distance = 1; distance < halving->pairs.n_pairing; distance *= 2) {
@@ -244,11 +232,11 @@ static void all_gather(const struct halving *halving)
         const int first = halving->self & ~(distance - 1), first_other = other & ~(distance - 1);
         const struct gyre_chunks mine = chunks_of(halving, first, first + distance);
         const struct gyre_chunks theirs = chunks_of(halving, first_other, first_other + distance);
-        copy(halving, mine, gyre_out(mine.first), partner_of(halving, other));
-        copy(halving, theirs, partner_of(halving, other), gyre_out(theirs.first));
+        gyre_blocks_copy(&halving->b, mine, gyre_out(mine.first), partner_of(halving, other));
+        gyre_blocks_copy(&halving->b, theirs, partner_of(halving, other), gyre_out(theirs.first));
     }
     if (halving->is_folded)
-        copy(halving, all, gyre_out(0), gyre_peer(halving->rank + 1, 0));
+        gyre_blocks_copy(&halving->b, all, gyre_out(0), gyre_peer(halving->b.rank + 1, 0));
 }
 
 /* ---- the algorithm -------------------------------------------------------------------------- */
@@ -256,11 +244,8 @@ static void all_gather(const struct halving *halving)
 static void emit_halving(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const struct pairs pairs = pairs_of(shape->n_ranks);
-    const struct halving halving = {.builder = builder,
+    const struct halving halving = {.b = {builder, shape->coll, shape->n_ranks, rank},
                                     .pairs = pairs,
-                                    .coll = shape->coll,
-                                    .n_ranks = shape->n_ranks,
-                                    .rank = rank,
                                     .self = number_of(pairs, rank),
                                     .is_folded = is_folded_in(pairs, rank)};
     gyre_builder_max_range(builder, pairs.n_folded > 0 ? shape->n_ranks : shape->n_ranks / 2);
@@ -272,26 +257,11 @@ static void emit_halving(const struct gyre_shape *shape, int rank, struct gyre_b
         all_gather(&halving);
 }
 
-static int n_chunks(const struct gyre_shape *shape)
-{
-    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
-}
-
-static bool can_do_halving(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                           const char **why_not)
-{
-    (void)shape;
-    (void)why_not; /* it can do all shapes */
-    *can_out = (struct gyre_ability){.ranges = true};
-    return true;
-}
-
 const struct gyre_algorithm gyre_algorithm_halving = {
     .name = "halving",
     .summary = "pairs at distance n/2, n/4, ... halve the vector, and double it on the way back",
-    .collectives =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .can_do = can_do_halving,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
+    .can_do = gyre_blocks_can_do,
     .emit = emit_halving,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };

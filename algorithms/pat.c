@@ -20,23 +20,11 @@
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
  * each way. If neighbours in number share a host, most bytes stay inside hosts.
  */
-#include "algorithms/algorithm.h"
-
-struct pat {
-    struct gyre_builder *builder;
-    enum gyre_collective coll;
-    int n_ranks;
-    int rank;
-};
-
-static int at(const struct pat *pat, int distance)
-{
-    return (pat->rank + distance + pat->n_ranks) % pat->n_ranks;
-}
+#include "algorithms/blocks.h"
 
 /* Every (2 * distance)-th block moves, as many as there are multiples of 2 * distance below n -
  * distance. */
-static struct gyre_chunks moved_from(const struct pat *pat, int first, int distance)
+static struct gyre_chunks moved_from(const struct gyre_blocks *pat, int first, int distance)
 {
     return (struct gyre_chunks){
         .first = (uint16_t)first,
@@ -44,60 +32,51 @@ static struct gyre_chunks moved_from(const struct pat *pat, int first, int dista
         .stride = (uint16_t)(2 * distance)};
 }
 
-static void copy(const struct pat *pat, struct gyre_chunks chunks, struct gyre_ref in,
-                 struct gyre_ref out)
-{
-    gyre_builder_range_step(pat->builder, chunks, &in, 1, &out, 1, 0);
-}
-
-/* In reduce-scatter sums are in scratch, because OUT has room for one block only. */
-static struct gyre_ref sum_of(const struct pat *pat, int chunk)
-{
-    return pat->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
-}
-
-static void reduce_scatter(const struct pat *pat)
+static void reduce_scatter(const struct gyre_blocks *pat)
 {
     for (int distance = 1; distance < pat->n_ranks; distance *= 2) {
         const bool is_first = distance == 1, is_last = 2 * distance >= pat->n_ranks;
-        const int given = at(pat, distance);
-        const struct gyre_ref own = is_first ? gyre_in(pat->rank) : sum_of(pat, pat->rank);
-        const struct gyre_ref ins[] = {own, gyre_peer(at(pat, -distance), 0)};
+        const int given = gyre_blocks_at(pat, distance);
+        const struct gyre_ref own = is_first ? gyre_in(pat->rank) : gyre_blocks_sum(pat, pat->rank);
+        const struct gyre_ref ins[] = {own, gyre_peer(gyre_blocks_at(pat, -distance), 0)};
         const struct gyre_ref out =
-            is_last && pat->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_out(0) : sum_of(pat, pat->rank);
-        copy(pat, moved_from(pat, given, distance), is_first ? gyre_in(given) : sum_of(pat, given),
-             gyre_peer(given, 0));
+            is_last ? gyre_blocks_result(pat, pat->rank) : gyre_blocks_sum(pat, pat->rank);
+        gyre_blocks_copy(pat, moved_from(pat, given, distance),
+                         is_first ? gyre_in(given) : gyre_blocks_sum(pat, given),
+                         gyre_peer(given, 0));
         gyre_builder_range_step(pat->builder, moved_from(pat, pat->rank, distance), ins, 2, &out, 1,
                                 is_last ? GYRE_STEP_FINAL : 0);
         if (is_first && pat->n_ranks % 2 != 0) {
             /* No sum is added to the last block in this round. */
-            const struct gyre_chunks last = {.first = (uint16_t)at(pat, -1), .n = 1};
-            copy(pat, last, gyre_in(last.first), sum_of(pat, last.first));
+            const struct gyre_chunks last = {.first = (uint16_t)gyre_blocks_at(pat, -1), .n = 1};
+            gyre_blocks_copy(pat, last, gyre_in(last.first), gyre_blocks_sum(pat, last.first));
         }
     }
 }
 
-static void all_gather(const struct pat *pat)
+static void all_gather(const struct gyre_blocks *pat)
 {
     int distance = 1;
     while (2 * distance < pat->n_ranks)
         distance *= 2;
     for (bool is_first = true; distance > 0; distance /= 2, is_first = false) {
-        const int other = at(pat, distance);
-        const struct gyre_ref own = gyre_out(pat->rank), to = gyre_peer(at(pat, -distance), 0);
+        const int other = gyre_blocks_at(pat, distance);
+        const struct gyre_ref own = gyre_out(pat->rank),
+                              to = gyre_peer(gyre_blocks_at(pat, -distance), 0);
         if (is_first && pat->coll == GYRE_COLL_ALL_GATHER) {
             const struct gyre_ref in = gyre_in(0), outs[] = {own, to};
             gyre_builder_step(pat->builder, pat->rank, &in, 1, outs, 2, 0);
         } else {
-            copy(pat, moved_from(pat, pat->rank, distance), own, to);
+            gyre_blocks_copy(pat, moved_from(pat, pat->rank, distance), own, to);
         }
-        copy(pat, moved_from(pat, other, distance), gyre_peer(other, 0), gyre_out(other));
+        gyre_blocks_copy(pat, moved_from(pat, other, distance), gyre_peer(other, 0),
+                         gyre_out(other));
     }
 }
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const struct pat pat = {
+    const struct gyre_blocks pat = {
         .builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank};
     gyre_builder_max_range(builder, shape->n_ranks / 2);
     if (shape->coll != GYRE_COLL_ALL_GATHER)
@@ -106,26 +85,11 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         all_gather(&pat);
 }
 
-static int n_chunks(const struct gyre_shape *shape)
-{
-    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
-}
-
-static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                   const char **why_not)
-{
-    (void)shape;
-    (void)why_not; /* it can do all shapes */
-    *can_out = (struct gyre_ability){.ranges = true};
-    return true;
-}
-
 const struct gyre_algorithm gyre_algorithm_pat = {
     .name = "pat",
     .summary = "trees over the blocks of each rank: few blocks far, many blocks near",
-    .collectives =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .can_do = can_do,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
+    .can_do = gyre_blocks_can_do,
     .emit = emit,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };

@@ -19,65 +19,49 @@
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
  * each way. The order of a sum is not that of the ranks, but the same on all ranks.
  */
+#include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
 
-struct circulant {
-    struct gyre_builder *builder;
-    enum gyre_collective coll;
-    int n_ranks;
-    int rank;
-};
-
-static int at(const struct circulant *c, int distance)
-{
-    return (c->rank + distance + c->n_ranks) % c->n_ranks;
-}
-
-static void copy(const struct circulant *c, int first, int n, struct gyre_ref in,
+static void copy(const struct gyre_blocks *c, int first, int n, struct gyre_ref in,
                  struct gyre_ref out)
 {
     const struct gyre_chunks chunks = {.first = (uint16_t)first, .n = (uint16_t)n};
-    gyre_builder_range_step(c->builder, chunks, &in, 1, &out, 1, 0);
+    gyre_blocks_copy(c, chunks, in, out);
 }
 
-/* In reduce-scatter sums are in scratch, because OUT has room for one block only. */
-static struct gyre_ref sum_of(const struct circulant *c, int chunk)
-{
-    return c->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
-}
-
-static void reduce_scatter(const struct circulant *c)
+static void reduce_scatter(const struct gyre_blocks *c)
 {
     for (int s = c->n_ranks; s > 1; s = (s + 1) / 2) {
-        const int t = (s + 1) / 2, given = at(c, t);
+        const int t = (s + 1) / 2, given = gyre_blocks_at(c, t);
         const bool is_first = s == c->n_ranks, is_last = t == 1;
         const struct gyre_chunks added = {.first = (uint16_t)c->rank, .n = (uint16_t)(s - t)};
-        const struct gyre_ref own = is_first ? gyre_in(c->rank) : sum_of(c, c->rank);
-        const struct gyre_ref ins[] = {own, gyre_peer(at(c, -t), 0)};
+        const struct gyre_ref own = is_first ? gyre_in(c->rank) : gyre_blocks_sum(c, c->rank);
+        const struct gyre_ref ins[] = {own, gyre_peer(gyre_blocks_at(c, -t), 0)};
         const struct gyre_ref out =
-            is_last && c->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_out(0) : sum_of(c, c->rank);
-        copy(c, given, s - t, is_first ? gyre_in(given) : sum_of(c, given), gyre_peer(given, 0));
+            is_last ? gyre_blocks_result(c, c->rank) : gyre_blocks_sum(c, c->rank);
+        copy(c, given, s - t, is_first ? gyre_in(given) : gyre_blocks_sum(c, given),
+             gyre_peer(given, 0));
         gyre_builder_range_step(c->builder, added, ins, 2, &out, 1, is_last ? GYRE_STEP_FINAL : 0);
         if (is_first && s - t < t) { /* no sum is added to the last block in this round */
-            const int last = at(c, t - 1);
-            copy(c, last, 1, gyre_in(last), sum_of(c, last));
+            const int last = gyre_blocks_at(c, t - 1);
+            copy(c, last, 1, gyre_in(last), gyre_blocks_sum(c, last));
         }
     }
 }
 
-static void all_gather_from(const struct circulant *c, int s)
+static void all_gather_from(const struct gyre_blocks *c, int s)
 {
-    const int t = (s + 1) / 2, other = at(c, t);
+    const int t = (s + 1) / 2, other = gyre_blocks_at(c, t);
     if (s <= 1)
         return;
     all_gather_from(c, t);
-    copy(c, c->rank, s - t, gyre_out(c->rank), gyre_peer(at(c, -t), 0));
+    copy(c, c->rank, s - t, gyre_out(c->rank), gyre_peer(gyre_blocks_at(c, -t), 0));
     copy(c, other, s - t, gyre_peer(other, 0), gyre_out(other));
 }
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const struct circulant c = {builder, shape->coll, shape->n_ranks, rank};
+    const struct gyre_blocks c = {builder, shape->coll, shape->n_ranks, rank};
     gyre_builder_max_range(builder, shape->n_ranks / 2);
     if (shape->coll == GYRE_COLL_ALL_GATHER)
         copy(&c, rank, 1, gyre_in(0), gyre_out(rank));
@@ -87,26 +71,11 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         all_gather_from(&c, shape->n_ranks);
 }
 
-static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                   const char **why_not)
-{
-    (void)shape;
-    (void)why_not;
-    *can_out = (struct gyre_ability){.ranges = true};
-    return true;
-}
-
-static int n_chunks(const struct gyre_shape *shape)
-{
-    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
-}
-
 const struct gyre_algorithm gyre_algorithm_circulant = {
     .name = "circulant",
     .summary = "distance n/2, n/4, ..., rounded up, for any number of ranks",
-    .collectives =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .can_do = can_do,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
+    .can_do = gyre_blocks_can_do,
     .emit = emit,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };

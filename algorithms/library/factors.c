@@ -16,6 +16,7 @@
  * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n out of
  * every rank each way. If neighbours in number share a host, most bytes stay inside hosts.
  */
+#include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
 
 struct round {
@@ -24,10 +25,7 @@ struct round {
 };
 
 struct factors {
-    struct gyre_builder *builder;
-    enum gyre_collective coll;
-    int n_ranks;
-    int rank;
+    struct gyre_blocks b;
     int n_rounds;
     struct round rounds[16]; /* GYRE_MAX_RANKS is 2^14 */
 };
@@ -43,8 +41,8 @@ static int smallest_factor(int n)
 static void find_rounds(struct factors *f)
 {
     int weight = 1;
-    for (; weight < f->n_ranks; f->n_rounds++) {
-        const int factor = smallest_factor(f->n_ranks / weight);
+    for (; weight < f->b.n_ranks; f->n_rounds++) {
+        const int factor = smallest_factor(f->b.n_ranks / weight);
         f->rounds[f->n_rounds] = (struct round){factor, weight};
         weight *= factor;
     }
@@ -52,12 +50,12 @@ static void find_rounds(struct factors *f)
 
 static int digit_of(const struct factors *f, const struct round *round)
 {
-    return f->rank / round->weight % round->factor;
+    return f->b.rank / round->weight % round->factor;
 }
 
 static struct gyre_ref peer_of(const struct factors *f, const struct round *round, int digit)
 {
-    return gyre_peer(f->rank + (digit - digit_of(f, round)) * round->weight, 0);
+    return gyre_peer(f->b.rank + (digit - digit_of(f, round)) * round->weight, 0);
 }
 
 /* The blocks of ranks that have this digit and this rank's digits before it. */
@@ -65,17 +63,16 @@ static struct gyre_chunks blocks_of(const struct factors *f, const struct round 
 {
     const int stride = round->factor * round->weight;
     return (struct gyre_chunks){.first =
-                                    (uint16_t)(f->rank % round->weight + digit * round->weight),
-                                .n = (uint16_t)(f->n_ranks / stride),
+                                    (uint16_t)(f->b.rank % round->weight + digit * round->weight),
+                                .n = (uint16_t)(f->b.n_ranks / stride),
                                 .stride = (uint16_t)stride};
 }
 
-/* In reduce-scatter sums are in scratch, because OUT has room for one block only. If n is a prime
- * number, one area is enough. */
+/* If n is a prime number, reduce-scatter needs one area only. */
 static struct gyre_ref sum_of(const struct factors *f, int chunk)
 {
-    return f->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(f->n_rounds == 1 ? 0 : chunk)
-                                               : gyre_out(chunk);
+    const bool needs_one = f->n_rounds == 1 && f->b.coll == GYRE_COLL_REDUCE_SCATTER;
+    return gyre_blocks_sum(&f->b, needs_one ? 0 : chunk);
 }
 
 /* In groups of as many inputs as a step can have. */
@@ -93,9 +90,8 @@ static void add_all(const struct factors *f, const struct round *round, bool is_
         if (n_ins <= GYRE_STEP_MAX_RECVS && n_left > 0)
             continue;
         const bool is_result = is_last && n_left == 0;
-        const struct gyre_ref out =
-            is_result && f->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_out(0) : sum;
-        gyre_builder_range_step(f->builder, own, ins, n_ins, &out, 1,
+        const struct gyre_ref out = is_result ? gyre_blocks_result(&f->b, own.first) : sum;
+        gyre_builder_range_step(f->b.builder, own, ins, n_ins, &out, 1,
                                 is_result ? GYRE_STEP_FINAL : 0);
         ins[0] = sum;
         n_ins = 1;
@@ -111,7 +107,7 @@ static void reduce_scatter(const struct factors *f)
             const struct gyre_ref to = peer_of(f, round, digit);
             const struct gyre_ref in = i == 0 ? gyre_in(given.first) : sum_of(f, given.first);
             if (digit != digit_of(f, round))
-                gyre_builder_range_step(f->builder, given, &in, 1, &to, 1, 0);
+                gyre_blocks_copy(&f->b, given, in, to);
         }
         add_all(f, round, i == 0, i == f->n_rounds - 1);
     }
@@ -126,13 +122,13 @@ static void all_gather(const struct factors *f)
         for (int digit = 0; digit < round->factor; digit++) {
             const struct gyre_ref to = peer_of(f, round, digit);
             if (digit != digit_of(f, round))
-                gyre_builder_range_step(f->builder, own, &in, 1, &to, 1, 0);
+                gyre_blocks_copy(&f->b, own, in, to);
         }
         for (int digit = 0; digit < round->factor; digit++) {
             const struct gyre_chunks come = blocks_of(f, round, digit);
             const struct gyre_ref from = peer_of(f, round, digit), out = gyre_out(come.first);
             if (digit != digit_of(f, round))
-                gyre_builder_range_step(f->builder, come, &from, 1, &out, 1, 0);
+                gyre_blocks_copy(&f->b, come, from, out);
         }
     }
 }
@@ -140,7 +136,7 @@ static void all_gather(const struct factors *f)
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     struct factors f = {
-        .builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank};
+        .b = {.builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank}};
     find_rounds(&f);
     gyre_builder_max_range(builder, shape->n_ranks / f.rounds[0].factor);
     if (shape->coll == GYRE_COLL_ALL_GATHER) {
@@ -153,26 +149,11 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         all_gather(&f);
 }
 
-static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                   const char **why_not)
-{
-    (void)shape;
-    (void)why_not;
-    *can_out = (struct gyre_ability){.ranges = true};
-    return true;
-}
-
-static int n_chunks(const struct gyre_shape *shape)
-{
-    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
-}
-
 const struct gyre_algorithm gyre_algorithm_factors = {
     .name = "factors",
     .summary = "groups of the prime factors of n, for any number of ranks without folding",
-    .collectives =
-        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
-    .can_do = can_do,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
+    .can_do = gyre_blocks_can_do,
     .emit = emit,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };

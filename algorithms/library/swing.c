@@ -16,11 +16,9 @@
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
  * each way.
  */
+#include "algorithms/blocks.h"
 #include "algorithms/library/butterfly.h"
 #include "algorithms/library/library.h"
-
-#define COLLECTIVES \
-    (1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER)
 
 /* The sum of (-2)^i for i = 0 to k. */
 static int distance_of(int k)
@@ -51,11 +49,6 @@ static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
     return shape->n_ranks == 1 || shape->n_ranks % 2 == 0;
 }
 
-static int n_chunks(const struct gyre_shape *shape)
-{
-    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
-}
-
 static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const struct gyre_butterfly butterfly = {.shape = shape,
@@ -81,17 +74,17 @@ const struct gyre_algorithm gyre_algorithm_swing = {
     .name = "swing",
     .summary =
         "pairs at distance 1, -1, 3, -5, 11, ..., the nearest first; an even number of ranks",
-    .collectives = COLLECTIVES,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
     .can_do = can_do,
     .emit = emit_swing,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };
 
 const struct gyre_algorithm gyre_algorithm_bine = {
     .name = "bine",
     .summary = "the pairs of swing, the farthest first; an even number of ranks",
-    .collectives = COLLECTIVES,
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
     .can_do = can_do,
     .emit = emit_bine,
-    .n_chunks = n_chunks,
+    .n_chunks = gyre_blocks_n_chunks,
 };
