@@ -2,6 +2,7 @@
 #include "bench/doctor/doctor.h"
 
 #include "bench/command/command.h"
+#include "bench/driver/option_table.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"
 
@@ -15,8 +16,10 @@
 #define WRONG_USAGE 4
 
 const struct bench_check bench_checks[BENCH_N_CHECKS] = {
-#define X(group, name, needs, title) \
-    {#group "." #name, title, BENCH_NEEDS_##needs, bench_check_##group##_##name},
+#define BENCH_VALUE(group, name) bench_check_values
+#define BENCH_CODE(group, name)  bench_check_##group##_##name
+#define X(group, name, by, needs, title) \
+    {#group "." #name, title, BENCH_NEEDS_##needs, BENCH_##by(group, name)},
 #include "bench/doctor/check_table.h"
 #undef X
 };
@@ -31,77 +34,63 @@ struct options {
     bool is_list, is_help, is_quiet, is_all, is_env;
 };
 
-static const char usage[] =
-    "usage: gyre doctor [options]\n"
-    "  --json FILE      write the findings as JSON (bench/doctor/doctor.schema.json)\n"
-    "  --markdown FILE  write them as Markdown, to paste into an issue\n"
-    "  --html FILE      write them as one HTML file that loads nothing\n"
-    "  --only PREFIX    run only the checks whose id begins so: rdma, host.memlock\n"
-    "  --expect LIST    judge against what should be there: gpus=8,ports=8,rate=400,mtu=4200, or a "
-    "file\n"
-    "                   with that\n"
-    "  --quiet          print problems alone\n"
-    "  --all            print each check, skipped ones too, with its reason\n"
-    "  --emit-env       print the variables to set and to unset, and nothing else\n"
-    "  --root DIR       read proc, sys, etc and dev below DIR instead of this machine's\n"
-    "  --list           print the id and the title of every check\n"
-    "  -h, --help       print this text\n"
-    "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
-    "measures\n"
-    "the network between them.\n"
-    "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told or a\n"
-    "file could not be written, 4 wrong usage: nothing was checked.\n";
+#define AT(field) .at = offsetof(struct options, field)
 
-static bool is_known_prefix(const char *prefix)
+static const struct bench_option table[] = {
+    {0, "json", "FILE", "write the findings as JSON (bench/doctor/doctor.schema.json)", BENCH_TEXT,
+     AT(json_path)},
+    {0, "markdown", "FILE", "write them as Markdown, to paste into an issue", BENCH_TEXT,
+     AT(markdown_path)},
+    {0, "html", "FILE", "write them as one HTML file that loads nothing", BENCH_TEXT,
+     AT(html_path)},
+    {0, "only", "PREFIX", "run only the checks whose id begins so: rdma, host.memlock", BENCH_TEXT,
+     AT(only)},
+    {0, "expect", "LIST",
+     "judge against what should be there: gpus=8,ports=8,rate=400,mtu=4200, or a file\nwith that",
+     BENCH_TEXT, AT(expect)},
+    {0, "quiet", NULL, "print problems alone", BENCH_FLAG, AT(is_quiet)},
+    {0, "all", NULL, "print each check, skipped ones too, with its reason", BENCH_FLAG, AT(is_all)},
+    {0, "emit-env", NULL, "print the variables to set and to unset, and nothing else", BENCH_FLAG,
+     AT(is_env)},
+    {0, "root", "DIR", "read proc, sys, etc and dev below DIR instead of this machine's",
+     BENCH_TEXT, AT(root)},
+    {0, "list", NULL, "print the id and the title of every check", BENCH_FLAG, AT(is_list)},
+    {'h', "help", NULL, "print this text", BENCH_FLAG, AT(is_help)},
+    {0},
+};
+
+static void print_usage(FILE *out)
 {
-    for (int i = 0; i < BENCH_N_CHECKS; i++)
-        if (strncmp(bench_checks[i].id, prefix, strlen(prefix)) == 0)
-            return true;
-    return false;
+    bench_command_print_examples("doctor", out);
+    fputs("usage: gyre doctor [options]\n", out);
+    bench_options_print(table, 19, out);
+    fputs("Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
+          "measures\nthe network between them.\n"
+          "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told or "
+          "a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
+          out);
 }
 
 /* False after printing what is wrong. */
 static bool parse(int argc, char **argv, struct options *options)
 {
-    const struct {
-        const char *name;
-        const char **value; /* NULL = a flag */
-        bool *flag;
-    } table[] = {
-        {"--json", &options->json_path, NULL}, {"--markdown", &options->markdown_path, NULL},
-        {"--html", &options->html_path, NULL}, {"--only", &options->only, NULL},
-        {"--root", &options->root, NULL},      {"--list", NULL, &options->is_list},
-        {"--expect", &options->expect, NULL},  {"--emit-env", NULL, &options->is_env},
-        {"--quiet", NULL, &options->is_quiet}, {"--all", NULL, &options->is_all},
-        {"--help", NULL, &options->is_help},   {"-h", NULL, &options->is_help}};
-    const size_t n_rows = sizeof(table) / sizeof(table[0]);
-    for (int i = 1; i < argc; i++) {
-        size_t row = 0;
-        while (row < n_rows && strcmp(argv[i], table[row].name) != 0)
-            row++;
-        if (row == n_rows) {
-            fprintf(stderr, "gyre doctor: there is no option %s (gyre doctor --help)\n", argv[i]);
-            return false;
-        }
-        if (table[row].flag != NULL) {
-            *table[row].flag = true;
-        } else if (i + 1 == argc) {
-            fprintf(stderr, "gyre doctor: %s needs a value\n", argv[i]);
-            return false;
-        } else {
-            *table[row].value = argv[++i];
-        }
-    }
-    if (!is_known_prefix(options->only)) {
+    static const struct bench_command_line line = {.options = table,
+                                                   .user = "gyre doctor",
+                                                   .unknown = "no such option (gyre doctor --help)",
+                                                   .valueless = "needs a value"};
+    bool is_known = false;
+    if (!bench_options_take(&line, argc, argv, options))
+        return false;
+    for (int i = 0; i < BENCH_N_CHECKS; i++)
+        is_known =
+            is_known || strncmp(bench_checks[i].id, options->only, strlen(options->only)) == 0;
+    if (!is_known)
         fprintf(stderr, "gyre doctor: no check begins with %s (gyre doctor --list)\n",
                 options->only);
-        return false;
-    }
-    if (options->root[0] != '\0' && !bench_exists(options->root, "/")) {
+    const bool has_root = options->root[0] == '\0' || bench_exists(options->root, "/");
+    if (is_known && !has_root)
         fprintf(stderr, "gyre doctor: --root %s: there is no such folder\n", options->root);
-        return false;
-    }
-    return true;
+    return is_known && has_root;
 }
 
 /* ---- checks -------------------------------------------------------------------------------- */
@@ -123,6 +112,7 @@ static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs
         [BENCH_NEEDS_PORT] = machine->n_ports > 0,
         [BENCH_NEEDS_USED_PORT] = machine->n_used_ports > 0,
         [BENCH_NEEDS_GPU] = machine->has_gpu || machine->has_gpu_driver,
+        [BENCH_NEEDS_GPU_ON_PCI] = machine->has_gpu,
         [BENCH_NEEDS_CARD] = machine->has_gpu || machine->has_nic,
         [BENCH_NEEDS_GPU_AND_NIC] = machine->has_gpu && has_hardware,
         [BENCH_NEEDS_RANKS] = doctor->launcher.n_processes > 1,
@@ -309,8 +299,7 @@ int bench_command_doctor(int argc, char **argv)
         return WRONG_USAGE;
     }
     if (options.is_help) {
-        bench_command_print_examples("doctor", stdout);
-        fputs(usage, stdout);
+        print_usage(stdout);
         return 0;
     }
     if (options.is_list) {

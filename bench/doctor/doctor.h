@@ -22,7 +22,7 @@ enum bench_severity {
 };
 
 enum bench_check_id {
-#define X(group, name, needs, title) BENCH_CHECK_##group##_##name,
+#define X(group, name, by, needs, title) BENCH_CHECK_##group##_##name,
 #include "bench/doctor/check_table.h"
 #undef X
     BENCH_N_CHECKS
@@ -35,6 +35,7 @@ struct bench_doctor;
     X(PORT, "no RDMA port in /sys/class/infiniband")           \
     X(USED_PORT, "no RDMA port is used (rdma.ports says why)") \
     X(GPU, "no NVIDIA GPU on PCI")                             \
+    X(GPU_ON_PCI, "matters for GPUs, and there is none")       \
     X(CARD, "neither a GPU nor an RDMA adapter is here")       \
     X(GPU_AND_NIC, "needs both a GPU and an RDMA adapter")     \
     X(RANKS, "one process: nothing to compare with")           \
@@ -138,42 +139,30 @@ struct bench_doctor {
 
 /* ---- what checks say ----------------------------------------------------------------------- */
 
-/** bench_say - @subject, @fix: may be NULL. @format: the evidence. */
+/** bench_say - @subject, @fix: may be NULL. If the subject is a port or an interface, NETDEV and
+ * DEVICE in the fix become its names. @format: the evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
 #define bench_skip(doctor, ...)        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
 
-void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
-                    const struct bench_rdma_port *port, const char *fix, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-
-void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
-                      const char *fix, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Ports that jobs use. */
+#define BENCH_EACH_PORT(doctor, port)                                        \
+    for (const struct bench_rdma_port *port = (doctor)->machine.ports;       \
+         port < (doctor)->machine.ports + (doctor)->machine.n_ports; port++) \
+        if (port->why_unused[0] == '\0')
 
 /** bench_say_unreadable - @result: of the read. OK means that the file was read and is not
  * understood. */
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
-struct bench_count {
-    const char *subject, *path;
-    const char *key;             /* before the number; NULL = the file has the number alone */
-    const char *before, *behind; /* around the number in the evidence */
-    const char *fix;
-    int64_t most;
-};
-
-/** bench_count_judge - warns above the most. Returns 1 if the counter was read; an absent file is
- * no finding. */
-int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *count);
-
-/** bench_say_counted - if the check has said nothing: that all is well, or that nothing could be
- * read. */
-void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good,
-                       const char *nothing);
+/** bench_get_text, bench_get_all - as bench_read_text() and bench_read_all(); false after saying
+ * why there is no text. */
+bool bench_get_text(struct bench_doctor *doctor, const char *path, char *text_out,
+                    size_t text_bytes);
+bool bench_get_all(struct bench_doctor *doctor, const char *path, char **text_out);
 
 bool bench_said(const struct bench_doctor *doctor);
 
@@ -239,6 +228,19 @@ struct bench_hosts {
  * bench_hosts_free(), also after a failure. */
 gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
 void bench_hosts_free(struct bench_hosts *hosts);
+
+/* What a process tells the others of a step; the first member of what they gather. */
+struct bench_note {
+    int32_t status;
+    int32_t is_over; /* process 0: the time is up */
+    char cause[640];
+};
+
+/** bench_gather - @status: of this process. @mine: begins with struct bench_note; its layout is
+ * fixed. @all: of every process, n_bytes each. Returns the first failure of any process.
+ * Collective. */
+gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
+                         size_t n_bytes, void *all);
 
 /** bench_matrix_open - the caller fills in names and what, and n when there is something to print.
  * Errors: OUT_OF_MEMORY. */
@@ -308,8 +310,15 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 /** bench_doctor_write_json - errors: as gyre_file_replace(); UNSUPPORTED without json-c. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
-#define X(group, name, needs, title) void bench_check_##group##_##name(struct bench_doctor *doctor);
+/** bench_check_values - checks that are rows of checks/values.c. */
+void bench_check_values(struct bench_doctor *doctor);
+
+#define BENCH_VALUE(group, name)
+#define BENCH_CODE(group, name)          void bench_check_##group##_##name(struct bench_doctor *doctor);
+#define X(group, name, by, needs, title) BENCH_##by(group, name)
 #include "bench/doctor/check_table.h"
 #undef X
+#undef BENCH_VALUE
+#undef BENCH_CODE
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "core/foundation/base/text.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,102 +33,6 @@ static void mark_cut(char *text, size_t text_bytes, size_t used, int n)
         memcpy(text + text_bytes - 4, "...", 4);
 }
 
-static void add(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
-                const char *fix, const char *format, va_list arguments)
-{
-    struct bench_finding finding;
-    memset(&finding, 0, sizeof(finding));
-    finding.check = (int32_t)doctor->check;
-    finding.severity = (int32_t)severity;
-    snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
-    snprintf(finding.fix, sizeof(finding.fix), "%s", fix == NULL ? "" : fix);
-    const int n = vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
-    mark_cut(finding.evidence, sizeof(finding.evidence), 0, n);
-    bench_text_clean(finding.subject);
-    bench_text_clean(finding.fix);
-    bench_text_clean(finding.evidence);
-    if (!bench_findings_add(&doctor->findings, &finding))
-        doctor->is_out_of_memory = true;
-}
-
-void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
-               const char *fix, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    add(doctor, severity, subject, fix, format, arguments);
-    va_end(arguments);
-}
-
-void bench_say_port(struct bench_doctor *doctor, enum bench_severity severity,
-                    const struct bench_rdma_port *port, const char *fix, const char *format, ...)
-{
-    char own_fix[BENCH_FIX_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    add(doctor, severity, port->name,
-        fix == NULL ? NULL : bench_fix_of_port(fix, port->device, port->netdev, own_fix), format,
-        arguments);
-    va_end(arguments);
-}
-
-void bench_say_netdev(struct bench_doctor *doctor, enum bench_severity severity, const char *netdev,
-                      const char *fix, const char *format, ...)
-{
-    char own_fix[BENCH_FIX_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    add(doctor, severity, netdev, fix == NULL ? NULL : bench_fix_of_interface(fix, netdev, own_fix),
-        format, arguments);
-    va_end(arguments);
-}
-
-void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
-                          enum bench_read result)
-{
-    if (result == BENCH_READ_DENIED)
-        bench_say(doctor, BENCH_UNKNOWN, subject, "run gyre doctor as root",
-                  "%s: no permission to read it", path);
-    else
-        bench_say(doctor, BENCH_UNKNOWN, subject, NULL, "%s: %s", path,
-                  result == BENCH_READ_ABSENT ? "there is no such file"
-                                              : "its content is not understood");
-}
-
-int bench_count_judge(struct bench_doctor *doctor, const struct bench_count *count)
-{
-    char text[2048];
-    int64_t number = 0;
-    const char *at = text;
-    enum bench_read result = bench_read_text(doctor->root, count->path, text, sizeof(text));
-    if (result == BENCH_READ_OK && count->key != NULL && (at = strstr(text, count->key)) != NULL)
-        at += strlen(count->key);
-    if (result == BENCH_READ_OK && (at == NULL || !bench_text_to_number(at, &number) || number < 0))
-        result = BENCH_READ_BROKEN;
-    if (result != BENCH_READ_OK && result != BENCH_READ_ABSENT)
-        bench_say_unreadable(doctor, count->subject, count->path, result);
-    else if (number > count->most)
-        bench_say(doctor, BENCH_WARN, count->subject, count->fix, "%s: %s%" PRId64 "%s",
-                  count->path, count->before, number, count->behind);
-    return result == BENCH_READ_OK;
-}
-
-void bench_say_counted(struct bench_doctor *doctor, int n_read, const char *good,
-                       const char *nothing)
-{
-    if (!bench_said(doctor))
-        bench_say(doctor, n_read > 0 ? BENCH_OK : BENCH_SKIPPED, NULL, NULL, "%s",
-                  n_read > 0 ? good : nothing);
-}
-
-bool bench_said(const struct bench_doctor *doctor)
-{
-    for (int i = 0; i < doctor->findings.n; i++)
-        if (doctor->findings.list[i].check == (int32_t)doctor->check)
-            return true;
-    return false;
-}
-
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
 {
     const size_t used = strlen(text);
@@ -139,42 +42,6 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
     va_end(arguments);
     mark_cut(text, text_bytes, used, n);
 }
-
-const char *bench_variable(const struct bench_doctor *doctor, const char *name)
-{
-    const size_t n_name = strlen(name);
-    for (char *const *entry = doctor->environment; *entry != NULL; entry++)
-        if (strncmp(*entry, name, n_name) == 0 && (*entry)[n_name] == '=')
-            return *entry + n_name + 1;
-    return NULL;
-}
-
-static int compare_findings(const void *a, const void *b)
-{
-    const struct bench_finding *x = a, *y = b;
-    if (x->check != y->check)
-        return x->check < y->check ? -1 : 1;
-    if (x->severity != y->severity)
-        return x->severity > y->severity ? -1 : 1;
-    const int subjects = strverscmp(x->subject, y->subject);
-    return subjects != 0 ? subjects : strcmp(x->evidence, y->evidence);
-}
-
-void bench_findings_sort(struct bench_findings *findings)
-{
-    if (findings->n > 1)
-        qsort(findings->list, (size_t)findings->n, sizeof(*findings->list), compare_findings);
-}
-
-int bench_findings_exit_status(const struct bench_findings *findings)
-{
-    bool has[BENCH_N_SEVERITIES] = {false};
-    for (int i = 0; i < findings->n; i++)
-        has[findings->list[i].severity] = true;
-    return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
-}
-
-/* ---- fixes --------------------------------------------------------------------------------- */
 
 /* So that the fix can be copied. @unknown: is appended if the text has NETDEV and the interface is
  * not known. */
@@ -213,6 +80,113 @@ const char *bench_fix_of_interface(const char *fix, const char *netdev, char *te
 {
     return put_names(fix, NULL, netdev,
                      " (NETDEV is an interface of this host: ip link lists them)", text_out);
+}
+
+/* The subject may be a port or an interface. */
+static void put_subject(const struct bench_machine *machine, const char *subject, const char *fix,
+                        char *text_out)
+{
+    for (int i = 0; i < machine->n_ports; i++)
+        if (strcmp(machine->ports[i].name, subject) == 0) {
+            bench_fix_of_port(fix, machine->ports[i].device, machine->ports[i].netdev, text_out);
+            return;
+        }
+    if (bench_net_find(machine, subject) != NULL)
+        bench_fix_of_interface(fix, subject, text_out);
+    else
+        snprintf(text_out, BENCH_FIX_BYTES, "%s", fix);
+}
+
+void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
+               const char *fix, const char *format, ...)
+{
+    struct bench_finding finding;
+    va_list arguments;
+    memset(&finding, 0, sizeof(finding));
+    finding.check = (int32_t)doctor->check;
+    finding.severity = (int32_t)severity;
+    snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
+    put_subject(&doctor->machine, finding.subject, fix == NULL ? "" : fix, finding.fix);
+    va_start(arguments, format);
+    const int n = vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
+    va_end(arguments);
+    mark_cut(finding.evidence, sizeof(finding.evidence), 0, n);
+    bench_text_clean(finding.subject);
+    bench_text_clean(finding.fix);
+    bench_text_clean(finding.evidence);
+    if (!bench_findings_add(&doctor->findings, &finding))
+        doctor->is_out_of_memory = true;
+}
+
+void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
+                          enum bench_read result)
+{
+    if (result == BENCH_READ_DENIED)
+        bench_say(doctor, BENCH_UNKNOWN, subject, "run gyre doctor as root",
+                  "%s: no permission to read it", path);
+    else
+        bench_say(doctor, BENCH_UNKNOWN, subject, NULL, "%s: %s", path,
+                  result == BENCH_READ_ABSENT ? "there is no such file"
+                                              : "its content is not understood");
+}
+
+bool bench_get_text(struct bench_doctor *doctor, const char *path, char *text_out,
+                    size_t text_bytes)
+{
+    const enum bench_read result = bench_read_text(doctor->root, path, text_out, text_bytes);
+    if (result != BENCH_READ_OK)
+        bench_say_unreadable(doctor, NULL, path, result);
+    return result == BENCH_READ_OK;
+}
+
+bool bench_get_all(struct bench_doctor *doctor, const char *path, char **text_out)
+{
+    const enum bench_read result = bench_read_all(doctor->root, path, text_out);
+    if (result != BENCH_READ_OK)
+        bench_say_unreadable(doctor, NULL, path, result);
+    return result == BENCH_READ_OK;
+}
+
+bool bench_said(const struct bench_doctor *doctor)
+{
+    for (int i = 0; i < doctor->findings.n; i++)
+        if (doctor->findings.list[i].check == (int32_t)doctor->check)
+            return true;
+    return false;
+}
+
+const char *bench_variable(const struct bench_doctor *doctor, const char *name)
+{
+    const size_t n_name = strlen(name);
+    for (char *const *entry = doctor->environment; *entry != NULL; entry++)
+        if (strncmp(*entry, name, n_name) == 0 && (*entry)[n_name] == '=')
+            return *entry + n_name + 1;
+    return NULL;
+}
+
+static int compare_findings(const void *a, const void *b)
+{
+    const struct bench_finding *x = a, *y = b;
+    if (x->check != y->check)
+        return x->check < y->check ? -1 : 1;
+    if (x->severity != y->severity)
+        return x->severity > y->severity ? -1 : 1;
+    const int subjects = strverscmp(x->subject, y->subject);
+    return subjects != 0 ? subjects : strcmp(x->evidence, y->evidence);
+}
+
+void bench_findings_sort(struct bench_findings *findings)
+{
+    if (findings->n > 1)
+        qsort(findings->list, (size_t)findings->n, sizeof(*findings->list), compare_findings);
+}
+
+int bench_findings_exit_status(const struct bench_findings *findings)
+{
+    bool has[BENCH_N_SEVERITIES] = {false};
+    for (int i = 0; i < findings->n; i++)
+        has[findings->list[i].severity] = true;
+    return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
 }
 
 /* ---- all ranks ----------------------------------------------------------------------------- */

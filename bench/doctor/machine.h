@@ -173,8 +173,8 @@ struct bench_machine {
 };
 
 /** bench_machine_read - the addresses of this machine come from getifaddrs(), those of another root
- * from proc/net: IPv4 from fib_trie and route, IPv6 from if_inet6. Freed by bench_machine_free(),
- * also after a failure. Errors: OUT_OF_MEMORY. */
+ * from its programs/ip -o addr show. Freed by bench_machine_free(), also after a failure. Errors:
+ * OUT_OF_MEMORY. */
 gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
                                struct bench_machine *machine_out);
 void bench_machine_free(struct bench_machine *machine);

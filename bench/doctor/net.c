@@ -115,140 +115,35 @@ static bool read_devices(struct bench_machine *machine)
     return has_memory;
 }
 
-/* ---- addresses of proc/net ----------------------------------------------------------------- */
+/* ---- addresses of another root --------------------------------------------------------------- */
 
-static struct gyre_sock_interface *add_address(struct bench_machine *machine, const char *name,
-                                               int family, const void *bytes, int prefix_bits)
+/* "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0". */
+static void add_address(struct bench_machine *machine, const char *line, int family)
 {
+    char name[16], host[64], kind[8];
+    int index = 0, bits = 0;
+    if (sscanf(line, "%d: %15s %7s %63[^/]/%d", &index, name, kind, host, &bits) != 5 ||
+        strcmp(kind, family == AF_INET ? "inet" : "inet6") != 0)
+        return;
     const struct bench_netdev *device = bench_net_find(machine, name);
     void *more = device == NULL ? NULL
                                 : bench_grow(machine->addresses, machine->n_addresses,
                                              sizeof(*machine->addresses));
     if (more == NULL)
-        return NULL;
+        return;
     machine->addresses = more;
-    struct gyre_sock_interface *entry = &machine->addresses[machine->n_addresses++];
-    snprintf(entry->name, sizeof(entry->name), "%s", name);
+    struct gyre_sock_interface *entry = &machine->addresses[machine->n_addresses];
     entry->address.family = (uint16_t)family;
-    memcpy(entry->address.bytes, bytes, family == AF_INET ? 4 : 16);
-    entry->prefix_bits = (uint8_t)prefix_bits;
+    if (inet_pton(family, host, entry->address.bytes) != 1)
+        return;
+    machine->n_addresses++;
+    memcpy(entry->name, name, sizeof(entry->name));
+    entry->prefix_bits = (uint8_t)bits;
     entry->is_up = device->is_up;
     entry->is_running = device->has_link;
     entry->is_loopback = strcmp(device->kind, "loopback") == 0;
-    return entry;
-}
-
-static bool has_ipv4(const struct bench_machine *machine, const char *name)
-{
-    for (int i = 0; i < machine->n_addresses; i++)
-        if (strcmp(machine->addresses[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-/* Without a gateway; address and mask in network byte order. */
-struct route {
-    char name[16];
-    unsigned destination, mask;
-};
-
-static struct route *read_routes(const char *root, int *n_out)
-{
-    struct route *routes = NULL;
-    char *text = NULL;
-    *n_out = 0;
-    if (bench_read_all(root, "/proc/net/route", &text) != BENCH_READ_OK)
-        return NULL;
-    char *rest = text;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
-        struct route route;
-        unsigned gateway = 0;
-        if (sscanf(line, "%15s %x %x %*x %*d %*d %*d %x", route.name, &route.destination, &gateway,
-                   &route.mask) != 4 ||
-            gateway != 0 || route.mask == 0)
-            continue;
-        void *more = bench_grow(routes, *n_out, sizeof(*routes));
-        if (more == NULL)
-            break;
-        routes = more;
-        routes[(*n_out)++] = route;
-    }
-    free(text);
-    return routes;
-}
-
-/* The interface whose subnet holds the address; of two, the one without an address yet. Returns the
- * bits of the subnet; -1 = none. */
-static int find_route(const struct bench_machine *machine, const struct route *routes, int n,
-                      uint32_t address, char *name_out)
-{
-    int best = -1;
-    for (int i = 0; i < n; i++) {
-        const int bits = __builtin_popcount(routes[i].mask);
-        if ((address & routes[i].mask) == routes[i].destination &&
-            (bits > best ||
-             (bits == best && has_ipv4(machine, name_out) && !has_ipv4(machine, routes[i].name)))) {
-            best = bits;
-            snprintf(name_out, 16, "%s", routes[i].name);
-        }
-    }
-    return best;
-}
-
-static void add_ipv4(struct bench_machine *machine)
-{
-    char *trie = NULL, text[32] = "";
-    struct in_addr last = {0};
-    int n_routes = 0;
-    if (bench_read_all(machine->root, "/proc/net/fib_trie", &trie) != BENCH_READ_OK)
-        return;
-    struct route *routes = read_routes(machine->root, &n_routes);
-    char *rest = trie;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
-        char name[16] = "lo";
-        bool is_known = false;
-        const char *leaf = strstr(line, "|-- ");
-        if (leaf != NULL)
-            snprintf(text, sizeof(text), "%s", leaf + 4);
-        if (strstr(line, "/32 host LOCAL") == NULL || inet_pton(AF_INET, text, &last) != 1)
-            continue;
-        for (int i = 0; i < machine->n_addresses; i++)
-            is_known = is_known || memcmp(machine->addresses[i].address.bytes, &last, 4) == 0;
-        const int bits = strncmp(text, "127.", 4) == 0
-                             ? 8
-                             : find_route(machine, routes, n_routes, last.s_addr, name);
-        if (!is_known && bits >= 0)
-            add_address(machine, name, AF_INET, &last, bits);
-    }
-    free(routes);
-    free(trie);
-}
-
-static void add_ipv6(struct bench_machine *machine)
-{
-    char *text = NULL;
-    if (bench_read_all(machine->root, "/proc/net/if_inet6", &text) != BENCH_READ_OK)
-        return;
-    char *rest = text;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
-        char hex[40], name[16];
-        unsigned index = 0, prefix = 0;
-        uint8_t bytes[16];
-        bool is_hex = true;
-        if (sscanf(line, "%32s %x %x %*x %*x %15s", hex, &index, &prefix, name) != 4 ||
-            strlen(hex) != 32 || prefix > 128)
-            continue;
-        for (int i = 0; i < 16; i++) {
-            unsigned byte = 0;
-            is_hex = is_hex && sscanf(hex + 2 * i, "%2x", &byte) == 1;
-            bytes[i] = (uint8_t)byte;
-        }
-        struct gyre_sock_interface *entry =
-            is_hex ? add_address(machine, name, AF_INET6, bytes, (int)prefix) : NULL;
-        if (entry != NULL && gyre_sock_is_link_local(&entry->address))
-            entry->address.scope = index;
-    }
-    free(text);
+    if (gyre_sock_is_link_local(&entry->address))
+        entry->address.scope = (uint32_t)index;
 }
 
 static void sort_by_device(const struct bench_machine *machine, struct gyre_sock_interface *list,
@@ -274,12 +169,20 @@ bool bench_net_read(const struct gyre_params *params, struct bench_machine *mach
     if (machine->root[0] == '\0') {
         machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
     } else {
-        add_ipv4(machine);
-        const int n_ipv4 = machine->n_addresses;
-        sort_by_device(machine, machine->addresses, n_ipv4);
-        add_ipv6(machine);
-        if (machine->n_addresses > n_ipv4)
-            sort_by_device(machine, machine->addresses + n_ipv4, machine->n_addresses - n_ipv4);
+        char *text = NULL;
+        (void)bench_read_program(machine->root, "ip -o addr show", &text);
+        for (int family = AF_INET; text != NULL && family != 0;
+             family = family == AF_INET ? AF_INET6 : 0) {
+            const int n_before = machine->n_addresses;
+            for (const char *line = text; *line != '\0'; line += *line == '\n') {
+                add_address(machine, line, family);
+                line += strcspn(line, "\n");
+            }
+            if (machine->n_addresses > n_before)
+                sort_by_device(machine, machine->addresses + n_before,
+                               machine->n_addresses - n_before);
+        }
+        free(text);
     }
     machine->chosen = calloc((size_t)machine->n_addresses + 1, sizeof(*machine->chosen));
     if (machine->chosen == NULL)

@@ -2,7 +2,7 @@
 """Tests of `gyre doctor`: the real reading code runs on prepared machines (machines.py).
 
     python3 tests/doctor/doctor.py BENCH_DIR SOURCE_DIR [NAME...]
-        (NAME: of a test_* function, without "test_")
+        (NAME: of a test_* function, without "test_"; --write-example: the example of the page)
 """
 
 import contextlib
@@ -163,6 +163,19 @@ def test_a_healthy_node_takes_few_lines():
         assert name in re.split("[ ,:]+", line), (check, line)
         assert re.search(f"^ +ok +{check} ", everything.text, re.M), check
     assert len(everything.text.split("\n")) > 150, "8 ports with their GID tables"
+
+
+def example():
+    """What docs/examples/doctor/node.txt shows: a node with PFC, whose one port is slow, and a class that is wrong."""
+    machine = sick.lossless()
+    machine[f"{sick.PORT}/rate"] = "100 Gb/sec (4X EDR)"
+    return os.path.join(SOURCE, "docs/examples/doctor/node.txt"), examine_machine(machine, NCCL_IB_TC="5").text
+
+
+def test_the_example_of_the_page_is_what_is_printed():
+    path, text = example()
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == text, f"with --write-example the test writes {path}:\n{text}"
 
 
 def test_the_variables_to_set_are_printed():
@@ -749,6 +762,11 @@ def main():
     if "built without json-c" in result.errors:
         print("the benches were built without json-c")
         sys.exit(77)
+    if "--write-example" in wanted:
+        path, text = example()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
     for name, function in list(globals().items()):
         if name.startswith("test_") and (not wanted or name[5:] in wanted):
             function()

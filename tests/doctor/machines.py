@@ -4,7 +4,6 @@ what Linux 6.1 and the drivers print."""
 
 import ipaddress
 import os
-import socket
 import struct
 
 
@@ -161,29 +160,14 @@ def add_interface(machine, name, index, flags="0x1003", mtu=1500, state="up", sp
             machine[f"{folder}/statistics/{file}"] = "0"
 
 
-def little_endian(address):
-    return "%08X" % struct.unpack("<I", socket.inet_aton(str(address)))[0]
-
-
 def set_addresses(machine, *entries):
-    """Addresses as (interface, "10.0.0.1/24"), the way proc/net shows them."""
-    trie, routes, six = ["Local:", "  +-- 0.0.0.0/0 2 0 2"], [], []
-    routes.append("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT")
-    for name, text in (("lo", "127.0.0.1/8"), *entries):
-        interface = ipaddress.ip_interface(text)
-        if interface.version == 6:
-            six.append(f"{interface.ip.packed.hex()} 02 {interface.network.prefixlen:02x} "
-                       f"00 80 {name:>8}")
-            continue
-        trie += [f"        |-- {interface.ip}", "           /32 host LOCAL"]
-        if name != "lo":
-            network = interface.network
-            routes.append(f"{name}\t{little_endian(network.network_address)}\t00000000\t0001\t0\t0\t0\t"
-                          f"{little_endian(network.netmask)}\t0\t0\t0")
-    machine["proc/net/fib_trie"] = "\n".join(trie)
-    machine["proc/net/route"] = "\n".join(routes)
-    machine["proc/net/if_inet6"] = "\n".join(
-        ["00000000000000000000000000000001 01 80 10 80       lo"] + six)
+    """Addresses as (interface, "10.0.0.1/24"), the way `ip -o addr show` prints them."""
+    lines = []
+    for name, text in (("lo", "127.0.0.1/8"), ("lo", "::1/128"), *entries):
+        index = machine[f"sys/class/net/{name}/ifindex"]
+        kind = "inet6" if ":" in text else "inet"
+        lines.append(f"{index}: {name:<10} {kind} {text} scope global {name}\\       valid_lft forever")
+    machine["programs/ip -o addr show"] = "\n".join(lines)
 
 
 def bonding(*states):

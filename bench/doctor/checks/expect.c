@@ -61,14 +61,14 @@ static void check_ports(struct bench_doctor *doctor)
         }
         n_active++;
         if (port->gbit_per_s < (double)expect->gbit_per_s)
-            bench_say_port(doctor, BENCH_WARN, port,
-                           "look at the cable and the switch port: mlxlink -d DEVICE",
-                           "%s: %" PRId64 " Gbit/s were expected", port->rate, expect->gbit_per_s);
+            bench_say(doctor, BENCH_WARN, port->name,
+                      "look at the cable and the switch port: mlxlink -d DEVICE",
+                      "%s: %" PRId64 " Gbit/s were expected", port->rate, expect->gbit_per_s);
         if (port->is_roce && device != NULL && device->mtu < expect->mtu_bytes)
-            bench_say_port(doctor, BENCH_WARN, port,
-                           "ip link set dev NETDEV mtu 9000, and on its switch port",
-                           "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected",
-                           port->netdev, device->mtu, expect->mtu_bytes);
+            bench_say(doctor, BENCH_WARN, port->name,
+                      "ip link set dev NETDEV mtu 9000, and on its switch port",
+                      "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected", port->netdev,
+                      device->mtu, expect->mtu_bytes);
     }
     if (n_active < expect->n_ports)
         bench_say(doctor, BENCH_FAIL, "ports", "look at rdma.devices, rdma.ports and rdma.hca",
@@ -96,10 +96,10 @@ void bench_check_host_expected(struct bench_doctor *doctor)
                   expect->n_gpus);
     check_ports(doctor);
     if (doctor->machine.n_used_ports == 0 && first != NULL && first->mtu < expect->mtu_bytes)
-        bench_say_netdev(doctor, BENCH_WARN, first->name,
-                         "ip link set dev NETDEV mtu 9000, and on its switch port",
-                         "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected",
-                         first->name, first->mtu, expect->mtu_bytes);
+        bench_say(doctor, BENCH_WARN, first->name,
+                  "ip link set dev NETDEV mtu 9000, and on its switch port",
+                  "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected", first->name,
+                  first->mtu, expect->mtu_bytes);
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "all that --expect names is here: %d GPUs, %d RDMA ports in use",
                  n_gpus, doctor->machine.n_used_ports);

@@ -6,7 +6,6 @@
 
 #include "bench/command/version.h"
 #include "bench/doctor/trial.h"
-#include "core/foundation/base/text.h"
 #include "core/foundation/topo/topo_nvml.h"
 
 #include <ctype.h>

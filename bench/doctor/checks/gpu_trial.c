@@ -9,9 +9,7 @@
 #include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Without persistence mode the driver may take several seconds to start each of eight GPUs. */
 static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};

@@ -153,11 +153,8 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     static const char needs[] = "gyre needs none of it, but NCCL and PyTorch's data loaders do";
     char *mounts = NULL;
     int64_t bytes = 0;
-    const enum bench_read result = bench_read_all(doctor->root, "/proc/mounts", &mounts);
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, NULL, "/proc/mounts", result);
+    if (!bench_get_all(doctor, "/proc/mounts", &mounts))
         return;
-    }
     const int64_t total = memory_bytes(doctor->root);
     const char *line = find_shm(mounts);
     const char *option = line == NULL ? NULL : strstr(line, "size=");
@@ -281,12 +278,8 @@ void bench_check_host_hugepages(struct bench_doctor *doctor)
 {
     char text[4096];
     int64_t total_kib = 0, n_pages = 0, page_kib = 0;
-    const enum bench_read result =
-        bench_read_text(doctor->root, "/proc/meminfo", text, sizeof(text));
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, NULL, "/proc/meminfo", result);
+    if (!bench_get_text(doctor, "/proc/meminfo", text, sizeof(text)))
         return;
-    }
     if (!find_field(text, "MemTotal:", &total_kib) || total_kib == 0) {
         bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
         return;
@@ -335,17 +328,10 @@ void bench_check_host_hostname(struct bench_doctor *doctor)
 {
     char name[64], address[64], fix[256];
     char *hosts = NULL;
-    enum bench_read result =
-        bench_read_text(doctor->root, "/proc/sys/kernel/hostname", name, sizeof(name));
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, NULL, "/proc/sys/kernel/hostname", result);
+    if (!bench_get_text(doctor, "/proc/sys/kernel/hostname", name, sizeof(name)))
         return;
-    }
-    result = bench_read_all(doctor->root, "/etc/hosts", &hosts);
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, NULL, "/etc/hosts", result);
+    if (!bench_get_all(doctor, "/etc/hosts", &hosts))
         return;
-    }
     const bool is_understood = find_address(hosts, name, address, sizeof(address));
     free(hosts);
     if (!is_understood) {
@@ -378,11 +364,8 @@ void bench_check_host_clock(struct bench_doctor *doctor)
     static const char path[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     static const char *const slow[] = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"};
     char name[64];
-    const enum bench_read result = bench_read_text(doctor->root, path, name, sizeof(name));
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, NULL, path, result);
+    if (!bench_get_text(doctor, path, name, sizeof(name)))
         return;
-    }
     for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++)
         if (strcmp(name, slow[i]) == 0) {
             bench_say(doctor, BENCH_WARN, NULL,
@@ -397,24 +380,4 @@ void bench_check_host_clock(struct bench_doctor *doctor)
         bench_say_unreadable(doctor, NULL, path, BENCH_READ_BROKEN);
     else
         bench_ok(doctor, NULL, "%s: %s", path, name);
-}
-
-void bench_check_host_numa_balancing(struct bench_doctor *doctor)
-{
-    static const char path[] = "/proc/sys/kernel/numa_balancing";
-    int64_t value = 0;
-    const enum bench_read result = bench_read_number(doctor->root, path, &value);
-    if (!doctor->machine.has_gpu)
-        bench_skip(doctor, "matters for GPUs, and there is none");
-    else if (result == BENCH_READ_ABSENT)
-        bench_ok(doctor, NULL, "%s is absent: this kernel does not move pages", path);
-    else if (result != BENCH_READ_OK)
-        bench_say_unreadable(doctor, NULL, path, result);
-    else
-        bench_say(doctor, value == 0 ? BENCH_OK : BENCH_WARN, NULL,
-                  value == 0 ? NULL : "sysctl -w kernel.numa_balancing=0", "%s: %" PRId64 "%s",
-                  path, value,
-                  value == 0 ? ""
-                             : "; the kernel takes pages away for a moment to see who uses them, "
-                               "and GPU work that touches them waits");
 }

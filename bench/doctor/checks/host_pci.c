@@ -5,7 +5,6 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,39 +115,6 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
         bench_ok(doctor, NULL,
                  "/sys/kernel/iommu_groups: no address of %d GPUs and RDMA adapters is translated",
                  n_cards);
-}
-
-void bench_check_host_pci_errors(struct bench_doctor *doctor)
-{
-    static const struct {
-        const char *file, *total;
-        int64_t most; /* a link may see a correctable error now and then */
-    } lists[] = {{"aer_dev_fatal", "TOTAL_ERR_FATAL ", 0},
-                 {"aer_dev_nonfatal", "TOTAL_ERR_NONFATAL ", 0},
-                 {"aer_dev_correctable", "TOTAL_ERR_COR ", 1000}};
-    const struct bench_machine *machine = &doctor->machine;
-    int n_read = 0;
-    for (int i = 0; i < machine->n_pci; i++)
-        for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
-            const struct bench_pci *pci = &machine->pci[i];
-            char path[192];
-            const struct bench_count count = {
-                .subject = pci->bus_id,
-                .path = bench_pci_path(pci->bus_id, lists[k].file, path),
-                .key = lists[k].total,
-                .before = lists[k].total,
-                .behind = "",
-                .most = lists[k].most,
-                .fix = "dmesg | grep -i aer; seat the card and its cable again, then have the "
-                       "slot and the card looked at"};
-            if ((pci->is_gpu && !pci->is_hidden) || pci->is_nic)
-                n_read += bench_count_judge(doctor, &count);
-        }
-    bench_say_counted(
-        doctor, n_read,
-        "/sys/bus/pci/devices/*/aer_dev_*: no errors of GPUs and RDMA adapters to speak of",
-        "no GPU or RDMA adapter whose errors the kernel counts "
-        "(/sys/bus/pci/devices/*/aer_dev_fatal)");
 }
 
 static enum bench_read count_near(const char *root, const char *bus_id, const char *near_cpus,

@@ -13,10 +13,7 @@
 #include <string.h>
 
 #define FAST_MBIT_PER_S 25000 /* packets of 1500 bytes cost processors too much at this rate */
-/* What one connection must have in flight: 100 Gbit/s over 0.3 ms. Linux' default for reading is 6
- * MiB and for writing 4 MiB. */
-#define BUFFER_LEAST ((int64_t)4 << 20)
-#define GIVE_ADDRESS "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
+#define GIVE_ADDRESS    "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
 
 static void describe(const struct bench_machine *machine,
                      const struct gyre_sock_interface *interface, char *text, size_t text_bytes)
@@ -167,16 +164,15 @@ void bench_check_net_link(struct bench_doctor *doctor)
             (strcmp(device->kind, "physical") != 0 && strcmp(device->kind, "bond") != 0))
             continue;
         if (!device->has_link)
-            bench_say_netdev(doctor, BENCH_WARN, device->name,
-                             "plug in the cable and look at the switch's port; ip link set dev "
-                             "NETDEV down if it is "
-                             "not used",
-                             "/sys/class/net/%s/operstate: enabled, but without a link",
-                             device->name);
+            bench_say(doctor, BENCH_WARN, device->name,
+                      "plug in the cable and look at the switch's port; ip link set dev "
+                      "NETDEV down if it is "
+                      "not used",
+                      "/sys/class/net/%s/operstate: enabled, but without a link", device->name);
         else if (strcmp(device->duplex, "half") == 0)
-            bench_say_netdev(doctor, BENCH_WARN, device->name,
-                             "switch autonegotiation on at both ends: ethtool -s NETDEV autoneg on",
-                             "/sys/class/net/%s/duplex: half", device->name);
+            bench_say(doctor, BENCH_WARN, device->name,
+                      "switch autonegotiation on at both ends: ethtool -s NETDEV autoneg on",
+                      "/sys/class/net/%s/duplex: half", device->name);
         n_good += device->has_link;
     }
     if (!bench_said(doctor))
@@ -247,17 +243,15 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
     if (first->mtu == 0)
         bench_say_unreadable(doctor, first->name, "/sys/class/net/*/mtu", BENCH_READ_BROKEN);
     else if (first->mtu < 1280) /* RFC 8200, section 5 */
-        bench_say_netdev(doctor, BENCH_FAIL, first->name, "ip link set dev NETDEV mtu 1500",
-                         "/sys/class/net/%s/mtu: %" PRId64 "; IPv6 needs 1280", first->name,
-                         first->mtu);
+        bench_say(doctor, BENCH_FAIL, first->name, "ip link set dev NETDEV mtu 1500",
+                  "/sys/class/net/%s/mtu: %" PRId64 "; IPv6 needs 1280", first->name, first->mtu);
     else if (first->mtu < 4096 && first->mbit_per_s >= FAST_MBIT_PER_S)
-        bench_say_netdev(doctor, BENCH_WARN, first->name,
-                         "ip link set dev NETDEV mtu 9000, likewise on every host and switch port "
-                         "of this network",
-                         "/sys/class/net/%s/mtu: %" PRId64
-                         " at %.4g Gbit/s: small packets limit TCP, and "
-                         "RoCE on this port sends packets of 1024 bytes",
-                         first->name, first->mtu, (double)first->mbit_per_s / 1000);
+        bench_say(doctor, BENCH_WARN, first->name,
+                  "ip link set dev NETDEV mtu 9000, likewise on every host and switch port "
+                  "of this network",
+                  "/sys/class/net/%s/mtu: %" PRId64 " at %.4g Gbit/s: small packets limit TCP, and "
+                  "RoCE on this port sends packets of 1024 bytes",
+                  first->name, first->mtu, (double)first->mbit_per_s / 1000);
     else if (!bench_said(doctor))
         bench_ok(doctor, first->name, "/sys/class/net/%s/mtu: %" PRId64, first->name, first->mtu);
 }
@@ -285,7 +279,7 @@ static void check_bond(struct bench_doctor *doctor, const char *name)
     if (n_ports == 0)
         bench_say_unreadable(doctor, name, path, BENCH_READ_BROKEN);
     else if (n_up < n_ports)
-        bench_say_netdev(
+        bench_say(
             doctor, n_up == 0 ? BENCH_FAIL : BENCH_WARN, name,
             "look at the cables and switch ports that cat /proc/net/bonding/NETDEV calls down",
             "%s: %d of %d ports are up", path, n_up, n_ports);
@@ -308,36 +302,6 @@ void bench_check_net_bond(struct bench_doctor *doctor)
 
 /* ---- the kernel's settings and counters ---------------------------------------------------- */
 
-void bench_check_net_buffers(struct bench_doctor *doctor)
-{
-    static const struct {
-        const char *path, *fix;
-    } files[] = {{"/proc/sys/net/ipv4/tcp_rmem",
-                  "sysctl -w net.ipv4.tcp_rmem='4096 131072 67108864' net.core.rmem_max=67108864"},
-                 {"/proc/sys/net/ipv4/tcp_wmem",
-                  "sysctl -w net.ipv4.tcp_wmem='4096 65536 67108864' net.core.wmem_max=67108864"}};
-    char good[256] = "";
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        char text[128];
-        int64_t most = 0; /* the last of three numbers */
-        enum bench_read result = bench_read_text(doctor->root, files[i].path, text, sizeof(text));
-        if (result == BENCH_READ_OK && (sscanf(text, "%*d %*d %" SCNd64, &most) != 1 || most <= 0))
-            result = BENCH_READ_BROKEN;
-        if (result != BENCH_READ_OK)
-            bench_say_unreadable(doctor, NULL, files[i].path, result);
-        else if (most < BUFFER_LEAST)
-            bench_say(doctor, BENCH_WARN, NULL, files[i].fix,
-                      "%s: at most %" PRId64
-                      " bytes a connection; a fast network needs 4 MiB or more on the way",
-                      files[i].path, most);
-        else
-            bench_append(good, sizeof(good), "%s%s: at most %" PRId64 " bytes",
-                         good[0] != '\0' ? "; " : "", files[i].path, most);
-    }
-    if (!bench_said(doctor))
-        bench_ok(doctor, NULL, "%s", good);
-}
-
 void bench_check_net_ports(struct bench_doctor *doctor)
 {
     static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range";
@@ -352,30 +316,6 @@ void bench_check_net_ports(struct bench_doctor *doctor)
     else
         bench_ok(doctor, NULL, "%s: %d to %d; a firewall between the hosts must let them through",
                  path, low, high);
-}
-
-void bench_check_net_errors(struct bench_doctor *doctor)
-{
-    static const char *const files[] = {"rx_crc_errors", "rx_frame_errors", "tx_carrier_errors"};
-    const struct bench_machine *machine = &doctor->machine;
-    int n_read = 0;
-    for (int i = 0; i < machine->n_netdevs; i++)
-        for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++) {
-            char path[128];
-            snprintf(path, sizeof(path), "/sys/class/net/%s/statistics/%s",
-                     machine->netdevs[i].name, files[k]);
-            const struct bench_count count = {
-                .subject = machine->netdevs[i].name,
-                .path = path,
-                .before = "",
-                .behind = " since the interface exists",
-                .fix = "replace the cable or the transceiver; clean the fibre"};
-            if (strcmp(machine->netdevs[i].kind, "physical") == 0 &&
-                bench_net_is_used(&doctor->params, machine, &machine->netdevs[i]))
-                n_read += bench_count_judge(doctor, &count);
-        }
-    bench_say_counted(doctor, n_read, "/sys/class/net/*/statistics: no damaged frames",
-                      "no adapter that counts damaged frames");
 }
 
 static uint32_t subnet_of(const struct gyre_sock_interface *interface)

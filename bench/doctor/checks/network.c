@@ -18,59 +18,6 @@
 #define THREAD_GBIT_PER_S 8
 #define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; later pairs are not measured */
 
-/* ---- hosts ------------------------------------------------------------------------------- */
-
-/* Processes all-gather it, so its layout is fixed. */
-struct place {
-    char host[64];
-    uint64_t hash;
-};
-
-static void fill(struct bench_hosts *hosts, const struct place *all, int n, int process)
-{
-    for (int i = 0; i < n; i++) {
-        bool is_first = true;
-        for (int j = 0; j < i; j++)
-            is_first = is_first && all[j].hash != all[i].hash;
-        if (!is_first)
-            continue;
-        if (i == process)
-            hosts->me = hosts->n;
-        snprintf(hosts->names[hosts->n], sizeof(*hosts->names), "%.40s (rank %d)", all[i].host, i);
-        hosts->leaders[hosts->n++] = i;
-    }
-}
-
-gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out)
-{
-    struct bench_launcher *launcher = &doctor->launcher;
-    const int n = launcher->n_processes;
-    struct place mine, *all = calloc((size_t)n, sizeof(*all));
-    memset(&mine, 0, sizeof(mine));
-    memcpy(mine.host, doctor->host, sizeof(mine.host));
-    *hosts_out = (struct bench_hosts){.me = -1};
-    hosts_out->leaders = calloc((size_t)n, sizeof(*hosts_out->leaders));
-    hosts_out->names = calloc((size_t)n, sizeof(*hosts_out->names));
-    gyre_status status =
-        all == NULL || hosts_out->leaders == NULL || hosts_out->names == NULL
-            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
-            : gyre_host_hash(gyre_param_text(&doctor->params, GYRE_PARAM_HOSTID), &mine.hash);
-    if (status == GYRE_SUCCESS)
-        status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    if (status == GYRE_SUCCESS)
-        fill(hosts_out, all, n, launcher->process);
-    free(all);
-    return status;
-}
-
-void bench_hosts_free(struct bench_hosts *hosts)
-{
-    free(hosts->leaders);
-    free(hosts->names);
-    hosts->leaders = NULL;
-    hosts->names = NULL;
-}
-
 struct rig {
     struct bench_doctor *doctor;
     struct bench_hosts hosts;
@@ -81,12 +28,10 @@ struct rig {
 
 /* Of a pair, in one process. Processes all-gather it. */
 struct outcome {
+    struct bench_note note;
     double latency_us; /* 0 unless this process sent */
     double gbytes_per_s;
     double line_gbytes_per_s;
-    int32_t status;
-    int32_t is_over; /* process 0: the time is up */
-    char cause[256];
 };
 
 static gyre_status send_or_receive(const struct rig *rig, bool is_send, int peer, size_t n_bytes)
@@ -169,24 +114,6 @@ static gyre_status open_comm(struct rig *rig)
     return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
 }
 
-/* Returns the first failure of any process. *is_over_out: the time is up. */
-static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mine,
-                         struct outcome *all, bool *is_over_out)
-{
-    struct bench_launcher *launcher = &rig->doctor->launcher;
-    mine->status = (int32_t)status;
-    if (status != GYRE_SUCCESS)
-        snprintf(mine->cause, sizeof(mine->cause), "%.255s", gyre_cause());
-    GYRE_TRY(launcher->ops->all_gather(launcher, mine, sizeof(*mine), all));
-    *is_over_out = all[0].is_over != 0;
-    for (int i = 0; i < launcher->n_processes; i++)
-        if (all[i].status != GYRE_SUCCESS) {
-            all[i].cause[sizeof(all[i].cause) - 1] = '\0';
-            return gyre_fail((gyre_status)all[i].status, "rank %d: %s", i, all[i].cause);
-        }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status measure_all(struct rig *rig, struct outcome *all)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
@@ -199,12 +126,13 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
             struct outcome mine;
             gyre_status status = GYRE_SUCCESS;
             memset(&mine, 0, sizeof(mine));
-            mine.is_over = gyre_now_ns() > deadline_ns;
+            mine.note.is_over = gyre_now_ns() > deadline_ns;
             if (rig->hosts.me == from)
                 status = measure_as_sender(rig, to, &mine);
             else if (rig->hosts.me == to)
                 status = measure_as_receiver(rig, from);
-            status = share(rig, status, &mine, all, &is_over);
+            status = bench_gather(rig->doctor, status, &mine, sizeof(mine), all);
+            is_over = all[0].note.is_over != 0;
             if (status != GYRE_SUCCESS)
                 return gyre_fail_context(status, "%s to %s", matrix->names[from],
                                          matrix->names[to]);
@@ -237,7 +165,6 @@ void bench_check_job_network(struct bench_doctor *doctor)
 {
     struct rig rig = {.doctor = doctor};
     struct outcome mine, *all = NULL;
-    bool is_over = false;
     char rest[128];
     const int n = doctor->launcher.n_processes;
     if (n == 1) {
@@ -261,7 +188,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
     if (status == GYRE_SUCCESS)
         status = open_matrix(&rig);
     if (status == GYRE_SUCCESS)
-        status = share(&rig, open_comm(&rig), &mine, all, &is_over);
+        status = bench_gather(doctor, open_comm(&rig), &mine, sizeof(mine), all);
     if (status == GYRE_SUCCESS) {
         for (int i = 0; i < rig.hosts.n; i++)
             doctor->hosts.line_gbytes_per_s[i] = all[rig.hosts.leaders[i]].line_gbytes_per_s;

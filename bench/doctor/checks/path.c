@@ -25,10 +25,9 @@
 #define BENCH_PATH_MAX_BYTES 16384
 
 struct bench_path_listener {
+    struct bench_note note;
     struct gyre_sock_address tcp, udp;
     char name[16];
-    int32_t status;
-    char cause[160];
 };
 
 /* Processes all-gather it. */
@@ -245,7 +244,6 @@ static gyre_status try_all(struct bench_doctor *doctor, struct bench_paths *path
 static gyre_status listen_all(struct bench_doctor *doctor, struct bench_paths *paths, int *tcp_out,
                               int *udp_out)
 {
-    struct bench_launcher *launcher = &doctor->launcher;
     struct gyre_sock_interface chosen;
     struct bench_path_listener mine;
     memset(&mine, 0, sizeof(mine));
@@ -254,18 +252,11 @@ static gyre_status listen_all(struct bench_doctor *doctor, struct bench_paths *p
         status = gyre_sock_listen(&chosen.address, tcp_out, &mine.tcp);
     if (status == GYRE_SUCCESS)
         status = open_udp(&chosen.address, udp_out, &mine.udp);
-    mine.status = (int32_t)status;
     if (status == GYRE_SUCCESS)
         memcpy(mine.name, chosen.name, sizeof(mine.name));
-    else
-        snprintf(mine.cause, sizeof(mine.cause), "%.159s", gyre_cause());
-    GYRE_TRY(launcher->ops->all_gather(launcher, &mine, sizeof(mine), paths->listeners));
-    for (int i = 0; i < launcher->n_processes; i++) {
-        struct bench_path_listener *one = &paths->listeners[i];
-        one->name[sizeof(one->name) - 1] = one->cause[sizeof(one->cause) - 1] = '\0';
-        if (one->status != GYRE_SUCCESS)
-            return gyre_fail((gyre_status)one->status, "rank %d: %s", i, one->cause);
-    }
+    GYRE_TRY(bench_gather(doctor, status, &mine, sizeof(mine), paths->listeners));
+    for (int i = 0; i < doctor->launcher.n_processes; i++)
+        paths->listeners[i].name[sizeof(mine.name) - 1] = '\0';
     return GYRE_SUCCESS;
 }
 

@@ -29,11 +29,9 @@ struct offer {
 
 /* Of a trial, in one process. Processes all-gather it. */
 struct step {
-    int32_t status;
-    int32_t is_over; /* process 0: the time is up */
-    double value;    /* 0 before this process measured anything */
+    struct bench_note note;
+    double value; /* 0 before this process measured anything */
     struct gyre_ib_trial_end end;
-    char cause[640];
 };
 
 struct rail {
@@ -121,28 +119,6 @@ static gyre_status make_rows(struct rig *rig)
 
 /* ---- a pair --------------------------------------------------------------------------------- */
 
-/* Returns the first failure of any process. */
-static gyre_status share(struct rig *rig, gyre_status status, struct step *mine)
-{
-    struct bench_launcher *launcher = &rig->doctor->launcher;
-    mine->status = (int32_t)status;
-    if (status != GYRE_SUCCESS)
-        snprintf(mine->cause, sizeof(mine->cause), "%.639s", gyre_cause());
-    GYRE_TRY(launcher->ops->all_gather(launcher, mine, sizeof(*mine), rig->steps));
-    rig->is_over = rig->is_over || rig->steps[0].is_over != 0;
-    /* A process that waited for the peer in vain knows less than the peer that failed. */
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < launcher->n_processes; i++) {
-            struct step *step = &rig->steps[i];
-            if (step->status == GYRE_SUCCESS ||
-                (pass == 0 && step->status == (int32_t)GYRE_ERROR_TIMEOUT))
-                continue;
-            step->cause[sizeof(step->cause) - 1] = '\0';
-            return gyre_fail((gyre_status)step->status, "rank %d: %s", i, step->cause);
-        }
-    return GYRE_SUCCESS;
-}
-
 /* The four steps of a trial: a queue pair of each side, the connection, a small message, large
  * ones. A process of neither host only gathers. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
@@ -156,25 +132,25 @@ static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline
     struct gyre_ib_trial_end end;
     struct step mine;
     memset(&mine, 0, sizeof(mine));
-    mine.is_over = gyre_now_ns() > deadline_ns;
+    mine.note.is_over = gyre_now_ns() > deadline_ns;
     gyre_status status = GYRE_SUCCESS;
     if (is_in)
         status = gyre_ib_trial_begin(rig->trial, ends[is_sender ? 0 : 1]->port, &mine.end);
-    GYRE_TRY(share(rig, status, &mine));
+    GYRE_TRY(bench_gather(rig->doctor, status, &mine, sizeof(mine), rig->steps));
     if (is_in) {
         end = rig->steps[rig->hosts.leaders[theirs->host]].end;
         const struct gyre_ib_trial_peer peer = {
             .port = theirs->told, .end = &end, .is_receiver = !is_sender};
         status = gyre_ib_trial_connect(rig->trial, &peer);
     }
-    GYRE_TRY(share(rig, status, &mine));
+    GYRE_TRY(bench_gather(rig->doctor, status, &mine, sizeof(mine), rig->steps));
     if (is_in)
         status = gyre_ib_trial_small(rig->trial, &mine.value);
-    GYRE_TRY(share(rig, status, &mine));
+    GYRE_TRY(bench_gather(rig->doctor, status, &mine, sizeof(mine), rig->steps));
     matrix->latency_us[from * matrix->n + to] = rig->steps[sender].value;
     if (is_in)
         status = gyre_ib_trial_large(rig->trial, &mine.value);
-    GYRE_TRY(share(rig, status, &mine));
+    GYRE_TRY(bench_gather(rig->doctor, status, &mine, sizeof(mine), rig->steps));
     matrix->gbytes_per_s[from * matrix->n + to] = rig->steps[sender].value;
     return GYRE_SUCCESS;
 }
@@ -303,6 +279,7 @@ static void try_all(struct rig *rig, bool *is_failed)
                 if (!is_due(rig, from, to, pass))
                     continue;
                 const gyre_status status = try_pair(rig, from, to, deadline_ns);
+                rig->is_over = rig->steps[0].note.is_over != 0;
                 rig->n_tried++;
                 rig->n_across += pass;
                 rig->n_reached += status == GYRE_SUCCESS;

@@ -29,8 +29,8 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
             bench_ok(doctor, port->name, "a software device, which no job uses: %s",
                      port->why_unused);
         else if (port->is_soft)
-            bench_say_port(
-                doctor, BENCH_WARN, port,
+            bench_say(
+                doctor, BENCH_WARN, port->name,
                 "do not measure with it: GYRE_IB_HCA=^DEVICE leaves it out",
                 "/sys/class/infiniband/%s: a software device; it is for tests and slower than TCP",
                 port->device);
@@ -111,9 +111,9 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
         else if (port->is_active)
             bench_ok(doctor, port->name, "%s: %s", path, port->state);
         else
-            bench_say_port(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port,
-                           fix_of_state(port), "%s: %s (%s)%s", path, port->state, port->physical,
-                           n_active == 0 ? "; no port is active, so RDMA is not used" : "");
+            bench_say(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port->name,
+                      fix_of_state(port), "%s: %s (%s)%s", path, port->state, port->physical,
+                      n_active == 0 ? "; no port is active, so RDMA is not used" : "");
     }
     if (unused[0] != '\0')
         bench_ok(doctor, NULL, "ports that no job uses, %d of %d: %s", n_unused, machine->n_ports,
@@ -169,20 +169,13 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "%s=%s takes%s, of%s", source, text, taken, all);
 }
 
-static bool is_working(const struct bench_rdma_port *port)
-{
-    return port->is_active && port->why_unused[0] == '\0';
-}
-
 void bench_check_rdma_rate(struct bench_doctor *doctor)
 {
-    const struct bench_machine *machine = &doctor->machine;
     double most = 0;
-    for (int i = 0; i < machine->n_ports; i++)
-        if (is_working(&machine->ports[i]) && machine->ports[i].gbit_per_s > most)
-            most = machine->ports[i].gbit_per_s;
-    for (int i = 0; i < machine->n_ports; i++) {
-        const struct bench_rdma_port *port = &machine->ports[i];
+    BENCH_EACH_PORT(doctor, port)
+    most = port->is_active && port->gbit_per_s > most ? port->gbit_per_s : most;
+    BENCH_EACH_PORT(doctor, port)
+    {
         char path[256], fix[BENCH_FIX_BYTES];
         bench_rdma_path(port, "rate", path);
         snprintf(fix, sizeof(fix),
@@ -190,14 +183,14 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
                  "the port is meant for "
                  "storage, leave it out: GYRE_IB_HCA=^%s",
                  port->name);
-        if (!is_working(port))
+        if (!port->is_active)
             continue;
         if (port->gbit_per_s <= 0)
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
         else if (!port->is_roce && port->width > 0 && port->width < 4)
-            bench_say_port(doctor, BENCH_WARN, port,
-                           "seat the cable again, replace it; then mlxlink -d DEVICE",
-                           "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
+            bench_say(doctor, BENCH_WARN, port->name,
+                      "seat the cable again, replace it; then mlxlink -d DEVICE",
+                      "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
         else if (port->gbit_per_s < most)
             bench_say(doctor, BENCH_WARN, port->name, fix,
                       "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs "
@@ -212,26 +205,26 @@ void bench_check_rdma_rate(struct bench_doctor *doctor)
 
 void bench_check_rdma_mtu(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+    BENCH_EACH_PORT(doctor, port)
+    {
         const struct bench_netdev *device = bench_net_find(&doctor->machine, port->netdev);
         const int64_t mtu = device == NULL ? 0 : device->mtu;
-        if (!port->is_roce || !is_working(port))
+        if (!port->is_roce || !port->is_active)
             continue;
         if (mtu == 0)
             bench_say(doctor, BENCH_UNKNOWN, port->name, NULL,
                       "/sys/class/net/%s/mtu cannot be read, so RoCE's packet size is not known",
                       port->netdev[0] == '\0' ? "?" : port->netdev);
         else if (mtu < NETDEV_MTU_OF_4096)
-            bench_say_port(doctor, BENCH_WARN, port,
-                           "ip link set dev NETDEV mtu 9000, likewise on every host and switch "
-                           "port of this network",
-                           "/sys/class/net/%s/mtu: %" PRId64
-                           ": RoCE sends packets of %d bytes instead of 4096",
-                           port->netdev, mtu,
-                           mtu >= 2100   ? 2048
-                           : mtu >= 1100 ? 1024
-                                         : 512);
+            bench_say(doctor, BENCH_WARN, port->name,
+                      "ip link set dev NETDEV mtu 9000, likewise on every host and switch "
+                      "port of this network",
+                      "/sys/class/net/%s/mtu: %" PRId64
+                      ": RoCE sends packets of %d bytes instead of 4096",
+                      port->netdev, mtu,
+                      mtu >= 2100   ? 2048
+                      : mtu >= 1100 ? 1024
+                                    : 512);
         else
             bench_ok(doctor, port->name,
                      "/sys/class/net/%s/mtu: %" PRId64 ": room for packets of 4096 bytes",
@@ -243,27 +236,24 @@ void bench_check_rdma_mtu(struct bench_doctor *doctor)
 
 void bench_check_rdma_firmware(struct bench_doctor *doctor)
 {
-    const struct bench_rdma_port *ports = doctor->machine.ports;
     const char *versions = doctor->facts[BENCH_FACT_FIRMWARE];
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &ports[i];
-        if (port->is_soft || port->why_unused[0] != '\0')
-            continue;
-        if (port->firmware[0] == '\0')
+    BENCH_EACH_PORT(doctor, port)
+    {
+        bool is_named = port->is_soft;
+        if (!port->is_soft && port->firmware[0] == '\0')
             bench_say_unreadable(doctor, port->name, "/sys/class/infiniband/*/fw_ver",
                                  BENCH_READ_BROKEN);
-        for (int j = 0; j < i; j++)
-            if (!ports[j].is_soft && ports[j].why_unused[0] == '\0' &&
-                strcmp(port->board, ports[j].board) == 0 &&
-                strcmp(port->firmware, ports[j].firmware) != 0) {
-                bench_say(doctor, BENCH_WARN, port->name,
-                          "mlxfwmanager --online -u -d BUS_ID, then reboot",
-                          "/sys/class/infiniband/*/fw_ver: %s has %s, but %s, the same board (%s), "
-                          "has %s",
-                          port->name, port->firmware, ports[j].name, port->board,
-                          ports[j].firmware);
-                break;
-            }
+        BENCH_EACH_PORT(doctor, other)
+        if (other < port && !is_named && !other->is_soft &&
+            strcmp(port->board, other->board) == 0 &&
+            strcmp(port->firmware, other->firmware) != 0) {
+            is_named = true;
+            bench_say(doctor, BENCH_WARN, port->name,
+                      "mlxfwmanager --online -u -d BUS_ID, then reboot",
+                      "/sys/class/infiniband/*/fw_ver: %s has %s, but %s, the same board (%s), "
+                      "has %s",
+                      port->name, port->firmware, other->name, port->board, other->firmware);
+        }
     }
     if (bench_said(doctor))
         return;
@@ -275,10 +265,10 @@ void bench_check_rdma_firmware(struct bench_doctor *doctor)
 
 void bench_check_rdma_pcie(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &doctor->machine.ports[i];
+    BENCH_EACH_PORT(doctor, port)
+    {
         struct bench_pci_link link;
-        const enum bench_read result = port->bus_id[0] == '\0' || port->why_unused[0] != '\0'
+        const enum bench_read result = port->bus_id[0] == '\0'
                                            ? BENCH_READ_ABSENT
                                            : bench_pci_read_link(doctor->root, port->bus_id, &link);
         if (result == BENCH_READ_ABSENT)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define TOLERATED_OF_PACKETS 1000000 /* one error among so many packets */
-#define TOLERATED_FLAPS      4       /* drivers count some when they start */
 
 /* -1 = not counted. */
 static int64_t read_counter(const struct bench_doctor *doctor, const struct bench_rdma_port *port,
@@ -37,22 +36,25 @@ static int64_t tolerated(const struct bench_doctor *doctor, const struct bench_r
 void bench_check_rdma_counters(struct bench_doctor *doctor)
 {
     int n_read = 0;
-    for (int i = 0; i < doctor->machine.n_ports; i++)
-        for (int k = 0; k < bench_n_meanings; k++) {
-            const struct bench_rdma_port *port = &doctor->machine.ports[i];
-            const struct bench_meaning *meaning = &bench_meanings[k];
-            char path[256], behind[128], fix[BENCH_FIX_BYTES];
-            snprintf(behind, sizeof(behind), ": %s", meaning->meaning);
-            const struct bench_count count = {
-                .subject = port->name,
-                .path = bench_rdma_path(port, meaning->name, path),
-                .before = "",
-                .behind = behind,
-                .fix = bench_fix_of_port(meaning->fix, port->device, port->netdev, fix),
-                .most = tolerated(doctor, port)};
-            if (meaning->is_total && port->why_unused[0] == '\0')
-                n_read += bench_count_judge(doctor, &count);
-        }
+    BENCH_EACH_PORT(doctor, port)
+    for (int k = 0; k < bench_n_meanings; k++) {
+        const struct bench_meaning *meaning = &bench_meanings[k];
+        char path[256];
+        int64_t number = 0;
+        enum bench_read result =
+            meaning->is_total
+                ? bench_read_number(doctor->root, bench_rdma_path(port, meaning->name, path),
+                                    &number)
+                : BENCH_READ_ABSENT;
+        if (result == BENCH_READ_OK && number < 0)
+            result = BENCH_READ_BROKEN;
+        n_read += result == BENCH_READ_OK;
+        if (result != BENCH_READ_OK && result != BENCH_READ_ABSENT)
+            bench_say_unreadable(doctor, port->name, path, result);
+        else if (number > tolerated(doctor, port))
+            bench_say(doctor, BENCH_WARN, port->name, meaning->fix, "%s: %" PRId64 ": %s", path,
+                      number, meaning->meaning);
+    }
     if (bench_said(doctor))
         return;
     if (n_read > 0)
@@ -62,28 +64,6 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
                  n_read);
     else
         bench_skip(doctor, "the ports have none of the counters of errors that this check knows");
-}
-
-void bench_check_rdma_flaps(struct bench_doctor *doctor)
-{
-    int n_read = 0;
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        char path[256];
-        const struct bench_count count = {
-            .subject = doctor->machine.ports[i].name,
-            .path = bench_rdma_path(&doctor->machine.ports[i], "counters/link_downed", path),
-            .before = "the link went away ",
-            .behind = " times",
-            .most = TOLERATED_FLAPS,
-            .fix = "seat or replace the cable and the transceiver; rows of the GID table move when "
-                   "the link comes "
-                   "back, so leave GYRE_IB_GID_INDEX unset"};
-        if (doctor->machine.ports[i].why_unused[0] == '\0')
-            n_read += bench_count_judge(doctor, &count);
-    }
-    bench_say_counted(doctor, n_read,
-                      "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
-                      "the ports do not count how often their link goes away");
 }
 
 struct flow_control {
@@ -148,34 +128,31 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
         return;
     const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
     if (sum.discards > tolerated(doctor, port))
-        bench_say_port(
-            doctor, BENCH_WARN, port,
-            "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the "
-            "same on the switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
-            "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
-            port->netdev, sum.discards,
-            sum.has_pauses && sum.pauses == 0
-                ? ", and there was no pause frame at all: PFC is off here or on the switch"
-                : "");
+        bench_say(doctor, BENCH_WARN, port->name,
+                  "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the "
+                  "same on the switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
+                  "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
+                  port->netdev, sum.discards,
+                  sum.has_pauses && sum.pauses == 0
+                      ? ", and there was no pause frame at all: PFC is off here or on the switch"
+                      : "");
     else if (sum.pauses > tolerated(doctor, port) && has_no_notification)
-        bench_say_port(
-            doctor, BENCH_WARN, port,
-            "switch ECN on: echo 1 > "
-            "/sys/class/net/NETDEV/ecn/roce_np/enable/3 (and roce_rp), and "
-            "on the switch's queue of that class",
-            "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
-            "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
-            port->netdev, sum.pauses);
+        bench_say(doctor, BENCH_WARN, port->name,
+                  "switch ECN on: echo 1 > "
+                  "/sys/class/net/NETDEV/ecn/roce_np/enable/3 (and roce_rp), and "
+                  "on the switch's queue of that class",
+                  "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
+                  "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
+                  port->netdev, sum.pauses);
     else
         say_no_congestion(doctor, port, &sum, sent, handled);
 }
 
 void bench_check_rdma_congestion(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++)
-        if (doctor->machine.ports[i].is_roce && doctor->machine.ports[i].netdev[0] != '\0' &&
-            doctor->machine.ports[i].why_unused[0] == '\0')
-            check_flow_control(doctor, &doctor->machine.ports[i]);
+    BENCH_EACH_PORT(doctor, port)
+    if (port->is_roce && port->netdev[0] != '\0')
+        check_flow_control(doctor, port);
     if (!bench_said(doctor))
         bench_skip(doctor, "no RoCE port whose driver counts pause frames and discards");
 }

@@ -6,7 +6,6 @@
 #include "bench/doctor/doctor.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct table {
     struct gyre_ib_gid_row *rows;
@@ -49,9 +48,9 @@ static void free_table(struct table *table)
 
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        if (!port->is_roce || !port->is_active || port->why_unused[0] != '\0')
+    BENCH_EACH_PORT(doctor, port)
+    {
+        if (!port->is_roce || !port->is_active)
             continue;
         struct table table = read_table(doctor, port);
         if (table.n >= 0 && table.status == GYRE_SUCCESS) {
@@ -120,27 +119,27 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
         bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*", path),
                              BENCH_READ_BROKEN);
     else if (table->status != GYRE_SUCCESS)
-        bench_say_port(doctor, BENCH_FAIL, port,
-                       table->rules.forced_index >= 0
-                           ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
-                           : fix,
-                       "%.300s%s", gyre_cause(), rows);
+        bench_say(doctor, BENCH_FAIL, port->name,
+                  table->rules.forced_index >= 0
+                      ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
+                      : fix,
+                  "%.300s%s", gyre_cause(), rows);
     else if (table->rules.forced_index >= 0)
         check_forced(doctor, port, table, rows);
     else if (gyre_ib_gid_classify(table->rows[table->chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
-        bench_say_port(doctor, BENCH_WARN, port, fix,
-                       "only a link-local address can be used, which works within one switched "
-                       "network at best%s",
-                       rows);
+        bench_say(doctor, BENCH_WARN, port->name, fix,
+                  "only a link-local address can be used, which works within one switched "
+                  "network at best%s",
+                  rows);
     else
         bench_ok(doctor, port->name, "row %u is used%s", table->rows[table->chosen].index, rows);
 }
 
 void bench_check_rdma_gid(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        if (!port->is_roce || !port->is_active || port->why_unused[0] != '\0')
+    BENCH_EACH_PORT(doctor, port)
+    {
+        if (!port->is_roce || !port->is_active)
             continue;
         struct table table = read_table(doctor, port);
         check_port(doctor, port, &table);

@@ -148,25 +148,25 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
             bench_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
     snprintf(fix, sizeof(fix), "export GYRE_IB_TC=%d", class_with_pfc(&qos));
     if (qos.trusts_dscp == 0 && dscp != 0)
-        bench_say_port(doctor, BENCH_WARN, port, "mlnx_qos -i NETDEV --trust dscp",
-                       "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
-                       "priority 0 (PFC is on for: %s)",
-                       chosen, with_pfc[0] != '\0' ? with_pfc : "none");
+        bench_say(doctor, BENCH_WARN, port->name, "mlnx_qos -i NETDEV --trust dscp",
+                  "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
+                  "priority 0 (PFC is on for: %s)",
+                  chosen, with_pfc[0] != '\0' ? with_pfc : "none");
     else if (qos.pfc > 0 && (qos.pfc >> priority & 1) == 0)
-        bench_say_port(doctor, BENCH_WARN, port,
-                       class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
-                           ? fix
-                           : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
-                       "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets "
-                       "are thrown away when a buffer is full",
-                       chosen, priority, with_pfc);
+        bench_say(doctor, BENCH_WARN, port->name,
+                  class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
+                      ? fix
+                      : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
+                  "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets "
+                  "are thrown away when a buffer is full",
+                  chosen, priority, with_pfc);
     else if (qos.pfc == 0 && (is_set || is_ecn_off))
-        bench_say_port(doctor, BENCH_WARN, port,
-                       "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the "
-                       "switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
-                       "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: "
-                       "roce_np %s, roce_rp %s",
-                       chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
+        bench_say(doctor, BENCH_WARN, port->name,
+                  "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the "
+                  "switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
+                  "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: "
+                  "roce_np %s, roce_rp %s",
+                  chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
     else if (is_ecn_off) {
         snprintf(fix, sizeof(fix),
                  "echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
@@ -190,12 +190,9 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
 
 void bench_check_rdma_qos(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_ports; i++) {
-        const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        if (port->is_roce && !port->is_soft && port->netdev[0] != '\0' && port->is_active &&
-            port->why_unused[0] == '\0')
-            check_port(doctor, port);
-    }
+    BENCH_EACH_PORT(doctor, port)
+    if (port->is_roce && !port->is_soft && port->netdev[0] != '\0' && port->is_active)
+        check_port(doctor, port);
     if (!bench_said(doctor))
         bench_skip(doctor, "no RoCE port whose priorities mlnx_qos, dcb or "
                            "/sys/class/net/*/ecn tell");
@@ -284,14 +281,13 @@ void bench_check_rdma_settings(struct bench_doctor *doctor)
         bench_skip(doctor, "the first process of the host asks");
         return;
     }
-    for (int i = 0; i < machine->n_ports; i++) {
+    BENCH_EACH_PORT(doctor, port)
+    {
         bool is_mellanox = false;
         for (int k = 0; k < machine->n_pci; k++)
-            is_mellanox =
-                is_mellanox || (machine->pci[k].vendor == VENDOR_MELLANOX &&
-                                strcmp(machine->pci[k].bus_id, machine->ports[i].bus_id) == 0);
-        if (is_mellanox && machine->ports[i].why_unused[0] == '\0' &&
-            !check_settings(doctor, &machine->ports[i]))
+            is_mellanox = is_mellanox || (machine->pci[k].vendor == VENDOR_MELLANOX &&
+                                          strcmp(machine->pci[k].bus_id, port->bus_id) == 0);
+        if (is_mellanox && !check_settings(doctor, port))
             break; /* the tool does not answer for the others either */
     }
     if (!bench_said(doctor))

@@ -15,10 +15,9 @@
 
 /* Processes all-gather it, so its layout is fixed. */
 struct place {
+    struct bench_note note;
     struct gyre_peer_info info;
     int32_t has_rdma; /* an RDMA port works and is not switched off */
-    int32_t status;
-    char cause[160];
 };
 
 struct choice {
@@ -122,16 +121,9 @@ void bench_check_job_transport(struct bench_doctor *doctor)
     if (status == GYRE_SUCCESS && (places == NULL || row == NULL || all == NULL))
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", hosts.n);
     GYRE_TRY_GOTO(status, status, done);
-    mine.status = (int32_t)(hosts.me >= 0 ? describe(doctor, hosts.me, &mine) : GYRE_SUCCESS);
-    if (mine.status != (int32_t)GYRE_SUCCESS)
-        snprintf(mine.cause, sizeof(mine.cause), "%.159s", gyre_cause());
-    GYRE_TRY_GOTO(status, launcher->ops->all_gather(launcher, &mine, sizeof(mine), places), done);
-    for (size_t i = 0; i < n_processes; i++)
-        if (places[i].status != (int32_t)GYRE_SUCCESS) {
-            places[i].cause[sizeof(places[i].cause) - 1] = '\0';
-            status = gyre_fail((gyre_status)places[i].status, "rank %zu: %s", i, places[i].cause);
-            goto done;
-        }
+    if (hosts.me >= 0)
+        status = describe(doctor, hosts.me, &mine);
+    GYRE_TRY_GOTO(status, bench_gather(doctor, status, &mine, sizeof(mine), places), done);
     for (int host = 0; hosts.me >= 0 && host < hosts.n; host++)
         if (host != hosts.me)
             row[host] = choose(&doctor->params, &mine.info, &places[hosts.leaders[host]].info);

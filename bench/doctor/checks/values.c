@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks that judge one number against a bound: a row for each file, one evaluator for all.
+ */
+#include "bench/doctor/doctor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Whose file it is. Files of the host have a whole path, and must be there. */
+enum owner { HOST, CARD, INTERFACE, PORT };
+
+static const struct row {
+    enum bench_check_id check;
+    enum owner owner;
+    const char *path;
+    const char *key; /* scanf's format of the number; NULL = the file has the number alone */
+    int64_t least, most;
+    const char *before, *behind; /* around a number that is out of bounds */
+    const char *good;            /* HOST: behind a number that is well; else the whole sentence */
+    const char *absent;          /* the sentence if no file is there; NULL = it must be */
+    const char *fix;
+} rows[] = {
+    {BENCH_CHECK_host_numa_balancing, HOST, "/proc/sys/kernel/numa_balancing", NULL, 0, 0, "",
+     "; the kernel takes pages away for a moment to see who uses them, and GPU work that touches "
+     "them waits",
+     "", "/proc/sys/kernel/numa_balancing is absent: this kernel does not move pages",
+     "sysctl -w kernel.numa_balancing=0"},
+    /* What one connection must have in flight: 100 Gbit/s over 0.3 ms. Linux' default for reading
+     * is 6 MiB and for writing 4 MiB. */
+    {BENCH_CHECK_net_buffers, HOST, "/proc/sys/net/ipv4/tcp_rmem", "%*d %*d %" SCNd64, 4 << 20,
+     INT64_MAX, "at most ", " bytes a connection; a fast network needs 4 MiB or more on the way",
+     " bytes", NULL,
+     "sysctl -w net.ipv4.tcp_rmem='4096 131072 67108864' net.core.rmem_max=67108864"},
+    {BENCH_CHECK_net_buffers, HOST, "/proc/sys/net/ipv4/tcp_wmem", "%*d %*d %" SCNd64, 4 << 20,
+     INT64_MAX, "at most ", " bytes a connection; a fast network needs 4 MiB or more on the way",
+     " bytes", NULL,
+     "sysctl -w net.ipv4.tcp_wmem='4096 65536 67108864' net.core.wmem_max=67108864"},
+/* A link may see a correctable error now and then. */
+#define PCI_ERRORS(file, total, most)                                                             \
+    {                                                                                             \
+        BENCH_CHECK_host_pci_errors, CARD, file, total " %" SCNd64, 0, most, total " ", "",       \
+            "/sys/bus/pci/devices/*/aer_dev_*: no errors of GPUs and RDMA adapters to speak of",  \
+            "no GPU or RDMA adapter whose errors the kernel counts "                              \
+            "(/sys/bus/pci/devices/*/aer_dev_fatal)",                                             \
+            "dmesg | grep -i aer; seat the card and its cable again, then have the slot and the " \
+            "card "                                                                               \
+            "looked at"                                                                           \
+    }
+    PCI_ERRORS("aer_dev_fatal", "TOTAL_ERR_FATAL", 0),
+    PCI_ERRORS("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", 0),
+    PCI_ERRORS("aer_dev_correctable", "TOTAL_ERR_COR", 1000),
+#define FRAME_ERRORS(file)                                                                      \
+    {                                                                                           \
+        BENCH_CHECK_net_errors, INTERFACE, file, NULL, 0, 0, "", " since the interface exists", \
+            "/sys/class/net/*/statistics: no damaged frames",                                   \
+            "no adapter that counts damaged frames",                                            \
+            "replace the cable or the transceiver; clean the fibre"                             \
+    }
+    FRAME_ERRORS("rx_crc_errors"),
+    FRAME_ERRORS("rx_frame_errors"),
+    FRAME_ERRORS("tx_carrier_errors"),
+    /* Drivers count some when they start. */
+    {BENCH_CHECK_rdma_flaps, PORT, "counters/link_downed", NULL, 0, 4, "the link went away ",
+     " times", "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
+     "the ports do not count how often their link goes away",
+     "seat or replace the cable and the transceiver; rows of the GID table move when the link "
+     "comes "
+     "back, so leave GYRE_IB_GID_INDEX unset"},
+};
+
+static int n_owners(const struct bench_machine *machine, enum owner owner)
+{
+    return owner == HOST        ? 1
+           : owner == CARD      ? machine->n_pci
+           : owner == INTERFACE ? machine->n_netdevs
+                                : machine->n_ports;
+}
+
+/* NULL = no job uses it. */
+static const char *find_file(const struct bench_doctor *doctor, const struct row *row, int i,
+                             char path_out[256])
+{
+    const struct bench_machine *machine = &doctor->machine;
+    if (row->owner == HOST) {
+        snprintf(path_out, 256, "%s", row->path);
+        return "";
+    }
+    if (row->owner == CARD) {
+        const struct bench_pci *pci = &machine->pci[i];
+        bench_pci_path(pci->bus_id, row->path, path_out);
+        return (pci->is_gpu && !pci->is_hidden) || pci->is_nic ? pci->bus_id : NULL;
+    }
+    if (row->owner == INTERFACE) {
+        const struct bench_netdev *device = &machine->netdevs[i];
+        snprintf(path_out, 256, "/sys/class/net/%s/statistics/%s", device->name, row->path);
+        return strcmp(device->kind, "physical") == 0 &&
+                       bench_net_is_used(&doctor->params, machine, device)
+                   ? device->name
+                   : NULL;
+    }
+    bench_rdma_path(&machine->ports[i], row->path, path_out);
+    return machine->ports[i].why_unused[0] == '\0' ? machine->ports[i].name : NULL;
+}
+
+/* Returns whether there is a number. */
+static bool judge(struct bench_doctor *doctor, const struct row *row, const char *subject,
+                  const char *path, char *good, size_t good_bytes)
+{
+    char text[2048];
+    int64_t number = 0;
+    enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
+    const char *at = row->key == NULL ? text : strstr(text, row->key[0] == '%' ? "" : row->before);
+    if (result == BENCH_READ_OK && row->key == NULL && !bench_text_to_number(text, &number))
+        result = BENCH_READ_BROKEN;
+    if (result == BENCH_READ_OK && row->key != NULL &&
+        (at == NULL || sscanf(at, row->key, &number) != 1))
+        result = BENCH_READ_BROKEN;
+    if (result == BENCH_READ_OK && (number < 0 || (row->least > 0 && number == 0)))
+        result = BENCH_READ_BROKEN;
+    if (result == BENCH_READ_ABSENT && row->absent != NULL)
+        return false;
+    if (result != BENCH_READ_OK)
+        bench_say_unreadable(doctor, subject, path, result);
+    else if (number < row->least || number > row->most)
+        bench_say(doctor, BENCH_WARN, subject, row->fix, "%s: %s%" PRId64 "%s", path, row->before,
+                  number, row->behind);
+    else if (row->owner == HOST)
+        bench_append(good, good_bytes, "%s%s: %s%" PRId64 "%s", good[0] != '\0' ? "; " : "", path,
+                     row->before, number, row->good);
+    return result == BENCH_READ_OK;
+}
+
+void bench_check_values(struct bench_doctor *doctor)
+{
+    char good[256] = "";
+    const struct row *last = NULL;
+    int n_read = 0;
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+        if (rows[k].check == doctor->check)
+            last = &rows[k];
+    for (int i = 0; last != NULL && i < n_owners(&doctor->machine, last->owner); i++)
+        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+            char path[256];
+            const char *subject =
+                rows[k].check == doctor->check ? find_file(doctor, &rows[k], i, path) : NULL;
+            if (subject != NULL)
+                n_read += judge(doctor, &rows[k], subject, path, good, sizeof(good));
+        }
+    if (bench_said(doctor) || last == NULL)
+        return;
+    if (last->owner == HOST)
+        bench_ok(doctor, NULL, "%s", n_read > 0 ? good : last->absent);
+    else
+        bench_say(doctor, n_read > 0 ? BENCH_OK : BENCH_SKIPPED, NULL, NULL, "%s",
+                  n_read > 0 ? last->good : last->absent);
+}
