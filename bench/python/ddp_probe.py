@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of one iteration of DistributedDataParallel, started with torchrun's variables.
+"""The time of one iteration of DistributedDataParallel, started with torchrun's variables, or by mpirun, srun or
+mpiexec with MASTER_ADDR and MASTER_PORT.
 
     python3 bench/python/ddp_probe.py BACKEND      BACKEND: gloo, or nccl (needs a GPU for each rank)
 
@@ -18,10 +19,18 @@ WIDTH = 1024
 LAYERS = 8
 ITERATIONS = 10
 WARMUP = 3
+# Torchrun's variables and those of Open MPI, Slurm and MPICH, which mean the same.
+SAME = {"RANK": ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"),
+        "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"),
+        "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")}
 
 
 def main():
     backend = sys.argv[1]
+    for name, others in SAME.items():
+        value = next((os.environ[other] for other in others if other in os.environ), None)
+        if value is not None:
+            os.environ.setdefault(name, value)
     if backend == "nccl":
         if not torch.cuda.is_available():
             sys.exit("ddp_probe: error: nccl needs a GPU, and PyTorch sees none")

@@ -107,6 +107,13 @@ def sizes(text):
     return text
 
 
+def n_bytes(text):
+    """A size above 0, such as 14G."""
+    if not re.fullmatch(r"[1-9]\d{0,17}[KMGT]?", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected a size, as in 14G")
+    return int(text.rstrip("KMGT")) << 10 * (" KMGT".index(text[-1]) if text[-1] in "KMGT" else 0)
+
+
 def transports(text):
     """Names of transports, separated by commas."""
     for transport in text.split(",") if text else []:
@@ -138,7 +145,11 @@ def make_parser():
     parser.add_argument("--ranks", type=count, default=2)
     parser.add_argument("--launch", default="")
     parser.add_argument("--transports", type=transports, default="")
-    parser.add_argument("--sizes", type=sizes, default="1K:16M")
+    parser.add_argument("--sizes", type=sizes)
+    parser.add_argument("--scale", default="")
+    parser.add_argument("--step", type=n_bytes)
+    parser.add_argument("--compute-ms", type=amount)
+    parser.add_argument("--env")
     parser.add_argument("--bench", type=words, default="")
     parser.add_argument("--seconds", type=amount, default=120)
     parser.add_argument("--install", action="store_true")

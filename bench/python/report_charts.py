@@ -126,12 +126,11 @@ def limit_curves(reports, what, limit=None):
 
 
 def size_text(size, _=None):
-    """1024 -> 1 KiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:g} {unit}"
-        size /= 1024
-    return ""
+    """65536 -> 64 KiB: the largest unit of which the size is a whole or a short part."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power and float(f"{size / (1 << power):.4g}") * (1 << power) == size:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size:.0f} B"
 
 
 def legend_text(label):

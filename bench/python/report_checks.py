@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The blocks of a report's sections, and the sections that show what gyre doctor found and measured. A block
-is ("text", words), ("list", [words]), ("table", header, rows), ("code", words) or ("chart", title, svg).
+is ("text", words), ("list", [words]), ("table", header, rows), ("heat", header, rows, colours of the rows'
+cells), ("code", words) or ("chart", title, svg).
 """
 import re
+import statistics
 
 NOT_MEASURED = "not measured"
 
@@ -47,32 +49,25 @@ def issues(report):
 
 
 def gpudirect(report):
-    return report.evidence("rdma.peermem", "rdma.gpu_distance") + [text(
+    return report.evidence("rdma.peermem", "rdma.gpu_distance", "gpu.dmabuf") + [text(
         "Leave GYRE_NET_GDR_LEVEL and GYRE_NET_GDR_READ unset: gyre takes the path that a trial "
-        "registration proved. The effect of GPUDirect on busbw: " + NOT_MEASURED + " by this report.")]
+        "registration proved. What GPUDirect brings is the difference of its two rows under Transports.")]
 
 
 def gid_table(report):
-    rows = []
+    rows, words = [], []
     for check in report.checks("rdma.gid"):
+        reason = "the rules rank it above the other rows" if check["severity"] == "ok" else check["severity"]
+        words.append(f"{check['subject']}: {first_line(check['evidence'])} ({reason})")
         for line in check["evidence"].split("\n"):
             found = re.fullmatch(r"\[(\d+)\] (.*), (RoCE v[12]|IB|type not readable)(?:, ([^:]*))?: (.*)", line)
             if found:
                 index, address, kind, netdev, verdict = found.groups()
                 rows.append([check["subject"], *report.ranks_cell(check), index, address, kind, netdev or "-", verdict])
-    if rows:
-        return [table(["port", *report.ranks_header(), "row", "address", "type", "interface", "verdict"], rows)]
-    return report.evidence("rdma.gid")
-
-
-def gid_reason(report):
-    words = []
-    for check in report.checks("rdma.gid"):
-        reason = "the rules rank it above the other rows" if check["severity"] == "ok" else check["severity"]
-        words.append(f"{check['subject']}: {first_line(check['evidence'])} ({reason})")
-    return ([("list", words)] if words else []) + [text(
-        "Leave NCCL_IB_GID_INDEX unset: indices differ between hosts and change when a link goes down "
-        "and up; gyre chooses by the rows themselves.")]
+    header = ["port", *report.ranks_header(), "row", "address", "type", "interface", "verdict"]
+    return ([table(header, rows)] if rows else report.evidence("rdma.gid")) + ([("list", words)] if words else []) + [
+        text("Leave NCCL_IB_GID_INDEX unset: indices differ between hosts and change when a link goes down and up; "
+             "gyre chooses by the rows themselves.")]
 
 
 def traffic_class(report):
@@ -130,11 +125,26 @@ def pairs(report):
 def measured(matrix, between):
     names = matrix["names"]
     blocks = []
-    for key, unit in UNITS:
+    for key, title in UNITS:
+        known = [value for row in matrix[key] for value in row if value is not None and value > 0]
+        median = statistics.median(known) if known else 0
         rows = [[name, *(value_cell(value, i == j) for j, value in enumerate(row))]
                 for i, (name, row) in enumerate(zip(names, matrix[key]))]
-        blocks.append(table([f"{between}, {unit}: from \\ to", *names], rows))
+        blocks.append(("heat", [f"{between}, {title}: from \\ to", *names], rows,
+                       [["", *(heat(value, median, key) for value in row)] for row in matrix[key]]))
+        unit, worst = ("us", "twice") if key == "latency_us" else ("GB/s", "half")
+        if known:
+            blocks.append(text(f"Colour: white at the median, {median:.4g} {unit}, or better; the darkest red at {worst} "
+                               "of it or worse."))
     return blocks + [text(f"{between}, slowest pair: {slowest(matrix)}.")]
+
+
+def heat(value, median, key):
+    """The colour of a cell: redder the worse it is than the median, darkest at half of the rate or twice the time."""
+    if value is None or not median:
+        return ""
+    worse = min(max(value / median - 1, 0) if key == "latency_us" else 2 * max(1 - value / median, 0), 1)
+    return f"#ff{255 - round(105 * worse):02x}{255 - round(125 * worse):02x}"
 
 
 def value_cell(value, is_own):

@@ -4,18 +4,26 @@ same blocks. A number stands there only if it was measured or read; otherwise th
 """
 import datetime
 import os
+import re
 
 import jinja2
 
 import report_charts
-from report_checks import (NOT_MEASURED, first_line, first_of_each_id, gid_reason, gid_table, gpudirect, infiniband,
-                           issues, name_of, nothing, pairs, pfc_ecn, table, text, traffic_class)
+from report_checks import (NOT_MEASURED, first_line, gid_table, gpudirect, infiniband, issues, name_of, nothing, pairs,
+                           pfc_ecn, table, text, traffic_class)
 from report_sources import doctor_checks, this_machine, write_whole
 
 TEMPLATES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates")
-MOST_PROBLEMS = 3
 LAUNCHERS_OWN = "OMPI_COMM_WORLD_"  # rank and size, which Open MPI tells every process
 MANY_GBPS = 0.8  # part of the limit from which the link counts as filled
+MOST_GBPS = 1.05 # and up to which it can be this run's limit
+REFERENCES = (
+    "busbw and its factors: PERFORMANCE.md of NVIDIA/nccl-tests; docs/read_your_result.md of gyre",
+    "variables: NCCL's documentation, Environment Variables; gyre env",
+    "RoCE v2: InfiniBand Architecture Specification, annex A17; PFC: IEEE 802.1Qbb; ECN: RFC 3168",
+    "ECN and PFC together: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN), SIGCOMM 2015",
+    "what each check reads and how to mend it: docs/doctor.md of gyre; setting up hosts: docs/cluster.md",
+)
 
 
 class Report:
@@ -44,6 +52,11 @@ class Report:
         known = run.report["settings"].get("limit_gbytes_per_s")
         if known:
             return known, f"measured by gyre limits ({run.report['settings'].get('limit', '')})"
+        rates = {check["subject"]: float(found.group(1)) for check in self.checks("rdma.devices")
+                 for found in [re.search(r"(\d+(?:\.\d+)?) Gb/sec", check["evidence"])]
+                 if found and not check["subject"].startswith(("rxe", "siw"))}
+        if rates and "NET/IB" in run.transports():
+            return sum(rates.values()) / 8, f"line rate of {len(rates)} RDMA port{'s' if len(rates) > 1 else ''} together"
         return None, "unknown (gyre limits measures GPUs' links; --limit says that of a network)"
 
     def checks(self, check_id):
@@ -79,15 +92,66 @@ class Report:
 # ---- the sections, in the order of the page ----------------------------------------------------
 
 
-def summary(report):
-    rows = [[run.label, run.transports(), f"{report.peak(run):.3g} GB/s"] for run in report.runs]
-    blocks = [table(["run", "transport detected", "highest busbw"], rows)] if rows else nothing(
-        "Transport detected: not known, because no bench could be measured.")
-    problems = [f"{name_of(check)}: {first_line(check['evidence'])}"
-                for check in first_of_each_id(report.problems())[:MOST_PROBLEMS]]
-    blocks.append(text("Key problems:" if problems else "Key problems: " + (
-        "gyre doctor found none." if report.doctor else "not known, gyre doctor was not run.")))
-    return blocks + ([("list", problems)] if problems else [])
+def verdict(report):
+    """Three sentences: the transport, how far it is from the bound, what to change first."""
+    best = report.fastest
+    if best is None:
+        return [text("Transport: not known, because no bench could be measured."),
+                text("Distance from the bound: not known."), text("Change first: " + change_first(report))]
+    peak, (limit, source) = report.peak(best), report.limit(best)
+    far = f"not known, because the bound is {source}"
+    if limit:
+        far = f"it reaches {peak / limit:.0%} of {limit:g} GB/s, {source}" if peak <= MOST_GBPS * limit else \
+            f"not known, because {limit:g} GB/s, {source}, is less than it reaches"
+    beside = f"; TCP reaches {gbps(report.peak(report.baseline))} GB/s" if report.baseline not in (None, best) else ""
+    return [text(f"Transport: \"{best.label}\" uses {best.transports()} and is the fastest of "
+                 f"{len(report.runs)} run{'s' if len(report.runs) > 1 else ''} with {gbps(peak)} GB/s of busbw{beside}."),
+            text(f"Distance from the bound: {far}."),
+            text("Change first: " + change_first(report))]
+
+
+def step_ms(run, n_bytes):
+    """The all-reduce of a step's bytes, at the rate of the largest call that is no larger than they are."""
+    rows = sorted(run.report["results"], key=lambda row: row["bytes"])
+    rows = [row for row in rows if row["bytes"] > 0 and report_charts.times_of(row)[0] > 0]
+    row = ([row for row in rows if row["bytes"] <= n_bytes] or rows[:1] or [None])[-1]
+    return report_charts.times_of(row)[0] / 1e3 * n_bytes / row["bytes"] if row else None
+
+
+def impact(report):
+    """What is lost of a step beside the bound and beside the fastest run, which a fault costs."""
+    runs = [run for run in report.runs if run.report["collective"] == "all_reduce"]
+    if not runs:
+        return nothing(f"{NOT_MEASURED}: there is no run of all-reduces.")
+    n_bytes = report.options.step or max(row["bytes"] for run in runs for row in run.report["results"])
+    compute = report.options.compute_ms or 0
+    times = {id(run): step_ms(run, n_bytes) for run in runs}
+    least = min((ms for ms in times.values() if ms), default=0)
+    fastest = next((run for run in runs if times[id(run)] == least), None)
+    rows = []
+    for run in runs:
+        ms, limit = times[id(run)], report.limit(run)[0]
+        if not ms:
+            continue
+        row = max(run.report["results"], key=lambda row: row["bytes"])
+        ideal = n_bytes * report_charts.bus_factor(row) / (limit * 1e6) if limit else None
+        cells = [run.label, f"{ms:.3f}"]
+        for lost in (ms - least, None if ideal is None else max(ms - ideal, 0)):
+            cells += ["", ""] if lost is None else [f"{lost:.3f}", f"{100 * lost / (ms + compute):.1f}"]
+        rows.append(cells)
+    whole = f"the step, which also computes for {compute:g} ms" if compute else \
+        "its communication (--compute-ms makes it that of the step)"
+    blocks = [text(f"A step that all-reduces {report_charts.size_text(n_bytes)}"
+                   f"{'' if report.options.step else ' (the largest call; --step says what a step of the training moves)'}. "
+                   f"The percentages are of {whole}."),
+              table(["run", "ms a step", "more than the fastest run, ms", "%", "more than the bound, ms", "%"], rows)]
+    chosen = next((cells for cells in rows if cells[0] == runs[0].label), None)
+    if chosen and fastest is not runs[0]:
+        blocks.append(text(f"\"{chosen[0]}\" costs {chosen[2]} ms a step more than \"{fastest.label}\", {chosen[3]} %." + (
+            f" The first finding is {name_of(report.problems()[0])}." if report.problems() else "")))
+    elif chosen and chosen[4]:
+        blocks.append(text(f"So whatever is mended saves at most {chosen[4]} ms a step, {chosen[5]} %."))
+    return blocks
 
 
 def system(report):
@@ -109,24 +173,57 @@ def system(report):
     return blocks
 
 
-def variables(report):
+def before_after(report):
     if not report.runs:
         return nothing("Not known, because no bench could be measured.")
     before = report.baseline or report.runs[0]
-    others = [run for run in report.runs if run is not before]
+    others = [run for run in report.runs if run.transports() != before.transports()]
     after = max(others, key=report.peak, default=before)
     old, new = before.report["environment"], after.report["environment"]
     names = sorted(name for name in set(old) | set(new) if not name.startswith(LAUNCHERS_OWN))
-    if not names:
-        return nothing("No variable was set in any run.")
     if not others:
-        return [text(f"There is only one run, {before.label}."),
-                table(["variable", "value"], [[name, old[name]] for name in names])]
+        same = f"There is only one run, {before.label}" if len(report.runs) == 1 else \
+            f"All runs used {before.transports()}, so there is no before and after"
+        rows = [[name, old[name]] for name in names if name in old]
+        return [text(same + ("." if rows else ", and no variable was set."))] + (
+            [table(["variable", "value"], rows)] if rows else [])
     reason = "the fastest run" if after is report.fastest else \
         f"the fastest of the other runs; {before.label} was faster"
+    rows = [["transport", before.transports(), after.transports()],
+            ["highest busbw, GB/s", gbps(report.peak(before)), gbps(report.peak(after))]]
     return [text(f"Before: {before.label}. After: {after.label}, {reason}."),
-            table(["variable", "before", "after"],
-                  [[name, old.get(name, "unset"), new.get(name, "unset")] for name in names])]
+            table(["what", "before", "after"],
+                  rows + [[name, old.get(name, "unset"), new.get(name, "unset")] for name in names])]
+
+
+def exports(report):
+    if not report.sources.exports:
+        return nothing("Not known: gyre doctor --emit-env was not run (--env FILE takes what it printed).")
+    return [text("As gyre doctor --emit-env prints them, with == for exactly this name:"),
+            ("code", report.sources.exports)]
+
+
+def scaling(report):
+    """busbw, which should not fall with more hosts, over that of the fewest hosts."""
+    blocks = []
+    runs = [run for run in [*report.runs, *report.sources.scaling] if run.n_hosts() > 1]
+    for key in sorted({(run.report["collective"], run.transports()) for run in runs}):
+        by_hosts = {run.n_hosts(): run for run in runs if (run.report["collective"], run.transports()) == key}
+        sizes = [{row["bytes"] for row in run.report["results"] if row["out_of_place"]["time_us"] > 0}
+                 for run in by_hosts.values()]
+        common = max(set.intersection(*sizes), default=0)
+        if len(by_hosts) < 2 or not common:
+            continue
+        first, rows = None, []
+        for n_hosts, run in sorted(by_hosts.items()):
+            row = next(row for row in run.report["results"] if row["bytes"] == common)
+            busbw = report.busbw(row)
+            first = first or busbw
+            rows.append([str(n_hosts), str(run.report["settings"].get("ranks", "?")),
+                         f"{report_charts.times_of(row)[0]:.2f}", gbps(busbw), f"{100 * busbw / first:.1f}"])
+        blocks += [text(f"{key[0]} of {report_charts.size_text(common)}, {key[1]}. Efficiency: busbw / that of the fewest "
+                        "hosts."), table(["hosts", "ranks", "us", "busbw, GB/s", "efficiency, %"], rows)]
+    return blocks or nothing(f"{NOT_MEASURED}: it takes runs over two numbers of hosts (--scale a,b,c, or --json of each).")
 
 
 def by_collective(runs):
@@ -138,32 +235,40 @@ def by_collective(runs):
 def results(report):
     if not report.runs:
         return nothing("No bench could be measured; the last section says why.")
-    blocks = []
+    blocks = [table(["run", "transport detected", "GPUDirect", "highest busbw"],
+                    [[run.label, run.transports(), gdr(run), f"{gbps(report.peak(run))} GB/s"] for run in report.runs])]
     for name, runs in by_collective(report.runs):
         base = report.baseline if report.baseline in runs else None
-        header = ["bytes"]
+        header = ["size"]
         for run in runs:
             header += [f"{run.label}: us", "GB/s"]
             if report.limit(run)[0]:
-                header.append("% of limit")
+                header.append("% of bound")
             if base and run is not base:
-                header.append(f"times as fast as {base.label}")
+                header.append(f"x {base.label}")
         by_bytes = {id(run): {row["bytes"]: row for row in run.report["results"]} for run in runs}
         lines = []
         for size in sorted({size for rows in by_bytes.values() for size in rows}):
-            line = [str(size)]
+            line = [report_charts.size_text(size)]
             old = by_bytes[id(base)].get(size) if base else None
             for run in runs:
                 line += result_cells(report, run, base, by_bytes[id(run)].get(size), old)
             lines.append(line)
         is_checked = all(row["out_of_place"].get("wrong") == 0 for run in runs for row in run.report["results"])
-        blocks += [text(f"{name}, busbw. " + ("Data were checked: every result here was right." if is_checked else
+        blocks += [text(f"{name}, time and busbw{f'; x {base.label}: times as fast' if base else ''}. " + ("Data were checked: every result here was right." if is_checked else
                         "Data were not checked in all rows.")),
                    table(header, lines)]
         if base is None:
             blocks.append(text("Speed-up: not measured, there is no TCP run to compare with."))
         blocks += limits(report, runs)
     return blocks
+
+
+def gdr(run):
+    """Does RDMA read and write GPU memory in this run?"""
+    if "NET/IB" not in run.transports():
+        return "-"
+    return "on" if "GDRDMA" in run.transports() else "off"
 
 
 def limits(report, runs):
@@ -202,49 +307,39 @@ def charts(report):
         limits = [limit for limit in (report.limit(run)[0] for run in runs) if limit]
         pairs = [(run.label, run.report) for run in runs]
         blocks += [("chart", *chart) for chart in report_charts.draw_reports(pairs, max(limits, default=None))]
-    return blocks + [text("Bands: lowest to 99th percentile of rounds (--compare) or of single calls.")] \
-        if blocks else nothing("No bench could be measured.")
+    return blocks or nothing("No bench could be measured.")
 
 
-def slow_rdma(report, port):
-    """The fastest run is one over TCP, although there is an active RDMA port."""
-    run = max((run for run in report.runs if "NET/IB" in run.transports()), key=report.peak, default=None)
-    if run is None:
-        return nothing(f"No run used RDMA, although {port} is an active RDMA port. What lifts it: RDMA; where "
-                       "gyre chose the transport, the log's lines \"not via ib\" say why it is not used.")
-    words = (f"RDMA is slower than TCP here: the run \"{run.label}\" reaches {report.peak(run):.3g} GB/s, and "
-             f"\"{report.fastest.label}\" {report.peak(report.fastest):.3g}. ")
-    warnings = [check for check in report.problems() if check["id"].startswith(("rdma.", "job.rail"))]
-    if not warnings:
-        return nothing(words + "gyre doctor names no cause.")
-    return nothing(words + f"gyre doctor's first warning about RDMA is {name_of(warnings[0])}: "
-                   f"{first_line(warnings[0]['evidence'])}. What lifts it: {warnings[0]['fix'] or 'not known'}.")
-
-
-def bottleneck(report):
+def change_first(report):
     """The first cause that applies, from the surest to the least sure."""
-    fails = [check for check in report.problems() if check["severity"] == "fail"]
-    if fails:
-        return nothing(f"{fails[0]['id']} failed: {first_line(fails[0]['evidence'])}. What lifts it: {fails[0]['fix']}")
-    if report.fastest is None:
-        return nothing("Cannot be told: no bench could be measured.")
-    active = [check for check in report.checks("rdma.ports") if check["severity"] == "ok"]
+    fails, warns = ([check for check in report.problems() if check["severity"] == severity]
+                    for severity in ("fail", "warn"))
     fast = report.fastest
-    if active and "NET/Socket" in fast.transports():
-        return slow_rdma(report, active[0]["subject"])
-    limit, source = report.limit(fast)
-    peak = report.peak(fast)
-    warns = [check for check in report.problems() if check["severity"] == "warn"]
-    hint = f" The first warning to mend is {warns[0]['id']}." if warns else ""
-    if limit is None:
-        return nothing(f"Cannot be told: {fast.label} reaches {peak:.3g} GB/s, and the limit of its links is "
-                       f"{source}.{hint}")
-    share = peak / limit
-    if share >= MANY_GBPS:
-        return nothing(f"The links: {fast.label} reaches {share:.0%} of {limit:g} GB/s. What lifts it: faster or more "
-                       "links, or fewer bytes.")
-    return nothing(f"Not the links: {fast.label} reaches {share:.0%} of {limit:g} GB/s at its best size. Larger calls, "
-                   f"gyre tune, and gyre doctor's warnings come first.{hint}")
+    active = [check for check in report.checks("rdma.ports") if check["severity"] == "ok"]
+    if fails:
+        return finding_words(fails[0])
+    if fast is not None and active and "NET/Socket" in fast.transports():
+        rdma = max((run for run in report.runs if "NET/IB" in run.transports()), key=report.peak, default=None)
+        if rdma is None:
+            return (f"no run used RDMA, although {active[0]['subject']} is an active RDMA port; where gyre chose the "
+                    "transport, the log's lines \"not via ib\" say why.")
+        about = [check for check in warns if check["id"].startswith(("rdma.", "job.rail"))]
+        return (f"RDMA is slower than TCP here: \"{rdma.label}\" reaches {gbps(report.peak(rdma))} GB/s, and "
+                f"\"{fast.label}\" {gbps(report.peak(fast))}. " + (finding_words(about[0]) if about else
+                                                                "gyre doctor names no cause."))
+    limit = report.limit(fast)[0] if fast is not None else None
+    if limit and MANY_GBPS <= report.peak(fast) / limit <= MOST_GBPS:
+        return "the links, which are filled: faster or more of them, or fewer bytes."
+    if warns:
+        return finding_words(warns[0])
+    if report.doctor is None:
+        return "not known, because gyre doctor was not run."
+    return "gyre doctor found no problem; " + ("the links are not filled: try larger calls and gyre tune." if limit else
+                                               "give --limit to see whether the links are filled.")
+
+
+def finding_words(check):
+    return f"{name_of(check)}: {first_line(check['evidence'])}. What mends it: {check['fix'] or 'not known'}."
 
 
 def ddp(report):
@@ -274,6 +369,21 @@ def log_evidence(report):
                              "reports name.")
 
 
+def method(report):
+    rows = []
+    for run in [*report.runs, *report.sources.scaling]:
+        settings = run.report["settings"]
+        sizes = [row["bytes"] for row in run.report["results"]]
+        rows.append([run.label, run.source, f"{settings.get('ranks') or '?'} on {run.n_hosts() or '?'}",
+                     f"{report_charts.size_text(min(sizes))} to {report_charts.size_text(max(sizes))}",
+                     f"{settings.get('iterations', '?')} after {settings.get('warmup_iterations', '?')}"])
+    words = text("A call's time is that of a batch of calls over their number, the mean over ranks, out of place; of "
+                 "--compare the median round. algbw = size / time; busbw = algbw x 2 (n - 1) / n for all-reduces among n "
+                 "ranks. Bands in charts: lowest to 99th percentile of rounds (--compare) or of calls timed alone.")
+    return ([table(["run", "command or file", "ranks on hosts", "sizes", "calls after warm-up"], rows)]
+            if rows else []) + [words]
+
+
 def missing(report):
     rows = [list(pair) for pair in report.sources.missing]
     return [table(["what", "why"], rows)] if rows else nothing("Everything that this report measures was measured.")
@@ -281,18 +391,17 @@ def missing(report):
 
 # (title, what makes the blocks, does it need gyre doctor's report)
 SECTIONS = [
-    ("Summary", summary, False), ("System", system, False),
-    ("Network interfaces", lambda report: report.evidence("net.interfaces"), True),
-    ("RDMA devices", lambda report: report.evidence("rdma.devices", "rdma.ports", "rdma.rate", "rdma.pcie"), True),
-    ("GID table", gid_table, True), ("Variables before and after", variables, False), ("Issues", issues, True),
-    ("GPUDirect RDMA", gpudirect, False),
-    ("Interfaces and devices: what was chosen",
-     lambda report: report.evidence("net.speed", "net.mtu", "net.bond", "rdma.hca", "rdma.mtu"), True),
-    ("GID index: why this row", gid_reason, False), ("Traffic class", traffic_class, False),
-    ("PFC and ECN: why both", pfc_ecn, False), ("InfiniBand", infiniband, True),
-    ("Pairs of hosts, GPUs and rails", pairs, True), ("Results", results, False), ("Charts", charts, False),
-    ("Largest bottleneck", bottleneck, False), ("PyTorch DDP iterations", ddp, False),
-    ("Log evidence", log_evidence, False), ("Not measured", missing, False),
+    ("Verdict", verdict, False), ("Impact", impact, False), ("Transports", results, False), ("Charts", charts, False),
+    ("Scaling over hosts", scaling, False), ("PyTorch DDP iterations", ddp, False),
+    ("Pairs of hosts, GPUs and rails", pairs, True), ("Variables to export", exports, False),
+    ("Before and after", before_after, False), ("Issues", issues, True), ("System", system, False),
+    ("Network interfaces", lambda report: report.evidence("net.interfaces", "net.speed", "net.mtu", "net.bond"), True),
+    ("RDMA devices", lambda report: report.evidence("rdma.devices", "rdma.ports", "rdma.hca", "rdma.rate", "rdma.pcie",
+                                                    "rdma.mtu"), True),
+    ("GID table, and why this row", gid_table, True), ("Traffic class", traffic_class, False),
+    ("PFC and ECN: why both", pfc_ecn, False), ("GPUDirect RDMA", gpudirect, False), ("InfiniBand", infiniband, True),
+    ("Log evidence", log_evidence, False), ("Method", method, False),
+    ("References", lambda report: [("list", REFERENCES)], False), ("Not measured", missing, False),
 ]
 NO_DOCTOR = "Not known: there is no report of gyre doctor."
 

@@ -121,13 +121,21 @@ def finish(commands, seconds, accepts_failure=False):
             output.close()
 
 
-def run_ranks(command, variables, options):
+def launch_words(options, hosts=None):
+    """The words of --launch, for these hosts of --scale (default: all)."""
+    hosts = hosts or (options.scale.split(",") if options.scale else [])
+    values = {"{hosts}": ",".join(hosts), "{n}": str(len(hosts)), "{ranks}": str(len(hosts) * options.ranks)}
+    return [re.sub(r"\{(hosts|n|ranks)\}", lambda found: values[found.group()], word)
+            for word in shlex.split(options.launch)]
+
+
+def run_ranks(command, variables, options, hosts=None):
     """Runs the command as one process for each rank, or as --launch starts it. Returns what it
     printed; RunError if it failed."""
     try:
         if options.launch:
             words = [f"{name}={value}" for name, value in variables.items()]
-            return finish([([*shlex.split(options.launch), "env", *words, *command], {})], options.seconds)
+            return finish([([*launch_words(options, hosts), "env", *words, *command], {})], options.seconds)
         job = {"WORLD_SIZE": str(options.ranks), "LOCAL_WORLD_SIZE": str(options.ranks),
                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         return finish([(command, {**variables, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -136,20 +144,31 @@ def run_ranks(command, variables, options):
         raise RunError(str(error)) from error
 
 
-def shown_command(command, transport, options):
+def transport_variables(transport):
+    """ib-host: RDMA from host memory, because GPUs and adapters are never near enough for GPUDirect."""
+    if transport == "default":
+        return {}
+    return {"GYRE_TRANSPORT": "ib", "GYRE_NET_GDR_LEVEL": "LOC"} if transport == "ib-host" else \
+        {"GYRE_TRANSPORT": transport}
+
+
+def shown_command(command, transport, options, hosts=None):
     """The words that a reader would start, without folders."""
-    words = [] if transport == "default" else [f"GYRE_TRANSPORT={transport}"]
+    words = [f"{name}={value}" for name, value in transport_variables(transport).items()]
     if options.launch:
-        words = [*shlex.split(options.launch), *(["env"] if words else []), *words]
+        words = [*launch_words(options, hosts), *(["env"] if words else []), *words]
     return shlex.join([*words, os.path.basename(command[0]), *command[1:]])
 
 
-def run_bench(tools, transport, options):
+def default_sizes(options):
+    """To 1 GiB on a network and on GPUs. In the memory of one host that would take minutes."""
+    return "1K:1G" if options.launch or os.path.exists("/dev/nvidiactl") else "1K:16M"
+
+
+def run_bench(tools, transport, options, hosts=None):
     """An all-reduce over one transport ("default": gyre chooses). Returns (report, log, command)."""
-    first, last = options.sizes.split(":")
-    variables = {"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "INIT,NET,P2P,SHM"}
-    if transport != "default":
-        variables["GYRE_TRANSPORT"] = transport
+    first, last = (options.sizes or default_sizes(options)).split(":")
+    variables = {"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "INIT,NET,P2P,SHM", **transport_variables(transport)}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         command = [os.path.join(tools, "allreduce"), "-b", first, "-e", last, "-f", "4", *shlex.split(options.bench)]
@@ -159,10 +178,10 @@ def run_bench(tools, transport, options):
             command += ["-g", str(options.ranks)]
         command += ["--json", path]
         log = finish([(command, variables)], options.seconds) if is_one_process else \
-            run_ranks(command, variables, options)
+            run_ranks(command, variables, options, hosts)
         try:
             with open(path, encoding="utf-8") as file:
-                return json.load(file), log, shown_command(command[:-2], transport, options)
+                return json.load(file), log, shown_command(command[:-2], transport, options, hosts)
         except (OSError, ValueError) as error:
             raise RunError(f"the bench left no report on this machine: {error}") from error
 
@@ -174,7 +193,7 @@ def run_doctor(tools, options):
         log = ""
         try:
             # Its exit status is the severity of what it found.
-            command = [*shlex.split(options.launch), os.path.join(tools, "gyre"), "doctor", "--json", path]
+            command = [*launch_words(options), os.path.join(tools, "gyre"), "doctor", "--json", path]
             log = finish([(command, {})], options.seconds, accepts_failure=True)
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
@@ -186,11 +205,17 @@ def run_doctor(tools, options):
             raise RunError(f"gyre doctor's report cannot be read: {error}") from error
 
 
+def run_env(tools, options):
+    """What gyre doctor --emit-env prints on this machine."""
+    try:
+        return finish([([os.path.join(tools, "gyre"), "doctor", "--emit-env"], {})], options.seconds,
+                      accepts_failure=True)
+    except OSError as error:
+        raise RunError(str(error)) from error
+
+
 def run_ddp(tools, options):
     """DDP iteration times: {engine: milliseconds or the reason why there is none}."""
-    if options.launch:
-        raise RunError("--launch starts no PyTorch; run bench/python/ddp_probe.py with torchrun and give its "
-                       "times with --ddp")
     if importlib.util.find_spec("torch") is None:
         raise RunError(f"PyTorch is not installed for {sys.executable}")
     probe = [sys.executable, "-B", os.path.join(HERE, "ddp_probe.py")]
@@ -198,7 +223,9 @@ def run_ddp(tools, options):
     for engine, words in (("gloo", [*probe, "gloo"]), ("NCCL", [*probe, "nccl"]),
                           ("gyre", [os.path.join(tools, "gyre"), "run", "--", *probe, "nccl"])):
         try:
-            output = run_ranks(words, {}, options)
+            # Under --launch the probe takes its rank from the launcher's variables; rank 0 runs here.
+            address = {"MASTER_ADDR": socket.gethostname(), "MASTER_PORT": str(free_port())} if options.launch else {}
+            output = run_ranks(words, address, options)
             lines = [line for line in output.splitlines() if line.startswith("ddp_iteration_ms ")]
             found[engine] = float(lines[-1].split()[1])
         except (RunError, IndexError, ValueError) as error:

@@ -10,13 +10,16 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from report_runs import RunError, run_bench, run_ddp, run_doctor
+import report_nccl
+from report_runs import RunError, run_bench, run_ddp, run_doctor, run_env
 
 MOST_BYTES = 64 << 20
-# The lines of a log that prove which transport is used.
+MOST_LINES = 40    # of a log, and as many warnings
+# The lines of a log that prove which transport is used, and warnings of gyre and of NCCL.
 EVIDENCE = re.compile(r"NET/|via (P2P|SHM)|GDRDMA|not via|Falling back|falling back", re.I)
+WARNING = re.compile(r"\b(NCCL|GYRE) (WARN|ERROR)\b")
 TRANSPORTS = {"default": "default (gyre chooses)", "socket": "TCP", "shm": "shared memory",
-              "p2p": "direct (p2p)", "ib": "RDMA"}
+              "p2p": "direct (p2p)", "ib": "RDMA", "ib-host": "RDMA, GPUDirect off"}
 
 
 class SourceError(Exception):
@@ -35,6 +38,10 @@ class Run:
         names = {row.get("transports") or "" for row in self.report["results"]}
         return ", ".join(sorted(name for name in names if name)) or "not in the report"
 
+    def n_hosts(self):
+        """0 = unknown."""
+        return len({str(place.get("host")) for place in self.report["places"] if isinstance(place, dict)})
+
 
 @dataclass
 class Sources:
@@ -43,17 +50,24 @@ class Sources:
     ddp: dict             # engine -> ms or reason; None = not measured
     missing: list         # (what, why) of everything that could not be measured
     logs: list            # (name, evidence lines)
+    scaling: list         # runs over 2, 3, ... hosts
+    exports: str          # what gyre doctor --emit-env printed; "" = not known
+
+
+def read_bytes(path):
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+    if len(data) > MOST_BYTES:
+        raise SourceError(f"{path}: larger than {MOST_BYTES >> 20} MiB")
+    return data
 
 
 def read_json(path):
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise SourceError(f"{path}: larger than {MOST_BYTES >> 20} MiB")
-        return json.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from error
+        return json.loads(read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{path}: is not JSON: {error}") from error
 
@@ -184,14 +198,17 @@ def check_ddp(value, name):
 
 def evidence_of(log):
     """(line number, line) of the lines that prove a transport; each text once."""
-    seen, found = set(), []
+    seen, found, n_left = set(), [], {True: MOST_LINES, False: MOST_LINES}
     for number, line in enumerate(log.splitlines(), 1):
-        bare = re.sub(r"^\S+:\d+:\d+ ", "", line)
-        bare = re.sub(r"\bcommunicator \w+: |:\d{4,5}\b|rank \d+( -> \d+)?", "", bare)
-        if EVIDENCE.search(line) and bare not in seen:
+        bare = re.sub(r"^\S+:\d+:\d+ (\[\d+\] )?", "", line)
+        bare = re.sub(r"\bcommunicator \w+: |:\d{4,5}\b|rank \d+( -> \d+)?|Channel \d+/\d+ *: *\d+\S* -> \d+\S*", "",
+                      bare)
+        is_warning = bool(WARNING.search(line))
+        if (is_warning or EVIDENCE.search(line)) and bare not in seen and n_left[is_warning] > 0:
             seen.add(bare)
+            n_left[is_warning] -= 1
             found.append((number, line.strip()))
-    return found[:40]
+    return found
 
 
 def doctor_checks(doctor, check_id, severities=("ok", "warn", "fail", "unknown")):
@@ -203,36 +220,60 @@ def absent(transport, doctor, options):
     """Why a transport need not be tried, or ""."""
     if transport == "ib" and doctor and not doctor_checks(doctor, "rdma.devices", ("ok", "warn", "fail")):
         return "gyre doctor found no RDMA device"
+    if transport == "ib-host" and not doctor_checks(doctor, "gpu.driver", ("ok", "warn", "fail")):
+        return "gyre doctor found no GPU, so no GPUDirect to turn off"
     if transport in ("shm", "p2p") and options.launch:
         return "between hosts there is no shared memory; name it with --transports for a job of one host"
     return ""
 
 
+def measure_one(tools, transport, label, options, missing, logs, hosts=None):
+    """A run, or None. What a failed one printed about its transport goes to the logs."""
+    try:
+        report, log, command = run_bench(tools, transport, options, hosts)
+        return Run(label, check_bench(report, label), command, evidence_of(log))
+    except (RunError, SourceError) as error:
+        missing.append((f"all-reduce over {label}", str(error)))
+        lines = evidence_of(getattr(error, "output", ""))
+        if lines:
+            logs.append((f"log of the failed run over {label}", lines))
+    return None
+
+
 def measure(tools, doctor, options, missing, logs):
-    """Runs a bench for each transport. What a failed one printed about its transport goes to the logs."""
-    runs = []
+    """(runs over each transport, runs over 2, 3, ... of the hosts of --scale)"""
+    runs, scaling = [], []
     for transport in options.transports.split(",") if options.transports else TRANSPORTS:
-        label = TRANSPORTS[transport]
         why = "" if options.transports else absent(transport, doctor, options)
-        if not why:
-            try:
-                report, log, command = run_bench(tools, transport, options)
-                runs.append(Run(label, check_bench(report, label), command, evidence_of(log)))
-                continue
-            except (RunError, SourceError) as error:
-                why = str(error)
-                lines = evidence_of(getattr(error, "output", ""))
-                if lines:
-                    logs.append((f"log of the failed run over {label}", lines))
-        missing.append((f"all-reduce over {label}", why))
-    return runs
+        if why:
+            missing.append((f"all-reduce over {TRANSPORTS[transport]}", why))
+        else:
+            runs.append(measure_one(tools, transport, TRANSPORTS[transport], options, missing, logs))
+    names = options.scale.split(",") if options.scale else []
+    for n_hosts in range(2, len(names) + 1):
+        scaling.append(measure_one(tools, "default", f"{n_hosts} hosts", options, missing, logs, names[:n_hosts]))
+    return [run for run in runs if run], [run for run in scaling if run]
+
+
+def read_bench(path):
+    """(the report of a bench of gyre or of nccl-tests, the evidence lines of its text)"""
+    data = read_bytes(path)
+    text = data.decode("utf-8", errors="replace")
+    if text.lstrip()[:1] not in ("{", "["):
+        found = report_nccl.from_text(text)
+        if found:
+            return check_bench(found, path), evidence_of(text)
+    value = read_json(path)
+    found = report_nccl.from_json(value) if isinstance(value, dict) else None
+    return check_bench(found or value, path), []
 
 
 def read_runs(options):
     runs = []
     for text in options.json:
         label, path = split_label(text)
-        run = Run(label, check_bench(read_json(path), path), path)
+        report, evidence = read_bench(path)
+        run = Run(label, report, path, evidence)
         run.label = label or run.transports()
         runs.append(run)
     return runs
@@ -240,14 +281,10 @@ def read_runs(options):
 
 def collect(tools, options):
     """Reads what was given, measures the rest."""
-    missing, logs, ddp, doctor = [], [], None, None
+    missing, logs, ddp, doctor, scaling, exports = [], [], None, None, [], ""
     runs = read_runs(options)
     for path in options.log:
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                logs.append((os.path.basename(path), evidence_of(file.read(MOST_BYTES))))
-        except OSError as error:
-            raise SourceError(f"{path}: {error.strerror}") from error
+        logs.append((os.path.basename(path), evidence_of(read_bytes(path).decode("utf-8", errors="replace"))))
     if options.ddp:
         ddp = check_ddp(read_json(options.ddp), options.ddp)
     if options.doctor:
@@ -261,7 +298,12 @@ def collect(tools, options):
         except (RunError, SourceError) as error:
             missing.append(("checks of the machine", str(error)))
     if not options.json:
-        runs = measure(tools, doctor, options, missing, logs)
+        runs, scaling = measure(tools, doctor, options, missing, logs)
+    try:
+        exports = read_bytes(options.env).decode("utf-8", errors="replace") if options.env else \
+            "" if options.json else run_env(tools, options)
+    except RunError as error:
+        missing.append(("variables to export", str(error)))
     if ddp is None and options.json:
         missing.append(("DDP iteration times", "--json was given without --ddp"))
     elif ddp is None:
@@ -272,7 +314,7 @@ def collect(tools, options):
     for engine, value in (ddp or {}).items():
         if isinstance(value, str):
             missing.append((f"DDP iterations on {engine}", value))
-    return Sources(runs, doctor, ddp, missing, logs)
+    return Sources(runs, doctor, ddp, missing, logs, scaling, exports.strip())
 
 
 def this_machine():
