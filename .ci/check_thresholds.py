@@ -11,11 +11,11 @@ import os
 import re
 import sys
 
-# What decides: the choice, the order of messages on GPUs, and which kernel runs a call.
-FILES = ("core/engine/plan/tuner/tuner.[ch]", "core/engine/plan/tuner/sizes.c", "core/engine/plan/tuner/predict.c",
-         "core/engine/plan/tuner/filter.c", "core/engine/plan/plan_choice.c",
-         "core/engine/plan/tuning_file.c", "core/engine/plan/terms.c", "core/engine/call/order.c",
-         "kernels/cuda/host/kernel_rows.c", "kernels/cuda/runtime/ready.c")
+# All files of these folders are read. A fused kernel's row that has a number says where it was
+# measured; what a kernel can do is a name.
+FOLDERS = ("core/engine/plan", "core/engine/call", "core/engine/links", "kernels/cuda/host", "kernels/cuda/runtime")
+ROWS_OF_KERNELS = "kernels/cuda/fused/*.cuh"
+KERNEL_ROW = re.compile(r"GYRE_KERNEL_ROW\((?:[^()]|\([^()]*\)|\((?:[^()]|\([^()]*\))*\))*\)")
 
 # Data in C: a row or a limit that ends with the place where it was measured.
 MEASURED = re.compile(r'\{[^{}]*\b20\d\d-\d\d"\}')
@@ -76,6 +76,37 @@ REASONS = {
     (FUSED, "512"): "LAMPORT: the bytes of a warp's round",
     (FUSED, "2ULL"): "threads that a LAMPORT block may have beyond those of the interpreter",
     (READY, "16"): TILE,
+    ("kernels/cuda/fused/fused_message.cuh", "32"): WARP,
+}
+
+
+# Files whose numbers choose nothing, each with what they are.
+FORMAT = "lengths of texts and parts of a format"
+HARDWARE = "sizes of memory, tables and blocks, and the time limits of waits"
+OTHERS = {
+    P + "given.c": "what is too large to be read or proved", P + "given.h": FORMAT, P + "plan.c": TILE,
+    P + "plan_cache.c": FORMAT, P + "plan_describe.c": UNIT, P + "plan_table.c": "a hash and its table",
+    P + "plan_table.h": "bits of a key, and the size of the table", P + "plugins.c": FORMAT, P + "programs.c": UNIT,
+    P + "terms.h": FORMAT, T + "rows.c": FORMAT, T + "rows.h": FORMAT,
+    "core/engine/call/batch.c": "calls for which nothing is allocated",
+    "core/engine/call/group.c": "calls for which nothing is allocated, and units",
+    "core/engine/call/metrics.c": "classes of sizes in the metrics, and lengths",
+    "core/engine/links/agreement.c": "workers of a program, and rounds of the clocks' measurement",
+    "core/engine/links/choose.c": "bits of an answer, and lengths",
+    "core/engine/links/connect.c": "memory of put links, and units",
+    "core/engine/links/fifo_spec.c": "memory of FIFOs, divided at init: the same for all calls",
+    "core/engine/links/fifo_spec.h": "memory of FIFOs", "core/engine/links/links.h": FORMAT,
+    "core/engine/links/network.c": "classes of measured rates and latencies",
+    "kernels/cuda/host/arena.h": HARDWARE, "kernels/cuda/host/copies.h": HARDWARE,
+    "kernels/cuda/host/kernel_rows.h": "bits of conditions", "kernels/cuda/host/lower.c": TILE,
+    "kernels/cuda/host/program.h": HARDWARE, "kernels/cuda/host/progress.c": HARDWARE,
+    "kernels/cuda/host/record_events.c": FORMAT, "kernels/cuda/host/recording.h": FORMAT,
+    "kernels/cuda/host/records.c": FORMAT, "kernels/cuda/runtime/exec.c": HARDWARE,
+    "kernels/cuda/runtime/kernels.c": HARDWARE, "kernels/cuda/runtime/load.c": HARDWARE,
+    "kernels/cuda/runtime/memory.c": HARDWARE, "kernels/cuda/runtime/preload.c": HARDWARE,
+    "kernels/cuda/runtime/recorder.c": HARDWARE, "kernels/cuda/runtime/standstill.c": HARDWARE,
+    "kernels/cuda/runtime/state.h": HARDWARE, "kernels/cuda/runtime/upload.c": HARDWARE,
+    "kernels/cuda/runtime/upload.h": HARDWARE,
 }
 
 
@@ -96,11 +127,27 @@ def numbers_of(text):
 def check_thresholds(root, complain):
     """Returns (file, lines, number, reason) of all numbers that are left."""
     left, seen = [], set()
-    paths = sorted(path for pattern in FILES for path in glob.glob(os.path.join(root, pattern)))
+    for path in sorted(glob.glob(os.path.join(root, ROWS_OF_KERNELS))):
+        with open(path, encoding="utf-8") as file:
+            rows = KERNEL_ROW.findall(file.read())
+        for row in rows:
+            keys = [(os.path.relpath(path, root), number) for number in numbers_of(row)]
+            seen.update(keys)
+            numbers = [key[1] for key in keys if key not in REASONS]
+            if numbers and not re.search(r'\.measured = "[^"]*20\d\d-\d\d', row):
+                complain(os.path.relpath(path, root), f"a kernel's row has the numbers {', '.join(numbers)} and does"
+                                                      " not say where they were measured")
+    paths = sorted(path for folder in FOLDERS
+                   for path in glob.glob(os.path.join(root, folder, "**", "*.[ch]"), recursive=True))
     for path in paths:
         name = os.path.relpath(path, root)
         with open(path, encoding="utf-8") as file:
             found = numbers_of(file.read())
+        if name in OTHERS:
+            left.append((name, [1], "all numbers", OTHERS[name]))
+            if not found:
+                complain(".ci/check_thresholds.py", f"{name} has no numbers any more")
+            continue
         for number, lines in found.items():
             reason = REASONS.get((name, number))
             seen.add((name, number))
@@ -108,6 +155,9 @@ def check_thresholds(root, complain):
             if reason is None:
                 complain(f"{name}:{lines[0]}", f"the number {number} is no row of *.rows, and .ci/check_thresholds.py"
                                                " has no reason for it")
+    for name in OTHERS:
+        if not os.path.exists(os.path.join(root, name)):
+            complain(".ci/check_thresholds.py", f"{name} is no more")
     for name, number in REASONS:
         if (name, number) not in seen:
             complain(".ci/check_thresholds.py", f"{name} has no number {number} any more")

@@ -455,11 +455,20 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     if (options_out->nccl_mode == BENCH_NCCL_DEFAULT)
         options_out->nccl_mode = BENCH_NCCL_PLAIN;
     GYRE_TRY(read_sizes(options_out));
-    (void)gyre_plugins_load_own(); /* the init fails likewise, and tells all ranks */
+    /* A failure is told by the init, to all ranks, and here where an option may name what is
+     * missing. */
+    char missing[GYRE_CAUSE_MAX_BYTES / 2] = "";
+    if (gyre_plugins_load_own() != GYRE_SUCCESS)
+        snprintf(missing, sizeof(missing), "%s", gyre_cause());
     GYRE_TRY(check_sizes(options_out));
-    GYRE_TRY(check_together(options_out, kind));
-    GYRE_TRY(check_sweep(options_out));
-    GYRE_TRY(check_allowed(options_out, kind));
+    gyre_status status = check_together(options_out, kind);
+    if (status == GYRE_SUCCESS)
+        status = check_sweep(options_out);
+    if (status == GYRE_SUCCESS)
+        status = check_allowed(options_out, kind);
+    if (status != GYRE_SUCCESS && missing[0] != '\0')
+        return gyre_fail_context(status, "%s", missing);
+    GYRE_TRY(status);
     return check_paths(options_out);
 }
 

@@ -159,6 +159,9 @@ def check_bad_libraries(rig, source):
         path = rig.library(name, text) if text else rig.path("none.so")
         told = rig.gather(2, algorithms=path, status=1)
         assert f"GYRE_ALGORITHMS: {path}: " in told and cause in told, (name, told)
+    # An option that names its algorithm: what failed is told, too.
+    told = rig.gather(2, "--algo", "xor", algorithms=rig.path("none.so"), status=2)
+    assert "none.so: " in told and "No such file" in told and "xor" in told.split("No such file")[1], told
     # A wrong program: the verifier's finding, on the first call.
     wrong = rig.library("wrong", source.replace("gyre_out(other)", "gyre_out(rank)"))
     told = rig.gather(4, "--algo", "xor", algorithms=wrong, status=1)
