@@ -49,12 +49,12 @@ static void set_faults(const char *text)
     }
 }
 
-static void run(rig_end_fn run_a, rig_end_fn run_b)
+static void run(int n_qps, rig_end_fn run_a, rig_end_fn run_b)
 {
     char path[96];
     snprintf(faults_path, sizeof(faults_path), "/tmp/verbs_faults.%d", (int)getpid());
     setenv("VERBS_WIRE_FAULTS", faults_path, 1);
-    rig_on_two(run_a, run_b);
+    rig_on_two((struct rig_options){.n_qps = n_qps}, run_a, run_b);
     for (int host = 0; host <= 2; host++) {
         snprintf(path, sizeof(path), host == 0 ? "%s" : "%s.host%d", faults_path, host);
         (void)unlink(path);
@@ -63,16 +63,8 @@ static void run(rig_end_fn run_a, rig_end_fn run_b)
 
 static void start(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
     memset(end->memory, end->me == 0 ? 7 : 0, RIG_MEMORY_BYTES);
     rig_barrier(end);
-}
-
-static void finish(struct rig_end *end)
-{
-    rig_barrier(end);
-    rig_close(end);
 }
 
 /* ---- the port ------------------------------------------------------------------------------- */
@@ -107,7 +99,7 @@ static void write_through_flap(struct rig_end *end)
     expect_event(end, IBV_EVENT_PORT_ACTIVE);
     CHECK(port_state(end) == IBV_PORT_ACTIVE);
     rig_expect(end, IBV_WC_SUCCESS);
-    finish(end);
+    rig_barrier(end);
 }
 
 static void see_nothing_of_flap(struct rig_end *end)
@@ -117,12 +109,11 @@ static void see_nothing_of_flap(struct rig_end *end)
     struct pollfd readable = {.fd = end->context->async_fd, .events = POLLIN};
     CHECK(poll(&readable, 1, 0) == 0);
     CHECK(end->memory[7] == 7 && end->memory[8] == 0);
-    rig_close(end);
 }
 
 TEST_CASE("a port that flaps tells its own host only, and a short flap costs time alone")
 {
-    run(write_through_flap, see_nothing_of_flap);
+    run(1, write_through_flap, see_nothing_of_flap);
 }
 
 static void see_gids_move(struct rig_end *end)
@@ -139,18 +130,18 @@ static void see_gids_move(struct rig_end *end)
     /* Queue pairs keep their addresses. */
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_SUCCESS);
-    finish(end);
+    rig_barrier(end);
 }
 
 static void stay(struct rig_end *end)
 {
     start(end);
-    finish(end);
+    rig_barrier(end);
 }
 
 TEST_CASE("the rows of GIDs move, and connected queue pairs go on")
 {
-    run(see_gids_move, stay);
+    run(1, see_gids_move, stay);
 }
 
 static void write_slowly(struct rig_end *end)
@@ -162,12 +153,12 @@ static void write_slowly(struct rig_end *end)
     rig_post_write(end, &(struct rig_write){.n_bytes = n_bytes});
     rig_expect(end, IBV_WC_SUCCESS);
     CHECK(gyre_now_ns() - began_ns >= n_bytes * UINT64_C(80));
-    finish(end);
+    rig_barrier(end);
 }
 
 TEST_CASE("a port of 100 Mbit/s takes 80 ns a byte")
 {
-    run(write_slowly, stay);
+    run(1, write_slowly, stay);
 }
 
 /* ---- loss ----------------------------------------------------------------------------------- */
@@ -185,7 +176,7 @@ static void write_in_vain(struct rig_end *end)
     rig_expect(end, IBV_WC_RETRY_EXC_ERR);
     rig_expect(end, IBV_WC_WR_FLUSH_ERR);
     CHECK(gyre_now_ns() - began_ns >= WINDOW_NS);
-    finish(end);
+    rig_barrier(end);
 }
 
 static void see_what_arrives(struct rig_end *end)
@@ -193,7 +184,6 @@ static void see_what_arrives(struct rig_end *end)
     start(end);
     rig_barrier(end);
     CHECK(end->memory[7] == (arrives ? 7 : 0));
-    rig_close(end);
 }
 
 TEST_CASE("what is lost in either direction ends in retry exceeded")
@@ -209,7 +199,7 @@ TEST_CASE("what is lost in either direction ends in retry exceeded")
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
         lossy = cases[i].text;
         arrives = cases[i].arrives;
-        run(write_in_vain, see_what_arrives);
+        run(1, write_in_vain, see_what_arrives);
     }
 }
 
@@ -222,24 +212,21 @@ static void write_to_silence(struct rig_end *end)
     set_faults("# heard again\n");
     rig_post_write(end, &(struct rig_write){.offset = 64, .n_bytes = 16, .has_imm = true});
     rig_expect(end, IBV_WC_SUCCESS);
-    finish(end);
+    rig_barrier(end);
 }
 
 static void hear_the_second(struct rig_end *end)
 {
-    rig_open(end);
-    rig_connect(end);
-    memset(end->memory, 0, RIG_MEMORY_BYTES);
     rig_post_receives(end->qp, 2);
     rig_barrier(end);
     CHECK(rig_wait_completion(end).imm_data == 16);
     CHECK(end->memory[0] == 0 && end->memory[64] == 7);
-    finish(end);
+    rig_barrier(end);
 }
 
 TEST_CASE("a request that is only answered never arrives")
 {
-    run(write_to_silence, hear_the_second);
+    run(1, write_to_silence, hear_the_second);
 }
 
 /* ---- late packets --------------------------------------------------------------------------- */
@@ -251,7 +238,6 @@ static bool is_fenced;
 static void write_and_leave(struct rig_end *end)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    end->n_qps = 2;
     start(end);
     set_faults("host1 0 late_ms 300\n");
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
@@ -263,16 +249,12 @@ static void write_and_leave(struct rig_end *end)
     end->qp = end->qps[1];
     rig_post_write(end, &(struct rig_write){.offset = 64, .n_bytes = 16, .has_imm = true});
     rig_expect(end, IBV_WC_SUCCESS);
-    finish(end);
+    rig_barrier(end);
 }
 
 static void see_late_bytes(struct rig_end *end)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    end->n_qps = 2;
-    rig_open(end);
-    rig_connect(end);
-    memset(end->memory, 0, RIG_MEMORY_BYTES);
     rig_post_receives(end->qps[1], 1);
     rig_barrier(end);
     rig_barrier(end);
@@ -283,15 +265,15 @@ static void see_late_bytes(struct rig_end *end)
     CHECK(rig_wait_completion(end).imm_data == 16);
     CHECK_MSG(end->memory[7] == (is_fenced ? 0 : 7), "byte %d", end->memory[7]);
     CHECK(end->memory[64] == 9);
-    finish(end);
+    rig_barrier(end);
 }
 
 TEST_CASE("an acknowledged write lands late with the bytes it had, unless its target is fenced")
 {
     is_fenced = false;
-    run(write_and_leave, see_late_bytes);
+    run(2, write_and_leave, see_late_bytes);
     is_fenced = true;
-    run(write_and_leave, see_late_bytes);
+    run(2, write_and_leave, see_late_bytes);
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
@@ -313,7 +295,7 @@ static void call_what_hangs(struct rig_end *end)
     CHECK(end->verbs->destroy_qp(end->qp) == 0);
     CHECK(gyre_now_ns() - began_ns >= 30000000);
     end->n_qps = 0;
-    finish(end);
+    rig_barrier(end);
 }
 
 static void flush_in_the_end(struct rig_end *end)
@@ -323,10 +305,10 @@ static void flush_in_the_end(struct rig_end *end)
     rig_post_receives(end->qp, 1);
     CHECK(end->verbs->modify_qp(end->qp, &attr, IBV_QP_STATE) == 0);
     rig_expect(end, IBV_WC_WR_FLUSH_ERR);
-    finish(end);
+    rig_barrier(end);
 }
 
 TEST_CASE("calls hang and flushes stay out, on the host that is named")
 {
-    run(call_what_hangs, flush_in_the_end);
+    run(1, call_what_hangs, flush_in_the_end);
 }
