@@ -15,6 +15,30 @@ TEST_CASE("a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes")
     }
 }
 
+TEST_CASE("bounds are the bytes that a rank or a host must send")
+{
+    static const struct {
+        enum gyre_collective coll;
+        double vectors; /* of each of 4 ranks, or 4 hosts */
+    } rows[] = {{GYRE_COLL_ALL_REDUCE, 2 * 3.0 / 4},
+                {GYRE_COLL_REDUCE_SCATTER, 3.0 / 4},
+                {GYRE_COLL_ALL_GATHER, 3.0 / 4},
+                {GYRE_COLL_BROADCAST, 1},
+                {GYRE_COLL_REDUCE, 1},
+                {GYRE_COLL_ALL_TO_ALL, 0}};
+    struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    struct gyre_grouping hosts = even_hosts(4, 1);
+    hosts.n_nics = 1;
+    cost.nic_bytes_per_ns = 2; /* less than a rank's links inside its host */
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct gyre_shape shape = {.coll = rows[i].coll, .n_ranks = 4};
+        const double inside_ns = gyre_bound_ns(&shape, &cost, 4096);
+        CHECK(is_near(inside_ns, rows[i].vectors * 4096 / BYTES_PER_NS));
+        shape.grouping = &hosts;
+        CHECK(is_near(gyre_bound_ns(&shape, &cost, 4096), rows[i].vectors * 4096 / 2));
+    }
+}
+
 /* One worker walks the ring for each tile; the tiles follow each other. */
 TEST_CASE("the tiles of a ring add up")
 {

@@ -258,6 +258,10 @@ TEST_CASE("only harmless variables are reported")
     CHECK(bench_is_secret("NCCL_my_token=x"));
     CHECK(bench_is_secret("GYRE_PASSWORD=x"));
     CHECK(!bench_is_secret("GYRE_ALGO=KEY"));
+    char long_name[] = "GYRE_45678901234567890123456789012345678901234567890123456789"
+                       "0123456789012345678901234567890123456789012345678901234567890123456=x";
+    CHECK(strcspn(long_name, "=") == 128 && bench_is_secret(long_name));
+    CHECK(!bench_is_secret(long_name + 1));
 }
 
 TEST_CASE("a sweep has every combination once")

@@ -174,6 +174,12 @@ TEST_CASE("all collectives are right with every algorithm")
     }
 }
 
+TEST_ON_HOST_THREADS("the ring of a host follows the numbers of the ranks", 3)
+{
+    for (int i = 0; i < n_ranks; i++)
+        CHECK(comm->links.ring_prev[i] == (i + n_ranks - 1) % n_ranks);
+}
+
 TEST_ON_HOST_THREADS("a slot that is too small for a range is named", 3)
 {
     struct test_place place = test_place_open(comm);

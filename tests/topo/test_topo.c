@@ -151,6 +151,7 @@ TEST_CASE("two GPUs behind one switch are PIX")
     put_gpu(SWITCH "/0000:02:03.0/0000:06:00.0/0000:07:00.0/0000:08:00.0", 0);
     detect("", &topo);
     CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 3);
+    CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "03:00.0")].link_width == 16);
     CHECK_LEVEL(&topo, "03:00.0", "04:00.0", GYRE_TOPO_PIX);
     CHECK_LEVEL(&topo, "03:00.0", "mlx5_0", GYRE_TOPO_PIX);
     CHECK_LEVEL(&topo, "03:00.0", "08:00.0", GYRE_TOPO_PXB);
