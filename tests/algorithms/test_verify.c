@@ -661,45 +661,6 @@ TEST_CASE("both ends move the same chunks of a vector")
     check_texts(zero, other_order, false, "gets chunk 0 of tile 0 from rank 0");
 }
 
-/* A line: partial sums run up from rank 0, the result runs down again. */
-static void toy_emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
-{
-    const bool is_first = rank == 0, is_last = rank == shape->n_ranks - 1;
-    const struct gyre_ref above = gyre_peer(rank + 1, 0), below = gyre_peer(rank - 1, 0);
-    const struct gyre_ref sum[] = {gyre_in(0), below};
-    const struct gyre_ref keep[] = {gyre_out(0), below};
-    if (is_last) {
-        gyre_builder_step(builder, 0, sum, 2, keep, 2, GYRE_STEP_FINAL);
-        return;
-    }
-    gyre_builder_step(builder, 0, sum, is_first ? 1 : 2, &above, 1, 0);
-    gyre_builder_step(builder, 0, &above, 1, keep, is_first ? 1 : 2, 0);
-}
-
-static int toy_n_chunks(const struct gyre_shape *shape)
-{
-    (void)shape;
-    return 1;
-}
-
-static bool toy_can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                       const char **why_not)
-{
-    (void)shape;
-    (void)why_not; /* it can do all shapes */
-    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CHAIN};
-    return true;
-}
-
-static const struct gyre_algorithm toy = {
-    .name = "toy",
-    .summary = "up and down a line",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
-    .can_do = toy_can_do,
-    .emit = toy_emit,
-    .n_chunks = toy_n_chunks,
-};
-
 static void wrong_name(struct gyre_program *program)
 {
     const uint16_t first = program->names[0];
@@ -728,24 +689,4 @@ TEST_CASE("blocks of several chunks and names are proved")
     CHECK_REFUSED(&halves, GYRE_COLL_ALL_GATHER, 4, EVERY_RANK, wrong_name, false,
                   "does not hold the input of rank");
     CHECK_REFUSED(&halves, GYRE_COLL_ALL_TO_ALL, 4, 1, whole_range, false, "was never written");
-}
-
-TEST_CASE("a new algorithm is one struct, proved and printed")
-{
-    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
-    prove_algorithm(&toy);
-    struct gyre_program **programs = emit_all(&toy, &shape);
-    char *text = NULL;
-    CHECK(programs != NULL);
-    if (programs == NULL)
-        return;
-    CHECK_OK(gyre_program_to_text(programs[1], &text));
-    CHECK(text != NULL && strstr(text, "toy") != NULL);
-    printf("%s", text == NULL ? "" : text);
-    free(text);
-    text = NULL;
-    CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 3, &text));
-    printf("%s", text == NULL ? "" : text);
-    free(text);
-    free_programs(programs, 3);
 }

@@ -3,9 +3,7 @@
 #include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
 
-#include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define PLACES(n_pairs, n) \
@@ -116,115 +114,6 @@ TEST_CASE("order is kept where host memory is closed")
     setenv("VERBS_WIRE_MOVE", "ring", 1);
     rig_on_two(PLACES(1, RIG_MAX_WR), write_chains, check_chains);
 }
-
-/* One process has memory that the kernel does not let the NIC read, until it is touched. From then
- * on the process carries its payload itself, beginning with the first request whose payload the NIC
- * has not read. That is not the first one that has not arrived. */
-static unsigned char *locked;
-
-static void unlock(int signal_number)
-{
-    (void)signal_number;
-    if (mprotect(locked, PLACE_BYTES, PROT_READ | PROT_WRITE) != 0)
-        abort();
-}
-
-static void write_from_locked(struct rig_end *end)
-{
-    struct move moves[30];
-    locked = mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(locked, places_pattern[HOST], PLACE_BYTES);
-    end->places.memory[EXTRA] = locked;
-    end->places.mrs[EXTRA] = rig_register(end, RIG_HOST, locked, PLACE_BYTES);
-    CHECK(end->places.mrs[EXTRA] != NULL);
-    CHECK(signal(SIGSEGV, unlock) != SIG_ERR);
-    CHECK(mprotect(locked, PLACE_BYTES, PROT_NONE) == 0);
-    for (uint32_t i = 0; i < 30; i++)
-        moves[i] = (struct move){.source = i == 10 ? EXTRA : HOST,
-                                 .target = GPU_A,
-                                 .from = i * 16000,
-                                 .to = i * 16000,
-                                 .n_bytes = 16000,
-                                 .has_imm = i == 29};
-    places_post(end, 0, moves, 30);
-    places_expect_all(end, 30);
-    CHECK(end->verbs->dereg_mr(end->places.mrs[EXTRA]) == 0);
-}
-
-static void see_all(struct rig_end *end)
-{
-    rig_expect(end, IBV_WC_SUCCESS);
-    places_expect(end, GPU_A, 0, places_pattern[HOST], 30 * 16000);
-}
-
-TEST_RUNS("a process that closes carries on where the NIC stopped",
-          rig_on_two(PLACES(1, RIG_MAX_WR), write_from_locked, see_all))
-
-#define N_SENDS    20
-#define SEND_BYTES 20000u
-#define FLAG_AT    100000u /* of a byte in host memory */
-
-static void write_then_send(struct rig_end *end)
-{
-    struct move moves[33];
-    for (uint32_t round = 0; round < N_SENDS; round++) {
-        for (uint32_t i = 0; i < 30; i++)
-            moves[i] = (struct move){.source = GPU_B,
-                                     .target = GPU_A,
-                                     .from = i * 16000 + round,
-                                     .to = i * 16000,
-                                     .n_bytes = 16000};
-        moves[30] = (struct move){
-            .source = INLINE, .target = HOST, .from = round, .to = FLAG_AT, .n_bytes = 1};
-        moves[31] =
-            (struct move){.source = GPU_A, .from = round, .n_bytes = SEND_BYTES, .is_send = true};
-        moves[32] =
-            (struct move){.source = HOST, .from = round, .n_bytes = SEND_BYTES, .is_send = true};
-        rig_barrier(end);
-        places_post(end, 0, moves, 33);
-        places_expect_all(end, 33);
-        rig_barrier(end);
-    }
-}
-
-static void post_receive(struct rig_end *end, struct ibv_sge *sges, int n)
-{
-    struct ibv_recv_wr wr = {.sg_list = sges, .num_sge = n};
-    struct ibv_recv_wr *bad = NULL;
-    CHECK(ibv_post_recv(end->qp, &wr, &bad) == 0);
-}
-
-/* The first receive takes a send's bytes into GPU memory, the second one into GPU memory and host
- * memory. */
-static void receive_sends(struct rig_end *end)
-{
-    unsigned char *flag = end->places.memory[HOST] + FLAG_AT;
-    for (uint32_t round = 0; round < N_SENDS; round++) {
-        struct ibv_sge sges[] = {
-            {(uintptr_t)end->places.memory[GPU_B] + SEND_BYTES, SEND_BYTES,
-             end->places.mrs[GPU_B]->lkey},
-            {(uintptr_t)end->places.memory[GPU_B], SEND_BYTES / 2, end->places.mrs[GPU_B]->lkey},
-            {(uintptr_t)end->places.memory[HOST], SEND_BYTES, end->places.mrs[HOST]->lkey}};
-        post_receive(end, &sges[0], 1);
-        post_receive(end, &sges[1], 2);
-        rig_barrier(end);
-        const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
-        while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && gyre_now_ns() < until_ns)
-            sched_yield();
-        places_expect(end, GPU_A, 0, places_pattern[GPU_B] + round, 30 * 16000);
-        CHECK(*flag == places_pattern[HOST][round]);
-        *flag = 0;
-        for (int i = 0; i < 2; i++)
-            CHECK(rig_wait_completion(end).byte_len == SEND_BYTES);
-        places_expect(end, GPU_B, SEND_BYTES, places_pattern[GPU_A] + round, SEND_BYTES);
-        places_expect(end, GPU_B, 0, places_pattern[HOST] + round, SEND_BYTES / 2);
-        places_expect(end, HOST, 0, places_pattern[HOST] + round + SEND_BYTES / 2, SEND_BYTES / 2);
-        rig_barrier(end);
-    }
-}
-
-TEST_RUNS("host memory and messages come after the writes before them",
-          rig_on_two(PLACES(1, 0), write_then_send, receive_sends))
 
 static void write_and_read(struct rig_end *end)
 {

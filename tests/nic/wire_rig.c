@@ -249,7 +249,6 @@ void places_post(struct rig_end *end, int qp, const struct move *moves, int n)
         wrs[i].imm_data = (uint32_t)i;
         wrs[i].send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0);
         wrs[i].opcode = move->is_read   ? IBV_WR_RDMA_READ
-                        : move->is_send ? IBV_WR_SEND
                         : move->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM
                                         : IBV_WR_RDMA_WRITE;
         wrs[i].wr.rdma.remote_addr = target->address + move->to;

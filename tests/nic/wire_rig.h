@@ -25,8 +25,8 @@
 #define START_AT         (PLACE_BYTES - POISON_BYTES)     /* a copy from here fails to start */
 #define WAIT_AT          (PLACE_BYTES - POISON_BYTES / 2) /* here the wait for it fails */
 
-/* INLINE: payload from the pattern of HOST; EXTRA: host memory that a test adds. */
-enum { HOST, GPU_A, GPU_B, N_PLACES, INLINE = N_PLACES, EXTRA };
+/* INLINE: payload from the pattern of HOST. */
+enum { HOST, GPU_A, GPU_B, N_PLACES, INLINE = N_PLACES };
 
 /* A registered range, as the other process must name it. */
 struct rig_place {
@@ -72,8 +72,8 @@ struct rig_end {
     unsigned char *memory; /* RIG_MEMORY_BYTES */
     int access;            /* of the regions */
     struct {
-        unsigned char *memory[EXTRA + 1];
-        struct ibv_mr *mrs[EXTRA + 1];
+        unsigned char *memory[N_PLACES];
+        struct ibv_mr *mrs[N_PLACES];
     } places;
 };
 
@@ -126,7 +126,6 @@ struct move {
     uint32_t from, to;       /* offsets */
     uint32_t n_bytes;
     bool has_imm;
-    bool is_send;       /* into what the receive names */
     bool is_read;       /* from the target to the source */
     uint32_t wrong_key; /* added to the target's */
 };

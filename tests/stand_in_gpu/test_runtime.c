@@ -157,17 +157,6 @@ TEST_CASE("a stream runs its work in order")
     FAILS(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
-TEST_CASE("rows are copied with their pitch")
-{
-    cudaStream_t stream = new_stream(cudaStreamNonBlocking);
-    char from[] = "abc.def.ghi.", to[] = "------------";
-    OK(cudaMemcpy2DAsync(to, 3, from, 4, 3, 3, cudaMemcpyDefault, stream));
-    OK(cudaStreamSynchronize(stream));
-    CHECK_MSG(strcmp(to, "abcdefghi---") == 0, "%s", to);
-    FAILS(cudaMemcpy2DAsync(to, 2, from, 4, 3, 3, cudaMemcpyDefault, stream),
-          cudaErrorInvalidValue);
-}
-
 TEST_CASE("a stream waits for an event of another one")
 {
     cudaStream_t first = new_stream(cudaStreamNonBlocking);
@@ -542,67 +531,6 @@ TEST_CASE("pointers are told apart")
     OK(cudaHostUnregister(plain));
     FAILS(cudaHostUnregister(plain), cudaErrorHostMemoryNotRegistered);
     check_pointer(plain, cudaMemoryTypeUnregistered, -2);
-}
-
-static void import(int from, int to)
-{
-    cudaIpcMemHandle_t handle;
-    uint32_t *memory = NULL, word = 0;
-    CHECK(read(from, &handle, sizeof(handle)) == (ssize_t)sizeof(handle));
-    OK(cudaSetDevice(1));
-    OK(cudaIpcOpenMemHandle((void **)&memory, handle, cudaIpcMemLazyEnablePeerAccess));
-    check_pointer(memory, cudaMemoryTypeDevice, 0);
-    OK(cudaMemcpy(&word, memory + 10, sizeof(word), cudaMemcpyDefault));
-    CHECK(word == 1234);
-    word = 4321;
-    OK(cudaMemcpy(memory + 20, &word, sizeof(word), cudaMemcpyDefault));
-    OK(cudaIpcCloseMemHandle(memory));
-    CHECK(write(to, &word, sizeof(word)) == (ssize_t)sizeof(word));
-}
-
-TEST_CASE("memory is shared between processes")
-{
-    int there[2], back[2], status = 0;
-    cudaIpcMemHandle_t handle;
-    uint32_t *memory = NULL, *other = NULL, word = 1234;
-    CHECK(pipe(there) == 0 && pipe(back) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        import(there[0], back[1]);
-        _exit(test_n_failures > 0);
-    }
-    close(back[1]);
-    OK(cudaMalloc((void **)&memory, 1000));
-    OK(cudaMemcpy(memory + 10, &word, sizeof(word), cudaMemcpyDefault));
-    OK(cudaIpcGetMemHandle(&handle, memory));
-    CHECK(write(there[1], &handle, sizeof(handle)) == (ssize_t)sizeof(handle));
-    CHECK(read(back[0], &word, sizeof(word)) == (ssize_t)sizeof(word));
-    OK(cudaMemcpy(&word, memory + 20, sizeof(word), cudaMemcpyDefault));
-    CHECK(word == 4321);
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    OK(cudaFree(memory));
-    OK(cudaMalloc((void **)&other, 1000)); /* its file has the number of the freed one */
-    FAILS(cudaIpcOpenMemHandle((void **)&memory, handle, cudaIpcMemLazyEnablePeerAccess),
-          cudaErrorMapBufferObjectFailed);
-}
-
-TEST_CASE("GPUs are peers")
-{
-    char id[16];
-    int n_gpus = 0, value = 0, gpu = -1;
-    OK(cudaGetDeviceCount(&n_gpus));
-    CHECK(n_gpus == 2);
-    FAILS(cudaSetDevice(2), cudaErrorInvalidDevice);
-    OK(cudaDeviceCanAccessPeer(&value, 0, 1));
-    CHECK(value == 1);
-    OK(cudaDeviceEnablePeerAccess(1, 0));
-    FAILS(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
-    CHECK(strcmp(cudaGetErrorName(cudaGetLastError()), "cudaErrorPeerAccessAlreadyEnabled") == 0);
-    OK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrNativeAtomicSupported, 0, 1));
-    CHECK(value == 1);
-    OK(cudaDeviceGetPCIBusId(id, sizeof(id), 1));
-    OK(cudaDeviceGetByPCIBusId(&gpu, id));
-    CHECK_MSG(gpu == 1, "%s", id);
 }
 
 int main(int argc, char **argv)

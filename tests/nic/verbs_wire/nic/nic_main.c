@@ -162,16 +162,9 @@ static void sleep_until(uint64_t until_ns)
     (void)wire_exchange(&nic.entry->is_asleep, 0);
 }
 
-/* How long an idle NIC looks for work before it sleeps: with few cores it would take them from its
- * clients. */
-static uint64_t idle_ns(void)
-{
-    return sysconf(_SC_NPROCESSORS_ONLN) >= MANY_CORES ? 1000000 : 20000;
-}
-
 static void work(void)
 {
-    const uint64_t patience_ns = idle_ns();
+    const uint64_t patience_ns = sysconf(_SC_NPROCESSORS_ONLN) >= MANY_CORES ? 1000000 : 20000;
     uint64_t busy_at_ns = wire_now_ns();
     uint64_t look_at_ns = 0;
     uint64_t faults_at_ns = getenv("VERBS_WIRE_FAULTS") != NULL ? 0 : NIC_FOREVER;
