@@ -6,8 +6,7 @@
  * buffer is compared with what the fuzzer computed by itself. docs/testing.md says how to use it.
  */
 #include "tests/fuzz/options.h"
-#include "tests/fuzz/ranks.h"
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/rank.h"
 
-#include "tests/fuzz/calls/check.h"
-#include "tests/fuzz/calls/comms.h"
-#include "tests/fuzz/calls/issue.h"
-#include "tests/fuzz/calls/place.h"
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/calls/sequence.h"
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/calls/calls.h"
+#include "tests/fuzz/run.h"
 
 void fuzz_rank_phase(struct fuzz_rank *rank, const char *phase)
 {

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/ranks.h"
+#include "tests/fuzz/run.h"
 
-#include "tests/fuzz/calls/comms.h"
+#include "tests/fuzz/calls/calls.h"
 #include "core/foundation/base/util.h"
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/shared.h"
-#include "tests/fuzz/watchdog.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/report.h"
-
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/run.h"
 
 #include <stdarg.h>
 #include <stdio.h>

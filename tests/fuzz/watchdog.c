@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/watchdog.h"
+#include "tests/fuzz/run.h"
 
 #include "core/foundation/base/util.h"
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/shared.h"
 
 #include <dirent.h>
 #include <execinfo.h>

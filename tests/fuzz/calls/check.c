@@ -2,10 +2,9 @@
  *
  * An image is what a region of memory must hold, computed in host memory and compared whole.
  */
-#include "tests/fuzz/calls/check.h"
+#include "tests/fuzz/calls/calls.h"
 
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/run.h"
 
 #include <string.h>
 

@@ -3,11 +3,9 @@
  * Which ranks a new communicator has follows from numbers that all ranks of its parent share, so
  * every rank knows what it must get, also where that is no communicator.
  */
-#include "tests/fuzz/calls/comms.h"
+#include "tests/fuzz/calls/calls.h"
 
-#include "tests/fuzz/calls/place.h"
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/run.h"
 
 #include <sched.h>
 #include <string.h>

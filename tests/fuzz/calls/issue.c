@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/calls/issue.h"
+#include "tests/fuzz/calls/calls.h"
 
-#include "tests/fuzz/calls/check.h"
-#include "tests/fuzz/report.h"
-#include "tests/fuzz/shared.h"
+#include "tests/fuzz/run.h"
 
 #include <sched.h>
 #include <stdio.h>

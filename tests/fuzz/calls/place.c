@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/calls/place.h"
+#include "tests/fuzz/calls/calls.h"
 
-#include "tests/fuzz/report.h"
+#include "tests/fuzz/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,9 @@
  * Draws rounds. A call's properties come from a generator that is the same on all ranks of its
  * communicator; each function that draws says which generator it takes.
  */
-#include "tests/fuzz/calls/sequence.h"
+#include "tests/fuzz/calls/calls.h"
 
 #include "tests/fuzz/options.h"
-#include "tests/fuzz/calls/place.h"
 
 #include <stdlib.h>
 
