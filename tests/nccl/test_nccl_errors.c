@@ -252,3 +252,16 @@ TEST_CASE("the device API is refused by name")
     check_refused("ncclLLA2ACreateRequirement");
     ncclResetDebugInit();
 }
+
+TEST_CASE("what follows a config's size is not read")
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    ncclUniqueId id;
+    config.nvlsCTAs = -5;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInvalidArgument);
+    config.size = offsetof(ncclConfig_t, nvlsCTAs);
+    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+}
