@@ -23,6 +23,9 @@
  * The depth is 2, because in a round every rank sends while the slot of the previous round may
  * still be unread.
  *
+ * nccl_ring moves each chunk as two slices, one after the other, as NCCL's Simple protocol does: while
+ * the second one is sent, the next rank works on the first. Its depth is 3.
+ *
  * Spread is an all-reduce that begins like a ring, with rounds 0 to 3 without the sends of round 3.
  * Then every rank sends its finished chunk to all other ranks at once. It moves as many bytes, in n
  * hops. If the ranks can address each other's OUT, its second half consists of large copies only.
@@ -35,6 +38,7 @@ struct ring {
     const uint16_t *order;
     int n;
     int at;
+    int n_slices; /* of a chunk */
     struct gyre_ref next;
     struct gyre_ref prev;
     struct gyre_ref next_out; /* for finished chunks; placed if the shape allows it */
@@ -48,7 +52,7 @@ static int before(const struct ring *ring, int distance)
 }
 
 /* False = no memory, which the builder remembers. */
-static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int rank,
+static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int rank, int n_slices,
                       struct gyre_builder *builder)
 {
     const struct gyre_hosts *hosts = gyre_hosts_open(shape, false, builder);
@@ -56,8 +60,11 @@ static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int ran
     if (hosts == NULL || order == NULL)
         return false;
     gyre_hosts_ring(hosts, shape, order);
-    *ring = (struct ring){
-        .builder = builder, .order = order, .n = shape->n_ranks, .is_placed = shape->is_placed};
+    *ring = (struct ring){.builder = builder,
+                          .order = order,
+                          .n = shape->n_ranks,
+                          .n_slices = n_slices,
+                          .is_placed = shape->is_placed};
     while (ring->order[ring->at] != rank)
         ring->at++;
     ring->next = gyre_peer(before(ring, -1), 0);
@@ -77,40 +84,49 @@ static void pass_on(const struct ring *ring, int chunk, bool is_last)
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
-/* `outs` get this rank's own chunk, which is finished last. */
-static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, int n_outs)
+/* @owner: whose chunk goes to the next rank in round 0. */
+static void send_own(const struct ring *ring, int owner)
 {
-    const int first = before(ring, 1);
-    const struct gyre_ref in = gyre_in(first);
-    gyre_builder_step(ring->builder, first, &in, 1, &ring->next, 1, 0);
-    for (int round = 1; round < ring->n; round++) {
-        const int chunk = before(ring, 1 + round);
-        const struct gyre_ref ins[] = {ring->prev, gyre_in(chunk)};
-        if (round < ring->n - 1)
-            gyre_builder_step(ring->builder, chunk, ins, 2, &ring->next, 1, 0);
-        else
-            gyre_builder_step(ring->builder, chunk, ins, 2, outs, n_outs, GYRE_STEP_FINAL);
+    for (int slice = 0; slice < ring->n_slices; slice++) {
+        const int chunk = owner * ring->n_slices + slice;
+        const struct gyre_ref in = gyre_in(chunk);
+        gyre_builder_step(ring->builder, chunk, &in, 1, &ring->next, 1, 0);
     }
+}
+
+/* Finishes this rank's own chunk, which goes to OUT, at @first_out, and with @passes_on to the next
+ * rank. */
+static void reduce_around(const struct ring *ring, int first_out, bool passes_on)
+{
+    send_own(ring, before(ring, 1));
+    for (int round = 1; round < ring->n; round++)
+        for (int slice = 0; slice < ring->n_slices; slice++) {
+            const int chunk = before(ring, 1 + round) * ring->n_slices + slice;
+            const struct gyre_ref ins[] = {ring->prev, gyre_in(chunk)};
+            const struct gyre_ref outs[] = {gyre_out(first_out + slice), ring->next_out};
+            if (round < ring->n - 1)
+                gyre_builder_step(ring->builder, chunk, ins, 2, &ring->next, 1, 0);
+            else
+                gyre_builder_step(ring->builder, chunk, ins, 2, outs, passes_on ? 2 : 1,
+                                  GYRE_STEP_FINAL);
+        }
 }
 
 static void gather_around(const struct ring *ring)
 {
     for (int round = 1; round < ring->n; round++)
-        pass_on(ring, before(ring, round), round == ring->n - 1);
-}
-
-static void emit_all_reduce(const struct ring *ring, int rank)
-{
-    const struct gyre_ref outs[] = {gyre_out(rank), ring->next_out};
-    reduce_around(ring, outs, 2);
-    gather_around(ring);
+        for (int slice = 0; slice < ring->n_slices; slice++)
+            pass_on(ring, before(ring, round) * ring->n_slices + slice, round == ring->n - 1);
 }
 
 static void emit_all_gather(const struct ring *ring, int rank)
 {
-    const struct gyre_ref in = gyre_in(0);
-    const struct gyre_ref outs[] = {gyre_out(rank), ring->next_out};
-    gyre_builder_step(ring->builder, rank, &in, 1, outs, 2, 0);
+    for (int slice = 0; slice < ring->n_slices; slice++) {
+        const int block = rank * ring->n_slices + slice;
+        const struct gyre_ref in = gyre_in(slice);
+        const struct gyre_ref outs[] = {gyre_out(block), ring->next_out};
+        gyre_builder_step(ring->builder, block, &in, 1, outs, 2, 0);
+    }
     gather_around(ring);
 }
 
@@ -133,18 +149,19 @@ static void emit_reduce(const struct ring *ring)
                       is_root ? GYRE_STEP_FINAL : 0);
 }
 
-static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static void emit_sliced(const struct gyre_shape *shape, int rank, int n_slices,
+                        struct gyre_builder *builder)
 {
     struct ring ring;
-    if (!open_ring(&ring, shape, rank, builder))
+    if (!open_ring(&ring, shape, rank, n_slices, builder))
         return;
-    const struct gyre_ref out = gyre_out(0);
     switch (shape->coll) {
     case GYRE_COLL_ALL_REDUCE:
-        emit_all_reduce(&ring, rank);
+        reduce_around(&ring, rank * n_slices, true);
+        gather_around(&ring);
         break;
     case GYRE_COLL_REDUCE_SCATTER:
-        reduce_around(&ring, &out, 1);
+        reduce_around(&ring, 0, false);
         break;
     case GYRE_COLL_ALL_GATHER:
         emit_all_gather(&ring, rank);
@@ -156,7 +173,19 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         emit_reduce(&ring);
         return;
     }
-    gyre_builder_min_depth(builder, 2);
+    gyre_builder_min_depth(builder, n_slices + 1);
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_sliced(shape, rank, 1, builder);
+}
+
+#define NCCL_SLICES 2
+
+static void emit_nccl(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_sliced(shape, rank, NCCL_SLICES, builder);
 }
 
 static void emit_spread(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
@@ -164,9 +193,9 @@ static void emit_spread(const struct gyre_shape *shape, int rank, struct gyre_bu
     struct ring ring;
     const struct gyre_ref mine = gyre_out(rank);
     struct gyre_ref *peers = gyre_builder_allocate(builder, shape->n_ranks * sizeof(*peers));
-    if (peers == NULL || !open_ring(&ring, shape, rank, builder))
+    if (peers == NULL || !open_ring(&ring, shape, rank, 1, builder))
         return;
-    reduce_around(&ring, &mine, 1);
+    reduce_around(&ring, rank, false);
     const int n_peers = gyre_peers_from_next(shape, rank, shape->is_placed, peers);
     gyre_builder_scatter(builder, rank, mine, peers, n_peers);
     /* All ranks send in the same order, so the previous rank's chunk arrives first. */
@@ -199,6 +228,30 @@ static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
     };
     return true;
 }
+
+static int n_slices_of_nccl(const struct gyre_shape *shape)
+{
+    return NCCL_SLICES * n_chunks(shape);
+}
+
+static bool can_do_nccl(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                        const char **why_not)
+{
+    *why_not = "it does not place data, and chains have no slices";
+    *can_out = (struct gyre_ability){.reach = GYRE_REACH_RING};
+    return !shape->is_placed;
+}
+
+const struct gyre_algorithm gyre_algorithm_nccl_ring = {
+    .name = "nccl_ring",
+    .summary = "ring of NCCL's Simple protocol: two slices a chunk",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER |
+                   1U << GYRE_COLL_REDUCE_SCATTER,
+    .can_do = can_do_nccl,
+    .n_variants = gyre_hosts_variants,
+    .emit = emit_nccl,
+    .n_chunks = n_slices_of_nccl,
+};
 
 const struct gyre_algorithm gyre_algorithm_ring = {
     .name = "ring",

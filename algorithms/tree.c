@@ -24,6 +24,8 @@
  * B bytes): all-reduce has 2 (log2(h) + n/h) hops and moves 2 B in and out of a host; broadcast and
  * reduce have half of both.
  *
+ * nccl_tree has one chain a tree on a single host, as NCCL does.
+ *
  * The lane is the number of the tree. In one tree an ordered pair of ranks carries data either up
  * or down, never both. In two trees it may carry both, but then the workers are different.
  */
@@ -44,12 +46,13 @@ struct place {
     int children[3];
 };
 
-/* False = no memory, which the builder remembers. */
-static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape,
+/* @apart: the trees of one host are over its ranks. False = no memory, which the builder
+ * remembers. */
+static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape, bool apart,
                        struct gyre_builder *builder)
 {
     const bool is_one_host = shape->grouping == NULL || shape->grouping->n_hosts == 1;
-    *nodes = (struct nodes){.hosts = gyre_hosts_open(shape, is_one_host, builder),
+    *nodes = (struct nodes){.hosts = gyre_hosts_open(shape, is_one_host && apart, builder),
                             .variant = shape->variant,
                             .has_root = gyre_collectives[shape->coll].has_root};
     if (nodes->hosts == NULL)
@@ -148,10 +151,11 @@ static void emit_down(const struct place *place, int tree, struct gyre_builder *
     gyre_builder_step(builder, tree, &in, 1, outs, 1 + place->n_children, 0);
 }
 
-static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static void emit_trees(const struct gyre_shape *shape, int rank, bool apart,
+                       struct gyre_builder *builder)
 {
     struct nodes nodes;
-    if (!open_nodes(&nodes, shape, builder))
+    if (!open_nodes(&nodes, shape, apart, builder))
         return;
     gyre_builder_lanes(builder, GYRE_N_TREES);
     for (int tree = 0; tree < GYRE_N_TREES; tree++) {
@@ -162,6 +166,16 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
             (shape->coll == GYRE_COLL_ALL_REDUCE && place.parent >= 0))
             emit_down(&place, tree, builder);
     }
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_trees(shape, rank, true, builder);
+}
+
+static void emit_nccl(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_trees(shape, rank, false, builder);
 }
 
 static int n_chunks(const struct gyre_shape *shape)
@@ -189,5 +203,15 @@ const struct gyre_algorithm gyre_algorithm_tree = {
     .can_do = can_do,
     .n_variants = gyre_hosts_variants,
     .emit = emit,
+    .n_chunks = n_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_nccl_tree = {
+    .name = "nccl_tree",
+    .summary = "tree of NCCL: on one host a chain for each half of the data",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .can_do = can_do,
+    .n_variants = gyre_hosts_variants,
+    .emit = emit_nccl,
     .n_chunks = n_chunks,
 };

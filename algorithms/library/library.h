@@ -9,14 +9,18 @@
 
 #include "algorithms/algorithm.h"
 
-/* `bine` is in swing.c; algorithms/bruck.c has bruck3 and bruck4. */
+/* `bine` is in swing.c; algorithms/bruck.c has bruck3 and bruck4, ring.c and tree.c have what NCCL
+ * does (algorithms/contenders). */
 #define GYRE_LIBRARY_LIST(X)                                   \
     X(swing)     /* pairs at distance 1, 1, 3, 5, 11, ... */   \
     X(bine)      /* the same pairs, the farthest first */      \
     X(circulant) /* halved distances, for any n */             \
     X(factors)   /* groups by the digits of a rank's number */ \
     X(bruck3)    /* all-to-all by digits to base 3 */          \
-    X(bruck4)
+    X(bruck4)                                                  \
+    X(nccl_ring)                                               \
+    X(nccl_tree)                                               \
+    X(nccl_nvls)  /* all pairs, a worker for each phase */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_LIBRARY_LIST(GYRE_DECLARE_ALGORITHM)

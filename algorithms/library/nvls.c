@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What NVSwitch does for NCCL's NVLS, as messages between ranks: rank k owns chunk k, sums it over
+ * all ranks and hands the sum to all ranks. Each phase is a worker, so that the phases of successive
+ * tiles overlap. All-reduce of four ranks:
+ *
+ *   worker         rank 0          rank 1          rank 2          rank 3
+ *     0  sends     1>1 2>2 3>3     2>2 3>3 0>0     3>3 0>0 1>1     0>0 1>1 2>2     chunk>owner
+ *     1  sums      chunk 0         chunk 1         chunk 2         chunk 3
+ *        sends to  1 2 3           2 3 0           3 0 1           0 1 2           over lane 1
+ *     2  keeps     3 2 1           0 3 2           1 0 3           2 1 0
+ *
+ * Reduce-scatter is the workers 0 and 1 without sends, all-gather the workers 1 without sums and 2.
+ * A rank sends and receives 2(n-1)/n B. With a switch that sums and copies it is (n+1)/n B, which
+ * the contender counts as faster links (algorithms/contenders/nccl.c).
+ */
+#include "algorithms/algorithm.h"
+
+#define RESULT_LANE 1
+
+struct nvls {
+    struct gyre_builder *builder;
+    enum gyre_collective coll;
+    int n_ranks;
+    int rank;
+};
+
+/* One after the other, because worker 2 may overwrite a chunk once its owner has received it. */
+static void send_to_owners(const struct nvls *nvls)
+{
+    gyre_builder_worker(nvls->builder);
+    for (int i = 1; i < nvls->n_ranks; i++) {
+        const int owner = (nvls->rank + i) % nvls->n_ranks;
+        const struct gyre_ref in = gyre_in(owner), to = gyre_peer(owner, 0);
+        gyre_builder_step(nvls->builder, owner, &in, 1, &to, 1, 0);
+    }
+}
+
+static void finish_own(const struct nvls *nvls)
+{
+    const int n = nvls->n_ranks, rank = nvls->rank;
+    struct gyre_ref *ins = gyre_builder_allocate(nvls->builder, (size_t)n * sizeof(*ins));
+    struct gyre_ref *outs = gyre_builder_allocate(nvls->builder, (size_t)n * sizeof(*outs));
+    const struct gyre_ref in = gyre_in(0);
+    if (ins == NULL || outs == NULL)
+        return;
+    for (int i = 0; i < n; i++)
+        ins[i] = i == rank ? gyre_in(rank) : gyre_peer(i, 0);
+    outs[0] = gyre_out(nvls->coll == GYRE_COLL_REDUCE_SCATTER ? 0 : rank);
+    for (int i = 1; i < n; i++)
+        outs[i] = gyre_peer((rank + i) % n, RESULT_LANE);
+    gyre_builder_worker(nvls->builder);
+    if (nvls->coll == GYRE_COLL_ALL_GATHER)
+        gyre_builder_step(nvls->builder, rank, &in, 1, outs, 1, 0);
+    else
+        gyre_builder_reduce(nvls->builder, rank, ins, n, outs, 1, GYRE_STEP_FINAL);
+    if (nvls->coll != GYRE_COLL_REDUCE_SCATTER)
+        gyre_builder_scatter(nvls->builder, rank, outs[0], &outs[1], n - 1);
+}
+
+static void keep_results(const struct nvls *nvls)
+{
+    gyre_builder_worker(nvls->builder);
+    for (int i = 1; i < nvls->n_ranks; i++) {
+        const int owner = (nvls->rank + nvls->n_ranks - i) % nvls->n_ranks;
+        const struct gyre_ref from = gyre_peer(owner, RESULT_LANE), out = gyre_out(owner);
+        gyre_builder_step(nvls->builder, owner, &from, 1, &out, 1,
+                          i < nvls->n_ranks - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct nvls nvls = {builder, shape->coll, shape->n_ranks, rank};
+    gyre_builder_lanes(builder, RESULT_LANE + 1);
+    if (shape->coll != GYRE_COLL_ALL_GATHER)
+        send_to_owners(&nvls);
+    finish_own(&nvls);
+    if (shape->coll != GYRE_COLL_REDUCE_SCATTER)
+        keep_results(&nvls);
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
+}
+
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    *why_not = "it is for the ranks of one host, and does not place data";
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CUT};
+    return !shape->is_placed && (shape->grouping == NULL || shape->grouping->n_hosts == 1);
+}
+
+const struct gyre_algorithm gyre_algorithm_nccl_nvls = {
+    .name = "nccl_nvls",
+    .summary = "all pairs, scatter, sum and gather at the same time",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER |
+                   1U << GYRE_COLL_ALL_GATHER,
+    .can_do = can_do,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};
