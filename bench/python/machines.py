@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine files (docs/published.md): one text file describes a machine, in the words of --fabric and --cost.
+
+    name TEXT             the tables' name of the machine begins with TEXT; several lines are allowed
+    gpu CHIP NAME         CHIP is NCCL's word (hopper); a table's GPU that begins with NAME and has no machine of its
+                          own is taken for one of this class
+    library WORD          nccl, rccl, mpi or oneshot; whose rows the file is for
+    like FILE             what the file does not say is as in FILE.machine
+    inside switch [reduces] | mesh, cpu WORD, algorithm WORD
+    hosts N gpus N nics N rate X, and every other line of docs/fabric.md
+    KEY = NUMBER          a constant of docs/tuning.md
+
+A comment `fitted on COLL HOSTSxGPUS BYTES LIBRARY` behind a line names the measured row that its number is fitted to.
+"""
+import os
+import re
+
+FOLDER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "algorithms", "simulate", "machines")
+WORDS = ("gpu", "library", "like", "inside", "cpu", "algorithm", "hosts")
+FABRIC = ("leaves", "spines", "wiring", "attach", "uplinks", "latency", "route", "link", "torus", "dragonfly", "wire")
+LIBRARIES = {"nccl": "nccl", "rccl": "rccl", "sglang": "oneshot", "vllm": "oneshot", "tensorrt": "oneshot",
+             "trt": "oneshot", "msccl": "oneshot", "mpi": "mpi", "ompi": "mpi", "mpich": "mpi", "mlsl": "mpi"}
+# GB/s of one link of NVLink or xGMI as NCCL and RCCL count it, times links: src/graph/topo.h of both.
+CHIPS = {"volta": 120, "ampere": 240, "hopper": 370.8, "blackwell": 721.8, "cdna3": 336, "none": 0}
+FITTED = re.compile(r"#\s*fitted on (\w+) (\d+)x(\d+) (\d+) (.+?)\s*$")
+
+
+class MachineError(Exception):
+    """What is wrong with a machine file, or with the choice of one."""
+
+
+def library_of(text):
+    """The simulator's word for a table's library, or None."""
+    text = text.lower()
+    return next((word for part, word in LIBRARIES.items() if part in text), None)
+
+
+class Machine:
+    """@names: of tables. @own: what its file says; @words, @constants, @fabric: with what it inherits.
+    @fits: key -> (collective, hosts, GPUs a host, bytes, library). "rate" is the NICs' rate."""
+
+    def __init__(self, path, base=None):
+        self.path, self.base = path, base
+        self.names, self.fits = [], {}
+        self.words = dict(base.words) if base else {}
+        self.constants = dict(base.constants) if base else {}
+        self.fabric = list(base.fabric) if base else []
+
+    @property
+    def short(self):
+        return os.path.basename(self.path).rsplit(".", 1)[0]
+
+    def take(self, number, line):
+        text, fitted = line.split("#", 1)[0].strip(), FITTED.search(line)
+        key, _, rest = text.partition(" ")
+        if not text:
+            return
+        if "=" in text:
+            key, _, value = (part.strip() for part in text.partition("="))
+            try:
+                self.constants[key] = float(value)
+            except ValueError:
+                raise MachineError(f"{self.path}: line {number}: {key} = {value}: not a number") from None
+        elif key == "name":
+            self.names.append(rest.strip())
+        elif key == "hosts":
+            found = re.fullmatch(r"(\d+) gpus (\d+) nics (\d+) rate ([0-9.]+)", rest.strip())
+            if found is None:
+                raise MachineError(f"{self.path}: line {number}: expected: hosts N gpus N nics N rate X")
+            self.words |= dict(zip(("hosts", "gpus", "nics"), map(int, found.groups()[:3])))
+            self.constants["nic_bytes_per_ns"], key = float(found[4]), "nic_bytes_per_ns"
+        elif key in WORDS:
+            self.words[key] = rest.strip()
+        elif key in FABRIC:
+            self.fabric = [old for old in self.fabric if old.split()[0] != key or key == "link"] + [text]
+        else:
+            raise MachineError(f"{self.path}: line {number}: \"{key}\" is none of: name {' '.join(WORDS + FABRIC)}, "
+                               "and no constant (KEY = NUMBER)")
+        if fitted:
+            self.fits[key] = (fitted[1], int(fitted[2]), int(fitted[3]), int(fitted[4]), fitted[5])
+
+    def fit_of(self, key):
+        """The machine, of this one and those that it is like, whose file has a key."""
+        return self if key in self.fits or self.base is None else self.base.fit_of(key)
+
+    def chip(self):
+        return self.words.get("gpu", "none").split()[0]
+
+
+def read_machine(path, folder=FOLDER, depth=0):
+    """Errors: MachineError, with the line."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise MachineError(f"{path}: {error.strerror}") from None
+    like = next((line.split()[1] for line in lines if line.startswith("like ")), None)
+    if depth > 4:
+        raise MachineError(f"{path}: the files named by \"like\" are a circle")
+    base = read_machine(os.path.join(folder, f"{like}.machine"), folder, depth + 1) if like else None
+    machine = Machine(path, base)
+    for number, line in enumerate(lines, 1):
+        machine.take(number, line)
+    return machine
+
+
+def read_machines(folder=FOLDER, more=()):
+    """All machine files; those of @more come first."""
+    paths = list(more) + sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".machine"))
+    return [read_machine(path, folder) for path in paths]
+
+
+def find_machine(machines, row):
+    """(machine, how it was found: "named" or "class") of a table's row, else a MachineError that says what is missing."""
+    library = library_of(row["library"])
+    if library is None:
+        raise MachineError(f"library \"{row['library']}\" is not simulated (nccl, rccl, MPI, SGLang, vLLM, "
+                           "TensorRT-LLM and MSCCL++ are)")
+    mine = [machine for machine in machines if machine.words.get("library") == library]
+    named = [(len(name), machine) for machine in mine for name in machine.names
+             if row["machine"].lower().startswith(name.lower())]
+    if named:
+        return max(named, key=lambda pair: pair[0])[1], "named"
+    for exact in (True, False):  # kernels of engines are measured on one machine; others are like it
+        for machine in machines if not exact else mine:
+            name = machine.words.get("gpu", "").partition(" ")[2].lower()
+            if name and machine.words["gpu"] != getattr(machine.base, "words", {}).get("gpu") and \
+                    row["gpu"].lower().startswith(name):
+                return machine, "class"
+    if library == "mpi":
+        return next(machine for machine in mine if machine.base is None), "class"
+    raise MachineError(f"no machine file is for \"{row['machine']}\" or for GPUs \"{row['gpu']}\": write one "
+                       "(docs/published.md) and pass it with --machine FILE")
