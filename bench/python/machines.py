@@ -12,6 +12,7 @@
 
 A comment `fitted on COLL HOSTSxGPUS BYTES LIBRARY` behind a line names the measured row that its number is fitted to.
 """
+import math
 import os
 import re
 
@@ -72,7 +73,7 @@ class Machine:
         elif key in WORDS:
             self.words[key] = rest.strip()
         elif key in FABRIC:
-            self.fabric = [old for old in self.fabric if old.split()[0] != key or key == "link"] + [text]
+            self.fabric = [old for old in self.fabric if old.split()[0] != key or key in ("link", "torus")] + [text]
         else:
             raise MachineError(f"{self.path}: line {number}: \"{key}\" is none of: name {' '.join(WORDS + FABRIC)}, "
                                "and no constant (KEY = NUMBER)")
@@ -82,6 +83,24 @@ class Machine:
     def fit_of(self, key):
         """The machine, of this one and those that it is like, whose file has a key."""
         return self if key in self.fits or self.base is None else self.base.fit_of(key)
+
+    def gpus(self):
+        """What a table may call the GPU, if this file is the one of its class."""
+        mine = self.words.get("gpu") != (self.base.words.get("gpu") if self.base else None)
+        return self.words["gpu"].split()[1:] if mine else []
+
+    def dimensions(self, n_hosts):
+        """Of the torus of so many hosts; empty if there is none."""
+        sizes = [[int(word) for word in line.split()[1:] if word.isdigit()] for line in self.fabric
+                 if line.startswith("torus ")]
+        return next((tuple(size) for size in sizes if math.prod(size) == n_hosts), ())
+
+    def wire_ns(self, n_hosts):
+        """Of the links between two hosts."""
+        found = re.search(r"latency nic ([0-9.]+) uplink ([0-9.]+)", "\n".join(self.fabric))
+        group = re.search(r"(?:groups|leaves) of (\d+) hosts", "\n".join(self.fabric))
+        far = 2 if group is None or n_hosts > int(group[1]) else 0
+        return 2 * float(found[1]) + far * float(found[2]) if found else 0
 
     def chip(self):
         return self.words.get("gpu", "none").split()[0]
@@ -121,12 +140,10 @@ def find_machine(machines, row):
              if row["machine"].lower().startswith(name.lower())]
     if named:
         return max(named, key=lambda pair: pair[0])[1], "named"
-    for exact in (True, False):  # kernels of engines are measured on one machine; others are like it
-        for machine in machines if not exact else mine:
-            name = machine.words.get("gpu", "").partition(" ")[2].lower()
-            if name and machine.words["gpu"] != getattr(machine.base, "words", {}).get("gpu") and \
-                    row["gpu"].lower().startswith(name):
-                return machine, "class"
+    alike = [(machine in mine, len(name), machine) for machine in machines for name in machine.gpus()
+             if name.lower() in row["gpu"].lower()]
+    if alike:  # kernels of engines are described for one GPU only; those of others have that GPU's links
+        return max(alike, key=lambda found: found[:2])[2], "class"
     if library == "mpi":
         return next(machine for machine in mine if machine.base is None), "class"
     raise MachineError(f"no machine file is for \"{row['machine']}\" or for GPUs \"{row['gpu']}\": write one "
