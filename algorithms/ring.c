@@ -23,8 +23,8 @@
  * The depth is 2, because in a round every rank sends while the slot of the previous round may
  * still be unread.
  *
- * nccl_ring moves each chunk as two slices, one after the other, as NCCL's Simple protocol does: while
- * the second one is sent, the next rank works on the first. Its depth is 3.
+ * nccl_ring moves each chunk as two slices, one after the other, as NCCL's Simple protocol does:
+ * while the second one is sent, the next rank works on the first. Its depth is 3.
  *
  * Spread is an all-reduce that begins like a ring, with rounds 0 to 3 without the sends of round 3.
  * Then every rank sends its finished chunk to all other ranks at once. It moves as many bytes, in n
@@ -245,8 +245,8 @@ static bool can_do_nccl(const struct gyre_shape *shape, struct gyre_ability *can
 const struct gyre_algorithm gyre_algorithm_nccl_ring = {
     .name = "nccl_ring",
     .summary = "ring of NCCL's Simple protocol: two slices a chunk",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER |
-                   1U << GYRE_COLL_REDUCE_SCATTER,
+    .collectives =
+        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .can_do = can_do_nccl,
     .n_variants = gyre_hosts_variants,
     .emit = emit_nccl,

@@ -24,6 +24,7 @@ struct options {
     const char *json_path;
     const char *csv_path;
     const char *msccl_path;
+    const char *rows_path;
     bool rounds;
     bool verify;
     bool any_order;
@@ -68,6 +69,10 @@ static const struct bench_option table[] = {
      "hosts, NICs, switches and links for --predict, in place of --hosts,\n--nics and --nic-rate "
      "(docs/fabric.md)",
      BENCH_TEXT, AT(request.fabric_path)},
+    {0, "rows", "FILE",
+     "for --predict: calls of other libraries, a line each (- = standard input;\n"
+     "docs/fabric.md#rows), in place of all other options",
+     BENCH_TEXT, AT(rows_path)},
     {0, "from-msccl", "XML", "read an algorithm of MSCCL, and print it as programs that are proved",
      BENCH_TEXT, AT(msccl_path)},
     {0, "json", "FILE", "write the results of --verify or --predict as JSON, too", BENCH_TEXT,
@@ -84,8 +89,9 @@ static void print_usage(const char *program, FILE *out)
             "       %s --file PROGRAMS [options]\n"
             "       %s --from-msccl ALGO.xml [options]\n"
             "       %s --predict --coll NAME {--ranks N | --hosts 2x8 | --fabric FILE} "
-            "[options]\n",
-            program, program, program, program);
+            "[options]\n"
+            "       %s --predict --rows FILE\n",
+            program, program, program, program, program);
     bench_options_print(table, 22, out);
     fputs("Exit status: 0; 1 a proof failed, or a file cannot be used or written; 2 wrong usage.\n"
           "\nalgorithms:\n",
@@ -307,18 +313,6 @@ static bool print_and_verify(const struct options *options, struct job *job)
     return true;
 }
 
-/* Of the shape of the set before it. */
-static bool is_variant(const struct gyre_program_file *file, int set)
-{
-    if (set == 0)
-        return false;
-    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
-    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
-    return own->coll == before->coll && own->root == before->root &&
-           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
-           strcmp(own->algorithm, before->algorithm) == 0;
-}
-
 static bool print_and_verify_file(const struct options *options,
                                   const struct gyre_program_file *file, struct job *job)
 {
@@ -327,7 +321,7 @@ static bool print_and_verify_file(const struct options *options,
         job->programs.n = file->sets[set].n_programs;
         memcpy(job->programs.of_rank, &file->programs[file->sets[set].first],
                (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
-        job->variant = is_variant(file, set) ? job->variant + 1 : 0;
+        job->variant = bench_programs_is_variant(file, set) ? job->variant + 1 : 0;
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
     job->programs.n = 0;
@@ -354,18 +348,6 @@ static bool run_request(const struct bench_schedule_request *request)
         return true;
     fprintf(stderr, "schedule: %s\n", gyre_cause());
     return false;
-}
-
-/* That are rail programs of one shape. Returns how many there are. */
-static int take_variants(const struct gyre_program_file *file, int set,
-                         struct gyre_given_programs *given_out)
-{
-    struct gyre_given_programs given = {0};
-    do
-        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
-    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS && is_variant(file, set));
-    *given_out = given;
-    return given.n_variants;
 }
 
 static bool predict_given(const struct options *options, struct gyre_given_programs *given)
@@ -399,7 +381,7 @@ static bool predict_file(const struct options *options)
         }
     for (int set = 0; set < file.n_sets && ok;) {
         struct gyre_given_programs given;
-        set += take_variants(&file, set, &given);
+        set += bench_programs_take(&file, set, &given);
         ok = predict_given(options, &given);
     }
     gyre_program_file_free(&file);
@@ -463,6 +445,12 @@ static int run(int argc, char **argv)
     if (options.wants_help) {
         print_usage(argv[0], stdout);
         return 0;
+    }
+    if (options.rows_path != NULL) {
+        if (options.predict && argc <= 4)
+            return bench_predict_rows(options.rows_path, stdout) ? 0 : 1;
+        fputs("schedule: --rows needs --predict, and no other option\n", stderr);
+        return 2;
     }
     if ((options.sizes != NULL && !parse_sizes(options.sizes, &options.request)) ||
         !check_together(&options))

@@ -20,7 +20,7 @@
     X(bruck4)                                                  \
     X(nccl_ring)                                               \
     X(nccl_tree)                                               \
-    X(nccl_nvls)  /* all pairs, a worker for each phase */
+    X(nccl_nvls) /* all pairs, a worker for each phase */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_LIBRARY_LIST(GYRE_DECLARE_ALGORITHM)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What NVSwitch does for NCCL's NVLS, as messages between ranks: rank k owns chunk k, sums it over
- * all ranks and hands the sum to all ranks. Each phase is a worker, so that the phases of successive
- * tiles overlap. All-reduce of four ranks:
+ * all ranks and hands the sum to all ranks. Each phase is a worker, so that the phases of
+ * successive tiles overlap. All-reduce of four ranks:
  *
  *   worker         rank 0          rank 1          rank 2          rank 3
  *     0  sends     1>1 2>2 3>3     2>2 3>3 0>0     3>3 0>0 1>1     0>0 1>1 2>2     chunk>owner
@@ -96,8 +96,8 @@ static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
 const struct gyre_algorithm gyre_algorithm_nccl_nvls = {
     .name = "nccl_nvls",
     .summary = "all pairs, scatter, sum and gather at the same time",
-    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER |
-                   1U << GYRE_COLL_ALL_GATHER,
+    .collectives =
+        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
     .can_do = can_do,
     .emit = emit,
     .n_chunks = n_chunks,

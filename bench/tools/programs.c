@@ -155,6 +155,29 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
 
 /* ---- fabrics -------------------------------------------------------------------------------- */
 
+bool bench_programs_is_variant(const struct gyre_program_file *file, int set)
+{
+    if (set == 0)
+        return false;
+    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
+    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
+    return own->coll == before->coll && own->root == before->root &&
+           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
+           strcmp(own->algorithm, before->algorithm) == 0;
+}
+
+int bench_programs_take(const struct gyre_program_file *file, int set,
+                        struct gyre_given_programs *given_out)
+{
+    struct gyre_given_programs given = {0};
+    do
+        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
+    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS &&
+           bench_programs_is_variant(file, set));
+    *given_out = given;
+    return given.n_variants;
+}
+
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out)
 {
     char *text = NULL;

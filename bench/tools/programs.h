@@ -28,6 +28,13 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
  * (bench/python/from_msccl.py), and the programs are proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
+/** bench_programs_is_variant - are the programs those of another rail of the set before? */
+bool bench_programs_is_variant(const struct gyre_program_file *file, int set);
+
+/** bench_programs_take - all rail programs of one shape, from @set on. Returns how many. */
+int bench_programs_take(const struct gyre_program_file *file, int set,
+                        struct gyre_given_programs *given_out);
+
 struct bench_fabric {
     struct gyre_fabric *fabric;
     struct gyre_grouping grouping;

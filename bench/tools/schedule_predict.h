@@ -10,6 +10,8 @@
 #include "algorithms/verify/verify.h"
 #include "bench/report/tidy.h"
 
+#include <stdio.h>
+
 struct bench_schedule_json;
 
 /* @program: of rank 0, which stands for the shape. */
@@ -92,6 +94,12 @@ struct bench_schedule_request {
  * algorithms. Values that are not given are a communicator's choice. Errors: INVALID_ARGUMENT,
  * SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
+
+/** bench_predict_rows - schedule --rows: a line of key=value words is a call of another library on
+ * a machine (docs/fabric.md#rows); each has one line of answer, which is flushed, or "error" and
+ * the reason. @path: "-" = standard input. False: it cannot be read, which is told on standard
+ * error. */
+bool bench_predict_rows(const char *path, FILE *out);
 
 struct bench_schedule_fastest {
     const struct gyre_algorithm *algorithm;

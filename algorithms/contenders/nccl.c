@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How NCCL decides: a time for each algorithm and protocol out of tables, the least one wins, and
+ * small calls then get fewer channels. Numbers are facts of NCCL 2.30.7, in us and GB/s.
+ */
+#include "algorithms/contenders/contender.h"
+
+#include "algorithms/library/library.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_CHANNELS    64
+#define LEAST_TRAFFIC   32768 /* bytes of a channel */
+#define SIMPLE_SLOT     524288
+#define LL_SLOT         32768
+#define LL128_SLOT      576000
+#define N_SLOTS         8
+#define CHUNK_SLOTS     4 /* of Simple's ring; each slice is two */
+#define LEAST_SLICE     32768
+#define P2P_CHANNELS    32
+#define P2P_PART        65536
+#define P2P_LL_BYTES    16384
+#define P2P_NET_CHUNK   131072
+#define PCI_GBYTES      32 /* slower links are PCIe */
+#define FIRST_NVLS      217
+#define FIRST_PAT       223
+#define NVLS_EFFICIENCY 0.85
+#define N_SPEEDS        14
+
+const char *const gyre_gpu_names[GYRE_N_GPUS] = {
+#define GPU_NAME(id, name) #name,
+    GYRE_GPU_TABLE(GPU_NAME)
+#undef GPU_NAME
+};
+
+enum algo { TREE, RING, NVLS, NVLS_TREE, PAT, N_ALGOS };
+enum proto { LL, LL128, SIMPLE, N_NCCL_PROTOS };
+enum hw { NVLINK, PCI, NET, N_HW };
+
+static const char *const algo_names[N_ALGOS] = {"tree", "ring", "nvls", "nvlstree", "pat"};
+static const enum gyre_proto proto_of[N_NCCL_PROTOS] = {GYRE_PROTO_LL, GYRE_PROTO_LL128,
+                                                        GYRE_PROTO_SIMPLE};
+
+/* us before the first hop */
+static const double base_us[N_ALGOS][N_NCCL_PROTOS] = {
+    [TREE] = {6.8, 14, 8.4}, [RING] = {6.6, 14, 8.4}, [PAT] = {8, 8, 8}};
+
+static const double hop_us[N_HW][N_ALGOS][N_NCCL_PROTOS] = {
+    [NVLINK] = {[TREE] = {0.6, 1.25, 4},
+                [RING] = {0.6, 1.9, 3.4},
+                [NVLS] = {0, 0, 25},
+                [NVLS_TREE] = {0, 0, 25},
+                [PAT] = {0, 0, 4}},
+    [PCI] = {[TREE] = {1, 1.9, 4}, [RING] = {1, 2.5, 5.7}, [PAT] = {0, 0, 4}},
+    [NET] = {[TREE] = {5, 8.5, 14},
+             [RING] = {2.7, 4, 14},
+             [NVLS] = {0, 0, 18},
+             [NVLS_TREE] = {0, 0, 20.9},
+             [PAT] = {0, 0, 14}}};
+
+/* GB/s. The three numbers of a row are for 1, 2 and more hosts. */
+struct gpu_facts {
+    double link; /* of all links of a GPU */
+    double ll[3];
+    double ring_ll128; /* of a channel, as the next ones */
+    double tree_ll128[3];
+    double tree[3];
+    double nvls_tree[3];
+    double nvls_efficiency;
+    double intra[N_SPEEDS]; /* rates of a channel that its search tries */
+    double inter[N_SPEEDS];
+};
+
+/* LL between hosts depends on the CPU: rows of Volta (Intel) and Ampere (AMD) are taken. */
+static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
+    [GYRE_GPU_VOLTA] = {.link = 120,
+                        .ll = {39, 39, 20.4},
+                        .ring_ll128 = 20,
+                        .tree_ll128 = {20, 20, 20},
+                        .tree = {26.5, 18.5, 10},
+                        .intra = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
+                        .inter = {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 6, 3, 2.4, 1.2}},
+    [GYRE_GPU_AMPERE] = {.link = 240,
+                         .ll = {87.7, 22.5, 19},
+                         .ring_ll128 = 20,
+                         .tree_ll128 = {20, 20, 20},
+                         .tree = {24, 23.6, 17.8},
+                         .intra = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
+                         .inter = {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 6, 3, 2.4, 1.2}},
+    [GYRE_GPU_HOPPER] = {.link = 370.8,
+                         .ll = {141, 45, 35},
+                         .ring_ll128 = 36.7,
+                         .tree_ll128 = {36.7, 36.7, 29},
+                         .tree = {38.7, 41.4, 36},
+                         .nvls_tree = {0, 57.7, 45.5},
+                         .nvls_efficiency = 0.85,
+                         .intra = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+                         .inter = {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 1.2}},
+    [GYRE_GPU_BLACKWELL] = {.link = 721.8,
+                            .ll = {282, 90, 70},
+                            .ring_ll128 = 40,
+                            .tree_ll128 = {55.6, 31.67, 20},
+                            .tree = {70, 42.8, 24},
+                            .nvls_tree = {0, 96, 80},
+                            .nvls_efficiency = 0.74,
+                            .intra = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
+                            .inter = {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 12, 6, 3}},
+    /* RCCL's tables were not read: rates of the links, Ampere's protocols. */
+    [GYRE_GPU_CDNA3] = {.link = 448,
+                        .ll = {87.7, 22.5, 19},
+                        .ring_ll128 = 36.7,
+                        .tree_ll128 = {36.7, 36.7, 29},
+                        .tree = {38.7, 41.4, 36},
+                        .intra = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+                        .inter = {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 1.2}},
+};
+
+/* Of a tree's rate, in percent, by log2(bytes / 64). */
+static const uint8_t tree_percent[N_NCCL_PROTOS][23] = {
+    {100, 100, 100, 100, 90, 80, 70, 70,  70,  70,  60, 50,
+     40,  40,  50,  60,  70, 80, 90, 100, 100, 100, 100},
+    {100, 100, 100, 100, 100, 90, 80, 80, 80, 70,  60, 60,
+     60,  60,  60,  60,  80,  90, 90, 90, 90, 100, 100},
+    {90, 90, 90, 90, 90, 90, 90, 80, 70, 60, 60, 50, 50, 50, 50, 60, 70, 80, 70, 70, 80, 90, 90},
+};
+
+/* Channels that the search of the topology finds, and the rate of one. */
+struct graph {
+    unsigned n_channels;
+    double intra, inter;
+};
+
+struct model {
+    const struct gyre_contender_machine *machine;
+    const struct gyre_contender_call *call;
+    const struct gpu_facts *gpu;
+    unsigned n_local;
+    double link;
+    struct graph ring, nvls;
+    unsigned n_channels; /* of a communicator */
+};
+
+/* The channels that carry most together, of equal ones the fastest; none below half of the rate
+ * that was found first. */
+static void search(const double *speeds, double pipe, unsigned n_pipes, struct graph *graph)
+{
+    double most = 0;
+    for (int i = 0; i < N_SPEEDS && speeds[i] > 0 && (most <= 0 || speeds[i] > 0.49 * graph->intra);
+         i++) {
+        const double n = fmin(floor(pipe / speeds[i] + 1e-9) * n_pipes, MAX_CHANNELS / 2);
+        if (n * speeds[i] > most * 1.0001) {
+            most = n * speeds[i];
+            *graph = (struct graph){(unsigned)n, speeds[i], speeds[i]};
+        }
+    }
+    if (most <= 0) /* slower than all that it knows */
+        *graph = (struct graph){n_pipes, pipe, pipe};
+}
+
+/* Fast channels are split in two. */
+static void split_channels(const struct model *model, struct graph *graph)
+{
+    const bool is_new = model->machine->gpu > GYRE_GPU_AMPERE;
+    if (graph->intra < 25 || (is_new && graph->intra < 50 && graph->n_channels > 4))
+        return;
+    const unsigned n = (unsigned)gyre_min_u64(2 * (uint64_t)graph->n_channels, MAX_CHANNELS / 2);
+    const double parts = ceil((double)n / graph->n_channels);
+    *graph = (struct graph){n, graph->intra / parts, graph->inter / parts};
+}
+
+/* Of a mesh's links, those to the ranks of the call. */
+static double mesh_share(const struct gyre_contender_machine *machine, unsigned n_local)
+{
+    return machine->mesh_gpus > 1 && n_local > 1 && n_local < machine->mesh_gpus
+               ? (double)(n_local - 1) / (machine->mesh_gpus - 1)
+               : 1;
+}
+
+static void open_model(const struct gyre_contender_machine *machine,
+                       const struct gyre_contender_call *call, struct model *model)
+{
+    const struct gpu_facts *gpu = &facts_of[machine->gpu];
+    const unsigned n_local = call->n_ranks / call->n_hosts;
+    *model = (struct model){.machine = machine, .call = call, .gpu = gpu, .n_local = n_local};
+    model->link = machine->link_gbytes > 0 ? machine->link_gbytes : gpu->link;
+    model->link *= mesh_share(machine, n_local);
+    const unsigned n_nics =
+        machine->n_nics > 0 && machine->n_nics < n_local ? machine->n_nics : n_local;
+    if (call->n_hosts == 1)
+        search(gpu->intra, model->link, 1, &model->ring);
+    else
+        search(gpu->inter, machine->nic_gbytes, n_nics, &model->ring);
+    split_channels(model, &model->ring);
+    model->n_channels = 2 * model->ring.n_channels;
+    if (machine->gpu >= GYRE_GPU_HOPPER && call->n_hosts > 1 && model->ring.intra > 45 &&
+        model->n_channels < 16)
+        model->n_channels *= 2;
+    for (int i = 0; i < N_SPEEDS && model->nvls.intra <= 0; i++) /* a channel a GPU */
+        model->nvls.intra = gpu->intra[i] * n_local <= model->link ? gpu->intra[i] : 0;
+    model->nvls.n_channels = n_local;
+    if (call->n_hosts > 1)
+        model->nvls.inter =
+            fmin(model->ring.inter * model->ring.n_channels / n_local, machine->nic_gbytes);
+}
+
+static int hosts_index(const struct model *model)
+{
+    return (int)gyre_min_u64(model->call->n_hosts, 3) - 1;
+}
+
+static bool is_possible(const struct model *model, enum algo algo, enum proto proto)
+{
+    const enum gyre_collective coll = model->call->coll;
+    const bool is_all_reduce = coll == GYRE_COLL_ALL_REDUCE;
+    const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
+    const unsigned version = model->machine->version, n_hosts = model->call->n_hosts;
+    const bool has_nvls = model->machine->has_nvls && model->n_local > 1 && proto == SIMPLE &&
+                          model->gpu->nvls_efficiency > 0 &&
+                          (version == 0 || version >= FIRST_NVLS);
+    switch (algo) {
+    case RING:
+        return coll <= GYRE_COLL_REDUCE_SCATTER;
+    case TREE:
+        return is_all_reduce;
+    case NVLS:
+        return has_nvls && n_hosts == 1 && (is_all_reduce || is_half);
+    case NVLS_TREE:
+        return has_nvls && n_hosts > 1 && is_all_reduce;
+    default:
+        return is_half && proto == SIMPLE && n_hosts == model->call->n_ranks && n_hosts > 1 &&
+               (version == 0 || version >= FIRST_PAT);
+    }
+}
+
+static unsigned count_steps(const struct model *model)
+{
+    const unsigned n = model->call->n_ranks;
+    const enum gyre_collective coll = model->call->coll;
+    return coll == GYRE_COLL_ALL_REDUCE                                       ? 2 * (n - 1)
+           : coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER ? n - 1
+                                                                              : n;
+}
+
+static double nvls_rate(const struct model *model, enum algo algo)
+{
+    const double n = model->n_local, n_channels = model->nvls.n_channels;
+    const bool is_all_reduce = model->call->coll == GYRE_COLL_ALL_REDUCE;
+    const double intra = model->nvls.intra * model->gpu->nvls_efficiency * (n_channels - 1) /
+                         n_channels * (is_all_reduce ? 2 : (n - 1) / n);
+    const double inter = model->nvls.inter * (model->call->n_hosts == 2 ? 2 : 1);
+    return algo == NVLS ? intra
+                        : fmin(fmin(intra, inter), model->gpu->nvls_tree[hosts_index(model)]);
+}
+
+/* GB/s of the call's bytes */
+static double rate(const struct model *model, enum algo algo, enum proto proto)
+{
+    const struct gpu_facts *gpu = model->gpu;
+    const int at = hosts_index(model);
+    const bool is_nvls = algo == NVLS || algo == NVLS_TREE;
+    const struct graph *graph = is_nvls ? &model->nvls : &model->ring;
+    const double n_channels = graph->n_channels;
+    const enum gyre_gpu ll_row = model->machine->is_intel ? GYRE_GPU_VOLTA : GYRE_GPU_AMPERE;
+    const double most_ll = at == 0 ? gpu->ll[0] : facts_of[ll_row].ll[at];
+    const enum gyre_collective coll = model->call->coll;
+    const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
+    double bus = n_channels * (is_nvls  ? nvls_rate(model, algo)
+                               : at < 2 ? graph->intra
+                                        : graph->inter);
+    if (algo == RING && proto == LL)
+        bus = fmin(most_ll, bus * 0.5);
+    if (algo == RING && proto == LL128)
+        bus = fmin(bus * 0.92, n_channels * gpu->ring_ll128);
+    if (algo == TREE)
+        bus = fmin(bus * 0.92, n_channels * gpu->tree[at]);
+    if (algo == TREE && proto == LL)
+        bus = fmin(bus / 3.8, most_ll);
+    if (algo == TREE && proto == LL128)
+        bus = fmin(bus * (at == 0 ? 7.0 / 9 : 120.0 / 128), n_channels * gpu->tree_ll128[at]);
+    if (algo == PAT)
+        bus *= 0.75;
+    if (is_half && algo != RING)
+        return bus;
+    return algo == TREE ? bus / 2 : bus * model->call->n_ranks / count_steps(model);
+}
+
+static double latency_us(const struct model *model, enum algo algo, enum proto proto)
+{
+    const unsigned n = model->call->n_ranks, n_hosts = model->call->n_hosts;
+    const bool is_all_reduce = model->call->coll == GYRE_COLL_ALL_REDUCE;
+    const enum hw inside = model->link > PCI_GBYTES ? NVLINK : PCI;
+    const double own = model->machine->net_latency_us * (proto == SIMPLE ? 2 : 1);
+    const double inter = hop_us[NET][model->n_local == 1 ? TREE : algo][proto] + own;
+    const double levels = floor(log2(n_hosts) + 1e-9);
+    double intra = hop_us[inside][algo][proto];
+    switch (algo) {
+    case RING: {
+        const unsigned n_steps = count_steps(model);
+        if (model->call->coll == GYRE_COLL_BROADCAST || model->call->coll == GYRE_COLL_REDUCE)
+            return base_us[algo][proto] + hop_us[n_hosts == 1 ? inside : NET][algo][proto];
+        const unsigned n_inter = n_hosts == 1 ? 0 : (is_all_reduce ? 2 : 1) * (n_hosts - 1);
+        if (n_hosts > 1)
+            intra = fmax(intra, (model->machine->is_intel ? 1 : 2) * (proto == SIMPLE ? 3 : 1));
+        return base_us[algo][proto] + (n_steps - n_inter) * intra + n_inter * inter;
+    }
+    case TREE:
+        return base_us[algo][proto] + 2 * ((model->n_local - 1) * intra + levels * inter);
+    case NVLS:
+        return intra;
+    case NVLS_TREE:
+        return intra + 2 * levels * inter;
+    default:
+        return base_us[algo][proto] + levels * inter / 3.5 + n * 2.8;
+    }
+}
+
+static double estimate_us(const struct model *model, enum algo algo, enum proto proto)
+{
+    const uint64_t n_bytes = model->call->n_bytes;
+    double gbytes = rate(model, algo, proto), us = latency_us(model, algo, proto);
+    if (algo == TREE && n_bytes >= 64) {
+        const uint64_t log_size = (uint64_t)floor(log2((double)(n_bytes / 64)) + 1e-9);
+        if (log_size < 23)
+            gbytes *= tree_percent[proto][log_size] / 100.0;
+    }
+    if (algo == RING && proto == SIMPLE && model->call->n_hosts > 1 &&
+        model->call->coll == GYRE_COLL_ALL_REDUCE &&
+        n_bytes / (model->n_channels * (uint64_t)model->call->n_ranks) >= 64)
+        us *= model->machine->gpu < GYRE_GPU_AMPERE ? 1.9 : 1.4;
+    return us + (double)n_bytes / (1000 * gbytes);
+}
+
+/* Fewer for small calls: a thread has a least number of bytes, and a channel, too. */
+static uint32_t count_channels(const struct model *model, enum algo algo, enum proto proto)
+{
+    const uint64_t n_bytes = model->call->n_bytes;
+    const uint64_t n_threads = algo == PAT || proto == LL128 ? 640 : 512;
+    const uint64_t threshold = proto == SIMPLE               ? 64
+                               : proto == LL && algo == RING ? 8 * (uint64_t)model->call->n_ranks
+                                                             : 8;
+    if (algo == NVLS || algo == NVLS_TREE)
+        return 16;
+    const uint64_t by_threads = gyre_max_u64(1, n_bytes / (n_threads * threshold));
+    const uint64_t most = gyre_min_u64(model->n_channels, by_threads);
+    const uint64_t traffic = n_bytes * (model->call->coll == GYRE_COLL_ALL_REDUCE ? 2 : 1);
+    const uint64_t n_cells =
+        gyre_max_u64(1, gyre_div_round_up(traffic * (proto == LL ? 4 : 1), LEAST_TRAFFIC));
+    const uint64_t cells =
+        gyre_min_u64(n_cells, gyre_div_round_up(gyre_max_u64(traffic / most, 1), LEAST_TRAFFIC));
+    return (uint32_t)gyre_min_u64(most, gyre_div_round_up(n_cells, cells));
+}
+
+static uint32_t halve_while(uint64_t n_bytes, double least_chunks, uint32_t least_bytes,
+                            uint32_t chunk_bytes)
+{
+    while ((double)(n_bytes / chunk_bytes) < least_chunks && chunk_bytes > least_bytes)
+        chunk_bytes /= 2;
+    return chunk_bytes;
+}
+
+static void fill_way(const struct model *model, enum algo algo, enum proto proto,
+                     struct gyre_contender_way *way)
+{
+    const uint32_t slots[N_NCCL_PROTOS] = {LL_SLOT, LL128_SLOT, SIMPLE_SLOT};
+    const enum gyre_collective coll = model->call->coll;
+    const uint32_t n_channels = count_channels(model, algo, proto);
+    const uint64_t of_channel = model->call->n_bytes / n_channels;
+    const double n_local = model->n_local;
+    *way = (struct gyre_contender_way){.algorithm = &gyre_algorithm_ring,
+                                       .name = algo_names[algo],
+                                       .proto = proto_of[proto],
+                                       .n_channels = n_channels,
+                                       .tile_bytes = slots[proto],
+                                       .depth = N_SLOTS,
+                                       .rate_factor = 1,
+                                       .estimated_us = estimate_us(model, algo, proto)};
+    if (algo == RING && proto == SIMPLE && coll != GYRE_COLL_BROADCAST &&
+        coll != GYRE_COLL_REDUCE) {
+        way->depth = N_SLOTS / 2;
+        way->tile_bytes = CHUNK_SLOTS / 2 * SIMPLE_SLOT;
+        if (of_channel / model->call->n_ranks >= 2 * LEAST_SLICE)
+            way->algorithm = &gyre_algorithm_nccl_ring;
+    } else if (algo == TREE) {
+        way->algorithm = &gyre_algorithm_nccl_tree;
+        way->n_channels = (n_channels + 1) / 2; /* a channel of ours has both trees */
+        if (proto == LL128) {
+            const double n_steps = 1 + floor(log2(model->call->n_hosts) + 1e-9) + 0.1 * n_local;
+            way->tile_bytes =
+                halve_while(of_channel, n_steps * 64 / n_local, 131072, way->tile_bytes);
+            way->tile_bytes =
+                halve_while(of_channel, n_steps * 16 / n_local, 32768, way->tile_bytes);
+        }
+    } else if (algo == NVLS) {
+        way->algorithm = &gyre_algorithm_nccl_nvls;
+        way->rate_factor = 2 * (n_local - 1) / (n_local + 1) * NVLS_EFFICIENCY;
+        way->tile_bytes = of_channel < 2 * (uint64_t)n_local * 32768     ? 16384
+                          : of_channel < 8 * (uint64_t)n_local * 65536   ? 32768
+                          : of_channel < 64 * (uint64_t)n_local * 131072 ? 65536
+                                                                         : 131072;
+    } else if (algo == NVLS_TREE) {
+        way->algorithm = &gyre_algorithm_two_level_tree;
+        way->rate_factor = 2 * (n_local - 1) / (n_local + 1) * NVLS_EFFICIENCY;
+        way->tile_bytes = of_channel < (uint64_t)n_local * 65536        ? 32768
+                          : of_channel < 4 * (uint64_t)n_local * 131072 ? 65536
+                                                                        : 131072;
+    } else if (algo == PAT) {
+        way->algorithm = &gyre_algorithm_pat;
+        way->tile_bytes = SIMPLE_SLOT;
+    }
+    way->rate_factor *= mesh_share(model->machine, model->n_local);
+}
+
+/* Sends and receives in a group: slots of their own protocol, no comparison. */
+static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *machine,
+                                         const struct gyre_contender_call *call)
+{
+    const uint64_t of_peer = call->n_bytes / call->n_ranks;
+    const bool is_small = of_peer <= P2P_LL_BYTES;
+    return (struct gyre_contender_way){
+        .algorithm = &gyre_algorithm_direct,
+        .name = "p2p",
+        .proto = is_small ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE,
+        .n_channels = gyre_clamp_u32(call->n_bytes / P2P_PART, 1, P2P_CHANNELS),
+        .tile_bytes = is_small             ? LL_SLOT
+                      : call->n_hosts == 1 ? SIMPLE_SLOT
+                                           : P2P_NET_CHUNK,
+        .depth = N_SLOTS,
+        .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts)};
+}
+
+static bool is_asked(const char *asked, const char *name)
+{
+    return asked == NULL || gyre_text_same(asked, name);
+}
+
+int gyre_nccl_list(const struct gyre_contender_machine *machine,
+                   const struct gyre_contender_call *call, struct gyre_contender_way *ways_out)
+{
+    struct model model;
+    int n = 0;
+    open_model(machine, call, &model);
+    for (enum algo algo = TREE; algo < N_ALGOS; algo++)
+        for (enum proto proto = LL; proto < N_NCCL_PROTOS; proto++)
+            if (is_possible(&model, algo, proto) && is_asked(call->algorithm, algo_names[algo]) &&
+                is_asked(call->proto, gyre_proto_names[proto_of[proto]]))
+                fill_way(&model, algo, proto, &ways_out[n++]);
+    return n;
+}
+
+gyre_status gyre_nccl_choose(const struct gyre_contender_machine *machine,
+                             const struct gyre_contender_call *call,
+                             struct gyre_contender_way *way_out)
+{
+    struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
+    if (call->coll == GYRE_COLL_ALL_TO_ALL) {
+        *way_out = p2p_way(machine, call);
+        return GYRE_SUCCESS;
+    }
+    const int n = gyre_nccl_list(machine, call, ways);
+    if (n == 0)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "NCCL has no %s by %s with %s on %u hosts",
+                         gyre_collectives[call->coll].name,
+                         call->algorithm == NULL ? "any algorithm" : call->algorithm,
+                         call->proto == NULL ? "any protocol" : call->proto, call->n_hosts);
+    *way_out = ways[0];
+    for (int i = 1; i < n; i++)
+        if (ways[i].estimated_us < way_out->estimated_us)
+            *way_out = ways[i];
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule --rows: predictions of many calls on many machines in one process, for validation and
+ * fits. Simulators are kept between rows, since most of the time goes into the programs.
+ */
+#include "algorithms/contenders/contender.h"
+#include "bench/report/bus_factor.h"
+#include "bench/tools/programs.h"
+#include "bench/tools/schedule_predict.h"
+#include "core/foundation/base/file.h"
+#include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LINE       4096
+#define N_SIMULATORS   32
+#define N_COSTS        64
+#define MAX_PATH_BYTES 512
+#define ROUGH_RANKS    1025
+
+/* X(word, field, how the text is read) */
+#define ROW_WORDS(X)                            \
+    X(coll, coll, TEXT)                         \
+    X(library, library, TEXT)                   \
+    X(algo, algorithm, TEXT)                    \
+    X(proto, proto, TEXT)                       \
+    X(cost, cost, TEXT)                         \
+    X(fabric, fabric, TEXT)                     \
+    X(gpu, gpu, TEXT)                           \
+    X(cpu, cpu, TEXT)                           \
+    X(version, version, TEXT)                   \
+    X(ranks, n_ranks, NUMBER)                   \
+    X(hosts, n_hosts, NUMBER)                   \
+    X(bytes, n_bytes, NUMBER)                   \
+    X(channels, n_channels, NUMBER)             \
+    X(tile, tile_bytes, NUMBER)                 \
+    X(depth, depth, NUMBER)                     \
+    X(graph, is_graph, NUMBER)                  \
+    X(graph_launch_ns, graph_launch_ns, NUMBER) \
+    X(nics, n_nics, NUMBER)                     \
+    X(link_gbytes, link_gbytes, NUMBER)         \
+    X(mesh_gpus, mesh_gpus, NUMBER)             \
+    X(nvls, has_nvls, NUMBER)                   \
+    X(nic_gbit, nic_gbit, NUMBER)               \
+    X(net_latency_us, net_latency_us, NUMBER)   \
+    X(eager_bytes, eager_bytes, NUMBER)         \
+    X(dtype_bytes, dtype_bytes, NUMBER)
+
+/* A number that is absent is NAN, a text is NULL. */
+struct row {
+#define FIELD_TEXT(field)            const char *field;
+#define FIELD_NUMBER(field)          double field;
+#define ROW_FIELD(word, field, kind) FIELD_##kind(field)
+    ROW_WORDS(ROW_FIELD)
+#undef ROW_FIELD
+    char constants[MAX_LINE]; /* lines of gyre_cost_from_text() */
+};
+
+struct kept_cost {
+    char path[MAX_PATH_BYTES];
+    struct gyre_cost cost;
+};
+
+struct kept_simulator {
+    const struct gyre_algorithm *algorithm; /* NULL = the place is free */
+    struct gyre_shape shape;
+    struct gyre_grouping *grouping;
+    struct bench_fabric fabric;
+    char fabric_path[MAX_PATH_BYTES];
+    struct gyre_simulator *simulator;
+    uint64_t used_at;
+};
+
+struct rows {
+    struct kept_cost costs[N_COSTS];
+    unsigned n_costs; /* ever read */
+    struct kept_simulator simulators[N_SIMULATORS];
+    uint64_t now;
+};
+
+static double number_or(double number, double otherwise)
+{
+    return isnan(number) ? otherwise : number;
+}
+
+/* ---- a row -------------------------------------------------------------------------------- */
+
+static gyre_status read_number(const char *word, const char *text, double *number_out)
+{
+    char *end;
+    *number_out = gyre_text_to_double(text, &end);
+    if (end == text || *end != '\0' || !isfinite(*number_out) || *number_out < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%.40s: expected a number of at least 0",
+                         word, text);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_word(const char *word, const char *text, struct row *row)
+{
+#define READ_TEXT(word, field)   return row->field = text, GYRE_SUCCESS
+#define READ_NUMBER(word, field) return read_number(word, text, &row->field)
+#define ROW_READ(name, field, kind) \
+    if (strcmp(word, #name) == 0)   \
+        READ_##kind(#name, field);
+    ROW_WORDS(ROW_READ)
+#undef ROW_READ
+    const size_t used = strlen(row->constants); /* a constant of the machine, or unknown */
+    snprintf(&row->constants[used], sizeof(row->constants) - used, "%s = %s\n", word, text);
+    return GYRE_SUCCESS;
+}
+
+/* @line: cut into words, to which the row refers. */
+static gyre_status read_row(char *line, struct row *row)
+{
+    char *next = NULL;
+#define CLEAR_TEXT(field)            row->field = NULL;
+#define CLEAR_NUMBER(field)          row->field = NAN;
+#define ROW_CLEAR(word, field, kind) CLEAR_##kind(field)
+    ROW_WORDS(ROW_CLEAR)
+#undef ROW_CLEAR
+    row->constants[0] = '\0';
+    for (char *word = strtok_r(line, " \t\r\n", &next); word != NULL;
+         word = strtok_r(NULL, " \t\r\n", &next)) {
+        char *equals = strchr(word, '=');
+        if (equals == NULL)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%.40s\" is not key=value", word);
+        *equals = '\0';
+        GYRE_TRY(read_word(word, equals + 1, row));
+    }
+    return GYRE_SUCCESS;
+}
+
+static const char *choice_of(const char *text)
+{
+    return text == NULL || gyre_text_same(text, "default") ? NULL : text;
+}
+
+static gyre_status read_call(const struct row *row, struct gyre_contender_call *call)
+{
+    const char *coll = row->coll == NULL ? "all_reduce" : row->coll;
+    const int found = gyre_collective_find(strcmp(coll, "alltoall") == 0 ? "all_to_all" : coll);
+    const double n_hosts = number_or(row->n_hosts, 1);
+    if (found < 0 || found == GYRE_COLL_SEND_RECV)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "coll=%.40s is no collective", coll);
+    if (!(row->n_ranks >= 2 && row->n_ranks <= GYRE_MAX_RANKS) || n_hosts < 1 ||
+        fmod(row->n_ranks, n_hosts) > 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "ranks= has to be 2 to %d, and a multiple of hosts=", GYRE_MAX_RANKS);
+    if (!(row->n_bytes >= 1 && row->n_bytes <= 0x1p50))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "bytes= has to be at least 1");
+    *call = (struct gyre_contender_call){.coll = (enum gyre_collective)found,
+                                         .n_ranks = (unsigned)row->n_ranks,
+                                         .n_hosts = (unsigned)n_hosts,
+                                         .n_bytes = (uint64_t)row->n_bytes,
+                                         .algorithm = choice_of(row->algorithm),
+                                         .proto = choice_of(row->proto)};
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_machine(const struct row *row, const struct gyre_cost *cost,
+                                struct gyre_contender_machine *machine)
+{
+    *machine = (struct gyre_contender_machine){
+        .gpu = GYRE_GPU_HOPPER,
+        .link_gbytes = number_or(row->link_gbytes, 0),
+        .mesh_gpus = (unsigned)number_or(row->mesh_gpus, 0),
+        .has_nvls = number_or(row->has_nvls, 0) > 0,
+        .nic_gbytes = number_or(row->nic_gbit / 8, cost->nic_bytes_per_ns),
+        .n_nics = (unsigned)number_or(row->n_nics, 0),
+        .is_intel = row->cpu != NULL && strcmp(row->cpu, "intel") == 0,
+        .net_latency_us = number_or(row->net_latency_us, 0),
+        .eager_bytes = (uint64_t)number_or(row->eager_bytes, 8192)};
+    unsigned major = 0, minor = 0;
+    if (row->version != NULL && sscanf(row->version, "%u.%u", &major, &minor) == 2)
+        machine->version = 100 * major + minor;
+    if (row->gpu == NULL)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < GYRE_N_GPUS; i++)
+        if (strcmp(row->gpu, gyre_gpu_names[i]) == 0) {
+            machine->gpu = (enum gyre_gpu)i;
+            return GYRE_SUCCESS;
+        }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gpu=%.40s is not known", row->gpu);
+}
+
+/* ---- what is kept ------------------------------------------------------------------------- */
+
+static gyre_status load_cost(struct rows *rows, const char *path, struct gyre_cost *cost_out)
+{
+    const struct gyre_cost *shipped = gyre_cost_find(path);
+    for (unsigned i = 0; i < N_COSTS && shipped == NULL; i++)
+        if (strcmp(rows->costs[i].path, path) == 0)
+            shipped = &rows->costs[i].cost;
+    if (shipped == NULL) {
+        struct kept_cost *kept = &rows->costs[rows->n_costs++ % N_COSTS];
+        char *text;
+        kept->path[0] = '\0';
+        GYRE_TRY(gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, NULL));
+        const gyre_status status = gyre_cost_from_text(text, &gyre_cost_h200, &kept->cost);
+        free(text);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, path);
+        snprintf(kept->path, sizeof(kept->path), "%s", path);
+        shipped = &kept->cost;
+    }
+    *cost_out = *shipped;
+    return GYRE_SUCCESS;
+}
+
+static void drop_simulator(struct kept_simulator *kept)
+{
+    gyre_simulator_close(kept->simulator);
+    bench_fabric_close(&kept->fabric);
+    free(kept->grouping);
+    *kept = (struct kept_simulator){.algorithm = NULL};
+}
+
+static gyre_status open_simulator(const struct row *row, const struct gyre_contender_call *call,
+                                  const struct gyre_algorithm *algorithm,
+                                  struct kept_simulator *kept)
+{
+    const char *path = row->fabric == NULL ? "" : row->fabric;
+    snprintf(kept->fabric_path, sizeof(kept->fabric_path), "%s", path);
+    GYRE_TRY(bench_fabric_load(row->fabric, &kept->fabric));
+    kept->grouping = calloc(1, sizeof(*kept->grouping));
+    if (kept->grouping == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for hosts");
+    kept->grouping->n_hosts = (uint16_t)call->n_hosts;
+    kept->grouping->n_nics = (uint16_t)number_or(row->n_nics, 0);
+    for (unsigned rank = 0; rank < call->n_ranks; rank++)
+        kept->grouping->host_of[rank] = (uint16_t)(rank / (call->n_ranks / call->n_hosts));
+    if (kept->fabric.fabric != NULL && kept->fabric.fabric->n_ranks != call->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s has %u GPUs, the row %u ranks", path,
+                         kept->fabric.fabric->n_ranks, call->n_ranks);
+    kept->shape = (struct gyre_shape){.coll = call->coll,
+                                      .n_ranks = (uint16_t)call->n_ranks,
+                                      .grouping = call->n_hosts > 1 ? kept->grouping : NULL};
+    const struct gyre_machine machine = {.grouping = kept->shape.grouping,
+                                         .fabric = kept->fabric.fabric};
+    GYRE_TRY(gyre_simulator_open(algorithm, &kept->shape, &machine, false, &kept->simulator));
+    kept->algorithm = algorithm;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_simulator(struct rows *rows, const struct row *row,
+                                  const struct gyre_contender_call *call,
+                                  const struct gyre_algorithm *algorithm,
+                                  struct kept_simulator **kept_out)
+{
+    const char *path = row->fabric == NULL ? "" : row->fabric;
+    struct kept_simulator *oldest = &rows->simulators[0];
+    for (unsigned i = 0; i < N_SIMULATORS; i++) {
+        struct kept_simulator *kept = &rows->simulators[i];
+        const bool is_same = kept->algorithm == algorithm && kept->shape.coll == call->coll &&
+                             kept->shape.n_ranks == call->n_ranks &&
+                             kept->grouping->n_hosts == call->n_hosts &&
+                             kept->grouping->n_nics == (uint16_t)number_or(row->n_nics, 0) &&
+                             strcmp(kept->fabric_path, path) == 0;
+        if (kept->used_at < oldest->used_at)
+            oldest = kept;
+        if (is_same) {
+            kept->used_at = ++rows->now;
+            *kept_out = kept;
+            return GYRE_SUCCESS;
+        }
+    }
+    drop_simulator(oldest);
+    const gyre_status status = open_simulator(row, call, algorithm, oldest);
+    if (status != GYRE_SUCCESS)
+        drop_simulator(oldest);
+    oldest->used_at = ++rows->now;
+    *kept_out = oldest;
+    return status;
+}
+
+/* ---- a prediction ------------------------------------------------------------------------- */
+
+static gyre_status list_ways(const struct row *row, const struct gyre_contender_machine *machine,
+                             const struct gyre_contender_call *call,
+                             struct gyre_contender_way *ways_out, int *n_out)
+{
+    const char *library = row->library == NULL ? "nccl" : row->library;
+    *n_out = 1;
+    if (strcmp(library, "nccl") == 0 || strcmp(library, "rccl") == 0)
+        return gyre_nccl_choose(machine, call, ways_out);
+    if (strcmp(library, "mpi") == 0)
+        *n_out = gyre_mpi_list(machine, call, ways_out);
+    else if (strcmp(library, "oneshot") == 0)
+        *n_out = gyre_one_kernel_list(call, ways_out);
+    else
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "library=%.40s: nccl, rccl, mpi or oneshot",
+                         library);
+    if (*n_out == 0)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s has no algorithm %s for it", library,
+                         call->algorithm == NULL ? "" : call->algorithm);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status predict_way(struct rows *rows, const struct row *row,
+                               const struct gyre_contender_call *call,
+                               const struct gyre_cost *machine_cost, struct gyre_contender_way *way,
+                               struct gyre_prediction *prediction)
+{
+    struct kept_simulator *kept;
+    struct gyre_cost cost = *machine_cost;
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const bool has_blocks = traits->in_blocks || traits->out_blocks;
+    GYRE_TRY(find_simulator(rows, row, call, way->algorithm, &kept));
+    cost.egress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
+    cost.ingress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
+    if (number_or(row->n_channels, 0) > 0)
+        way->n_channels = (uint32_t)row->n_channels;
+    if (number_or(row->tile_bytes, 0) > 0)
+        way->tile_bytes = (uint32_t)row->tile_bytes;
+    if (number_or(row->depth, 0) > 0)
+        way->depth = (uint32_t)row->depth;
+    const uint32_t least_depth = gyre_simulator_min_depth(kept->simulator);
+    const struct gyre_simulation simulation = {
+        .cost = &cost,
+        .proto = way->proto,
+        .net_proto = way->proto,
+        .n_channels = way->n_channels,
+        .tile_bytes = way->tile_bytes,
+        .depth = way->depth > least_depth ? way->depth : least_depth,
+        .n_bytes = has_blocks ? call->n_bytes / call->n_ranks : call->n_bytes,
+        .is_rough = row->fabric != NULL || call->n_ranks >= ROUGH_RANKS};
+    return gyre_simulator_run(kept->simulator, &simulation, prediction);
+}
+
+static gyre_status predict(struct rows *rows, const struct row *row, FILE *out)
+{
+    struct gyre_contender_call call;
+    struct gyre_contender_machine machine;
+    struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
+    struct gyre_cost cost;
+    struct gyre_prediction best = {.time_ns = INFINITY}, prediction;
+    int n_ways, fastest = 0;
+    GYRE_TRY(read_call(row, &call));
+    GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
+    GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
+    if (number_or(row->is_graph, 0) > 0)
+        cost.launch_ns = number_or(row->graph_launch_ns, cost.launch_ns);
+    GYRE_TRY(read_machine(row, &cost, &machine));
+    GYRE_TRY(list_ways(row, &machine, &call, ways, &n_ways));
+    for (int i = 0; i < n_ways; i++) {
+        GYRE_TRY(predict_way(rows, row, &call, &cost, &ways[i], &prediction));
+        if (prediction.time_ns < best.time_ns) {
+            best = prediction;
+            fastest = i;
+        }
+    }
+    const struct gyre_contender_way *way = &ways[fastest];
+    struct gyre_grouping grouping = {.n_hosts = (uint16_t)call.n_hosts,
+                                     .n_nics = (uint16_t)machine.n_nics};
+    for (unsigned rank = 0; rank < call.n_ranks; rank++)
+        grouping.host_of[rank] = (uint16_t)(rank / (call.n_ranks / call.n_hosts));
+    const struct gyre_shape shape = {
+        .coll = call.coll, .n_ranks = (uint16_t)call.n_ranks, .grouping = &grouping};
+    fprintf(out,
+            "time_us=%.4f algo=%s proto=%s channels=%u tile=%u bound_us=%.4f busbw=%.4f "
+            "busiest=%s share=%.3f own_us=%.2f\n",
+            best.time_ns / 1e3, way->name, gyre_proto_names[way->proto], way->n_channels,
+            way->tile_bytes, gyre_bound_ns(&shape, &cost, call.n_bytes) / 1e3,
+            (double)call.n_bytes / best.time_ns * bench_bus_factor(call.coll, call.n_ranks),
+            gyre_resource_names[best.bottleneck], best.busy_share, way->estimated_us);
+    return GYRE_SUCCESS;
+}
+
+bool bench_predict_rows(const char *path, FILE *out)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    struct rows *rows = calloc(1, sizeof(*rows));
+    struct row *row = malloc(sizeof(*row));
+    char line[MAX_LINE];
+    const bool ok = in != NULL && rows != NULL && row != NULL;
+    if (!ok)
+        fprintf(stderr, "schedule: --rows %s: %s\n", path, gyre_text_error(errno));
+    while (ok && fgets(line, sizeof(line), in) != NULL) {
+        line[strcspn(line, "#\n")] = '\0';
+        if (line[strspn(line, " \t\r")] == '\0')
+            continue;
+        if (read_row(line, row) != GYRE_SUCCESS || predict(rows, row, out) != GYRE_SUCCESS)
+            fprintf(out, "error %s\n", gyre_cause());
+        fflush(out);
+    }
+    for (unsigned i = 0; rows != NULL && i < N_SIMULATORS; i++)
+        drop_simulator(&rows->simulators[i]);
+    if (in != NULL && in != stdin)
+        fclose(in);
+    free(row);
+    free(rows);
+    return ok;
+}
