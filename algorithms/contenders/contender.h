@@ -53,6 +53,7 @@ struct gyre_contender_way {
     uint32_t tile_bytes;
     uint32_t depth;
     double rate_factor;  /* of the GPU's links: what the switch saves, or a mesh lacks */
+    double store_factor; /* of a worker's sends in a host: one store reaches several ranks */
     double estimated_us; /* by the library's own model; 0 = it has none */
 };
 

@@ -377,6 +377,7 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
                                        .tile_bytes = slots[proto],
                                        .depth = N_SLOTS,
                                        .rate_factor = 1,
+                                       .store_factor = 1,
                                        .estimated_us = estimate_us(model, algo, proto)};
     if (algo == RING && proto == SIMPLE && coll != GYRE_COLL_BROADCAST &&
         coll != GYRE_COLL_REDUCE) {
@@ -397,6 +398,7 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
     } else if (algo == NVLS) {
         way->algorithm = &gyre_algorithm_nccl_nvls;
         way->rate_factor = 2 * (n_local - 1) / (n_local + 1) * NVLS_EFFICIENCY;
+        way->store_factor = n_local - 1;
         way->tile_bytes = of_channel < 2 * (uint64_t)n_local * 32768     ? 16384
                           : of_channel < 8 * (uint64_t)n_local * 65536   ? 32768
                           : of_channel < 64 * (uint64_t)n_local * 131072 ? 65536
@@ -404,6 +406,7 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
     } else if (algo == NVLS_TREE) {
         way->algorithm = &gyre_algorithm_two_level_tree;
         way->rate_factor = 2 * (n_local - 1) / (n_local + 1) * NVLS_EFFICIENCY;
+        way->store_factor = n_local - 1;
         way->tile_bytes = of_channel < (uint64_t)n_local * 65536        ? 32768
                           : of_channel < 4 * (uint64_t)n_local * 131072 ? 65536
                                                                         : 131072;
@@ -429,7 +432,8 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
                       : call->n_hosts == 1 ? SIMPLE_SLOT
                                            : P2P_NET_CHUNK,
         .depth = N_SLOTS,
-        .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts)};
+        .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts),
+        .store_factor = 1};
 }
 
 static bool is_asked(const char *asked, const char *name)

@@ -101,7 +101,8 @@ static bool add_way(const struct gyre_contender_machine *machine,
         .n_channels = 1,
         .tile_bytes = (uint32_t)gyre_min_u64(gyre_max_u64(call->n_bytes, 64), UINT32_MAX / 2),
         .depth = 2,
-        .rate_factor = 1};
+        .rate_factor = 1,
+        .store_factor = 1};
     return true;
 }
 
@@ -148,6 +149,7 @@ int gyre_one_kernel_list(const struct gyre_contender_call *call,
         .n_channels = gyre_clamp_u32(call->n_bytes / BLOCK_BYTES, 1, ONE_KERNEL_BLOCKS),
         .tile_bytes = 1U << 30,
         .depth = 2,
-        .rate_factor = 1};
+        .rate_factor = 1,
+        .store_factor = 1};
     return 1;
 }

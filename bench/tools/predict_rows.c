@@ -313,6 +313,7 @@ static gyre_status predict_way(struct rows *rows, const struct row *row,
     GYRE_TRY(find_simulator(rows, row, call, way->algorithm, &kept));
     cost.egress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
     cost.ingress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
+    cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] *= way->store_factor;
     if (number_or(row->n_channels, 0) > 0)
         way->n_channels = (uint32_t)row->n_channels;
     if (number_or(row->tile_bytes, 0) > 0)
