@@ -27,6 +27,7 @@ struct gyre_contender_machine {
     enum gyre_gpu gpu;
     double link_gbytes;    /* of a GPU to all others of its host; 0 = by `gpu` */
     unsigned mesh_gpus;    /* of a host whose GPUs are connected pair by pair; 0 = a switch */
+    unsigned n_rings;      /* of different order through a mesh; 0 = as many as use all links */
     bool has_nvls;         /* the switch sums */
     double nic_gbytes;     /* of one NIC */
     unsigned n_nics;       /* of a host; 0 = one for each rank */

@@ -140,7 +140,7 @@ struct model {
     const struct gpu_facts *gpu;
     unsigned n_local;
     double link;
-    struct graph ring, nvls;
+    struct graph ring, tree, nvls;
     unsigned n_channels; /* of a communicator */
 };
 
@@ -195,6 +195,12 @@ static void open_model(const struct gyre_contender_machine *machine,
     else
         search(gpu->inter, machine->nic_gbytes, n_nics, &model->ring);
     split_channels(model, &model->ring);
+    /* Trees have as many channels, which are faster inside hosts if the links allow it. */
+    model->tree = model->ring;
+    for (int i = N_SPEEDS - 1; i >= 0 && call->n_hosts > 1; i--)
+        if (gpu->inter[i] > model->tree.intra && model->tree.intra < 2 * model->tree.inter &&
+            gpu->inter[i] * model->tree.n_channels <= model->link)
+            model->tree.intra = gpu->inter[i];
     model->n_channels = 2 * model->ring.n_channels;
     if (machine->gpu >= GYRE_GPU_HOPPER && call->n_hosts > 1 && model->ring.intra > 45 &&
         model->n_channels < 16)
@@ -262,7 +268,7 @@ static double rate(const struct model *model, enum algo algo, enum proto proto)
     const struct gpu_facts *gpu = model->gpu;
     const int at = hosts_index(model);
     const bool is_nvls = algo == NVLS || algo == NVLS_TREE;
-    const struct graph *graph = is_nvls ? &model->nvls : &model->ring;
+    const struct graph *graph = is_nvls ? &model->nvls : algo == TREE ? &model->tree : &model->ring;
     const double n_channels = graph->n_channels;
     const enum gyre_gpu ll_row = model->machine->is_intel ? GYRE_GPU_VOLTA : GYRE_GPU_AMPERE;
     const double most_ll = at == 0 ? gpu->ll[0] : facts_of[ll_row].ll[at];
@@ -415,6 +421,8 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
         way->tile_bytes = SIMPLE_SLOT;
     }
     way->rate_factor *= mesh_share(model->machine, model->n_local);
+    if (algo == RING && model->machine->mesh_gpus > 1 && model->machine->n_rings > 0)
+        way->rate_factor *= fmin(1, (double)model->machine->n_rings / (n_local - 1));
 }
 
 /* Sends and receives in a group: slots of their own protocol, no comparison. */
@@ -434,6 +442,21 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
         .depth = N_SLOTS,
         .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts),
         .store_factor = 1};
+}
+
+/* Of MSCCL, in RCCL: every rank exchanges with every other one. */
+static struct gyre_contender_way all_pairs_way(const struct gyre_contender_machine *machine,
+                                               const struct gyre_contender_call *call)
+{
+    struct gyre_contender_way way = p2p_way(machine, call);
+    way.name = "allpair";
+    if (call->coll == GYRE_COLL_ALL_REDUCE)
+        way.algorithm = &gyre_algorithm_twoshot;
+    for (int i = 0; i < N_NCCL_PROTOS; i++)
+        if (call->proto != NULL && gyre_text_same(call->proto, gyre_proto_names[proto_of[i]]))
+            way.proto = proto_of[i];
+    way.tile_bytes = way.proto == GYRE_PROTO_SIMPLE ? SIMPLE_SLOT : LL_SLOT;
+    return way;
 }
 
 static bool is_asked(const char *asked, const char *name)
@@ -462,6 +485,10 @@ gyre_status gyre_nccl_choose(const struct gyre_contender_machine *machine,
     struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
     if (call->coll == GYRE_COLL_ALL_TO_ALL) {
         *way_out = p2p_way(machine, call);
+        return GYRE_SUCCESS;
+    }
+    if (call->algorithm != NULL && gyre_text_same(call->algorithm, "allpair")) {
+        *way_out = all_pairs_way(machine, call);
         return GYRE_SUCCESS;
     }
     const int n = gyre_nccl_list(machine, call, ways);

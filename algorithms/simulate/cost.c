@@ -106,7 +106,8 @@ static const struct key keys[] = {
         KEY(#link "_ingress_bytes_per_ns", ingress_bytes_per_ns[GYRE_LINK_##id]),
         GYRE_LINK_TABLE(LINK_KEYS)
 #undef LINK_KEYS
-            KEY("worker_read_bytes_per_ns", worker_read_bytes_per_ns),
+            KEY("worker_step_bytes_per_ns", worker_step_bytes_per_ns),
+    KEY("worker_read_bytes_per_ns", worker_read_bytes_per_ns),
     KEY("worker_store_bytes_per_ns", worker_store_bytes_per_ns),
     KEY("uncached_slowdown", uncached_slowdown),
     KEY("cached_bytes", cached_bytes),
@@ -126,7 +127,7 @@ static double *field_of(struct gyre_cost *cost, const struct key *key)
 
 static gyre_status fail_key(int line, const char *word)
 {
-    char legal[896] = "";
+    char legal[960] = "";
     size_t used = 0;
     for (size_t i = 0; i < N_KEYS && used < sizeof(legal); i++)
         used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);

@@ -45,6 +45,7 @@
     X(nics, n_nics, NUMBER)                     \
     X(link_gbytes, link_gbytes, NUMBER)         \
     X(mesh_gpus, mesh_gpus, NUMBER)             \
+    X(rings, n_rings, NUMBER)                   \
     X(nvls, has_nvls, NUMBER)                   \
     X(nic_gbit, nic_gbit, NUMBER)               \
     X(net_latency_us, net_latency_us, NUMBER)   \
@@ -169,6 +170,7 @@ static gyre_status read_machine(const struct row *row, const struct gyre_cost *c
         .gpu = GYRE_GPU_HOPPER,
         .link_gbytes = number_or(row->link_gbytes, 0),
         .mesh_gpus = (unsigned)number_or(row->mesh_gpus, 0),
+        .n_rings = (unsigned)number_or(row->n_rings, 0),
         .has_nvls = number_or(row->has_nvls, 0) > 0,
         .nic_gbytes = number_or(row->nic_gbit / 8, cost->nic_bytes_per_ns),
         .n_nics = (unsigned)number_or(row->n_nics, 0),
