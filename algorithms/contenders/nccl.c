@@ -432,7 +432,7 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
     const uint64_t of_peer = call->n_bytes / call->n_ranks;
     const bool is_small = of_peer <= P2P_LL_BYTES;
     return (struct gyre_contender_way){
-        .algorithm = &gyre_algorithm_direct,
+        .algorithm = &gyre_algorithm_nccl_p2p,
         .name = "p2p",
         .proto = is_small ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE,
         .n_channels = gyre_clamp_u32(call->n_bytes / P2P_PART, 1, P2P_CHANNELS),
@@ -450,8 +450,9 @@ static struct gyre_contender_way all_pairs_way(const struct gyre_contender_machi
 {
     struct gyre_contender_way way = p2p_way(machine, call);
     way.name = "allpair";
-    if (call->coll == GYRE_COLL_ALL_REDUCE)
-        way.algorithm = &gyre_algorithm_twoshot;
+    if (call->coll != GYRE_COLL_ALL_TO_ALL)
+        way.algorithm =
+            call->coll == GYRE_COLL_ALL_REDUCE ? &gyre_algorithm_twoshot : &gyre_algorithm_direct;
     for (int i = 0; i < N_NCCL_PROTOS; i++)
         if (call->proto != NULL && gyre_text_same(call->proto, gyre_proto_names[proto_of[i]]))
             way.proto = proto_of[i];

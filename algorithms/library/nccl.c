@@ -13,6 +13,10 @@
  * Reduce-scatter is the workers 0 and 1 without sends, all-gather the workers 1 without sums and 2.
  * A rank sends and receives 2(n-1)/n B. With a switch that sums and copies it is (n+1)/n B, which
  * the contender counts as faster links (algorithms/contenders/nccl.c).
+ *
+ * nccl_p2p is the all-to-all of NCCL's sends and receives, which do not wait for each other: worker
+ * 0 copies the own block, worker 1 sends to the ranks rank + 1, rank + 2, ..., and worker 2 keeps
+ * what comes from rank - 1, rank - 2, ... It is not for calls in place.
  */
 #include "algorithms/algorithm.h"
 
@@ -101,4 +105,40 @@ const struct gyre_algorithm gyre_algorithm_nccl_nvls = {
     .can_do = can_do,
     .emit = emit,
     .n_chunks = n_chunks,
+};
+
+static void emit_p2p(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const int n = shape->n_ranks;
+    const struct gyre_ref own_in = gyre_in(rank), own_out = gyre_out(rank);
+    gyre_builder_worker(builder);
+    gyre_builder_step(builder, rank, &own_in, 1, &own_out, 1, 0);
+    gyre_builder_worker(builder);
+    for (int i = 1; i < n; i++) {
+        const int peer = (rank + i) % n;
+        const struct gyre_ref in = gyre_in(peer), to = gyre_peer(peer, 0);
+        gyre_builder_step(builder, peer, &in, 1, &to, 1, i < n - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+    gyre_builder_worker(builder);
+    for (int i = 1; i < n; i++) {
+        const int peer = (rank + n - i) % n;
+        const struct gyre_ref from = gyre_peer(peer, 0), out = gyre_out(peer);
+        gyre_builder_step(builder, peer, &from, 1, &out, 1, i < n - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+static bool can_do_p2p(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                       const char **why_not)
+{
+    *why_not = "it does not place data";
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_ONE_HOP};
+    return !shape->is_placed;
+}
+
+const struct gyre_algorithm gyre_algorithm_nccl_p2p = {
+    .name = "nccl_p2p",
+    .summary = "all sends and receives at the same time; not in place",
+    .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
+    .can_do = can_do_p2p,
+    .emit = emit_p2p,
 };
