@@ -132,7 +132,7 @@ int gyre_mpi_list(const struct gyre_contender_machine *machine,
 #define ONE_KERNEL_BLOCKS    36
 #define ONE_ROUND_OF_4_BYTES 524288
 #define ONE_ROUND_BYTES      262144
-#define BLOCK_BYTES          16384
+#define BLOCK_BYTES          8192 /* 512 threads of 16 bytes */
 
 int gyre_one_kernel_list(const struct gyre_contender_call *call,
                          struct gyre_contender_way *ways_out)

@@ -12,6 +12,7 @@
 
 A comment `fitted on COLL HOSTSxGPUS BYTES LIBRARY` behind a line names the measured row that its number is fitted to.
 """
+import copy
 import math
 import os
 import re
@@ -142,8 +143,16 @@ def find_machine(machines, row):
         return max(named, key=lambda pair: pair[0])[1], "named"
     alike = [(machine in mine, len(name), machine) for machine in machines for name in machine.gpus()
              if name.lower() in row["gpu"].lower()]
-    if alike:  # kernels of engines are described for one GPU only; those of others have that GPU's links
-        return max(alike, key=lambda found: found[:2])[2], "class"
+    if alike:
+        machine = max(alike, key=lambda found: found[:2])[2]
+        if machine in mine or not mine:
+            return machine, "class"
+        other = copy.copy(mine[0])  # kernels of engines are described for one GPU; others have their own links
+        other.words = machine.words | {"library": library}
+        rate = machine.constants["host_egress_bytes_per_ns"] / mine[0].base.constants["host_egress_bytes_per_ns"]
+        other.constants = mine[0].constants | {"host_egress_bytes_per_ns":
+                                               mine[0].constants["host_egress_bytes_per_ns"] * rate}
+        return other, "class"
     if library == "mpi":
         return next(machine for machine in mine if machine.base is None), "class"
     raise MachineError(f"no machine file is for \"{row['machine']}\" or for GPUs \"{row['gpu']}\": write one "

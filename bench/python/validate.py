@@ -24,6 +24,7 @@ CLASSES = (("up to 64 KiB", 0, 1 << 16), ("up to 16 MiB", (1 << 16) + 1, 1 << 24
 GOAL_BYTES = 16384  # the issue's classes: below, and from here on
 FIT_ROUNDS, FIT_STEP, FIT_MOST = 12, 0.05, 0.7
 WORST = 10
+BARRIER_NS = 1019  # a store and its sight over NVLink: step and hop of lamport on H200 (algorithms/simulate/cost.c)
 
 
 class TableError(Exception):
@@ -103,7 +104,9 @@ def query_of(machine, row, changed=None, as_given=True):
              "bytes": row["bytes"], "library": library,
              "algo": algorithm_of(row, words) if as_given else "default"}
     if nics:
-        query["nics"] = nics
+        query |= {"nics": nics, "nic_gbit": row["nic_gbit_s"] or 8 * constants["nic_bytes_per_ns"]}
+    if inside == "mesh":
+        query["mesh_gpus"] = words["gpus"]
     if library in ("nccl", "rccl"):
         chip = machine.chip()
         query |= {"gpu": chip, "link_gbytes": f"{constants.get('host_egress_bytes_per_ns', CHIPS[chip]):g}",
@@ -111,13 +114,24 @@ def query_of(machine, row, changed=None, as_given=True):
                   "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
     query["graph"] = int(row["graph"] == "yes" and library != "oneshot")
     query["cost"] = "h200"
+    constants = constants | {"host_ingress_bytes_per_ns": constants["host_egress_bytes_per_ns"]}
     if row["collective"] == "alltoall":
         # Ranks of one process write into the receive buffer, which nobody copies, and peers are spread over channels,
         # whose steps overlap.
         constants = {key: value for key, value in constants.items() if key != "worker_store_bytes_per_ns"}
         constants["simple_step_ns"] = constants["simple_step_ns"] / (row["ranks"] - 1)
+        # The kernel of sends starts the work items of its peers one by one; each takes about a hop of LL.
+        constants["launch_ns"] += (row["ranks"] - 1) * constants["ll_host_hop_ns"]
+    if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
+        constants = constants | {"launch_ns": constants["launch_ns"] + 2 * BARRIER_NS}
     return " ".join(f"{key}={value}" for key, value in query.items()) + "".join(
         f" {key}={value:.9g}" for key, value in sorted(constants.items()))
+
+
+def is_one_barrier(row):
+    """SGLang's kernel has no barrier of its own since 0.5.14; vLLM's (csrc/custom_all_reduce.cuh) has two."""
+    version = [int(word) for word in row.get("library_version", "").split(".") if word.isdigit()]
+    return "sglang" in row["library"].lower() and version >= [0, 5, 14]
 
 
 def algorithm_of(row, words):
@@ -201,7 +215,7 @@ def write_fit(machine, values):
             continue
         text, comment = line.split("#", 1)
         head = text.split("=")[0] + "= " if "=" in text else text.rsplit(None, 1)[0] + " "
-        lines[i] = f"{head}{values[key]:.4g}".ljust(len(text)) + f"#{comment}"
+        lines[i] = f"{head}{values[key]:.4g}".ljust(len(text) - 1) + f" #{comment}"
     with open(machine.path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 
