@@ -25,6 +25,7 @@ struct options {
     const char *csv_path;
     const char *msccl_path;
     const char *rows_path;
+    const char *library;
     bool rounds;
     bool verify;
     bool any_order;
@@ -69,6 +70,10 @@ static const struct bench_option table[] = {
      "hosts, NICs, switches and links for --predict, in place of --hosts,\n--nics and --nic-rate "
      "(docs/fabric.md)",
      BENCH_TEXT, AT(request.fabric_path)},
+    {0, "library", "NAME",
+     "what nccl, rccl, mpi or oneshot (inference engines) would do, for\n--predict; words of a row "
+     "may follow: nccl,gpu=ampere,algo=tree",
+     BENCH_TEXT, AT(library)},
     {0, "rows", "FILE",
      "for --predict: calls of other libraries, a line each (- = standard input;\n"
      "docs/fabric.md#rows), in place of all other options",
@@ -146,11 +151,12 @@ static bool check_together(const struct options *options)
 {
     const struct bench_schedule_request *request = &options->request;
     const char *wrong = NULL;
-    const bool is_about_predictions =
-        request->first_bytes > 0 || request->cost != NULL || request->proto != NULL ||
-        request->n_channels > 0 || request->tile_bytes > 0 || request->depth > 0 ||
-        request->nic_gbytes_per_s > 0 || request->net != BENCH_NET_UNNAMED ||
-        request->trace != NULL || request->fabric_path != NULL;
+    const bool has_way = request->proto != NULL || request->n_channels > 0 ||
+                         request->tile_bytes > 0 || request->depth > 0 || request->trace != NULL;
+    const bool is_about_predictions = request->first_bytes > 0 || request->cost != NULL ||
+                                      has_way || request->nic_gbytes_per_s > 0 ||
+                                      request->net != BENCH_NET_UNNAMED ||
+                                      request->fabric_path != NULL;
     const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
@@ -169,6 +175,11 @@ static bool check_together(const struct options *options)
                 "prints, and predict that file";
     else if (options->json_path != NULL && !options->predict && !options->verify)
         wrong = "--json needs --verify or --predict";
+    else if (options->library != NULL &&
+             (!options->predict || is_given || options->shape.algorithm != NULL ||
+              options->json_path != NULL || options->csv_path != NULL || has_way))
+        wrong = "--library needs --predict, and goes with --coll, --ranks, --hosts, --nics, "
+                "--nic-rate, --fabric, --cost and --bytes only: --library nccl,algo=tree,proto=ll";
     else if (options->any_order && !options->verify)
         wrong = "--any-order needs --verify";
     else if (options->csv_path != NULL && !options->predict)
@@ -342,9 +353,10 @@ static bool print_and_verify_read(const struct options *options, struct job *job
     return ok;
 }
 
-static bool run_request(const struct bench_schedule_request *request)
+static bool run_request(const struct bench_schedule_request *request, const char *library)
 {
-    if (bench_schedule_predict(request) == GYRE_SUCCESS)
+    if ((library == NULL ? bench_schedule_predict(request)
+                         : bench_predict_library(request, library)) == GYRE_SUCCESS)
         return true;
     fprintf(stderr, "schedule: %s\n", gyre_cause());
     return false;
@@ -364,7 +376,7 @@ static bool predict_given(const struct options *options, struct gyre_given_progr
     request.coll = given->coll;
     request.n_ranks = given->n_ranks;
     request.root = given->root;
-    return run_request(&request);
+    return run_request(&request, options->library);
 }
 
 static bool predict_file(const struct options *options)
@@ -401,7 +413,7 @@ static bool predict_shape(const struct options *options)
     request.n_ranks = shape.n_ranks;
     request.root = shape.root;
     request.grouping = shape.grouping;
-    return run_request(&request);
+    return run_request(&request, options->library);
 }
 
 static bool predict(const struct options *options)

@@ -335,67 +335,163 @@ static gyre_status predict_way(struct rows *rows, const struct row *row,
     return gyre_simulator_run(kept->simulator, &simulation, prediction);
 }
 
-static gyre_status predict(struct rows *rows, const struct row *row, FILE *out)
-{
+struct answer {
     struct gyre_contender_call call;
+    struct gyre_contender_way way;
+    struct gyre_prediction prediction;
+    double bound_ns; /* 0 = not known */
+    char busiest[GYRE_FABRIC_NAME_BYTES];
+};
+
+static double busbw_of(const struct answer *answer)
+{
+    return (double)answer->call.n_bytes / answer->prediction.time_ns *
+           bench_bus_factor(answer->call.coll, answer->call.n_ranks);
+}
+
+/* The fastest of the ways that the library may take. */
+static gyre_status predict(struct rows *rows, const struct row *row, struct answer *answer)
+{
     struct gyre_contender_machine machine;
     struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
     struct gyre_cost cost;
-    struct gyre_prediction best = {.time_ns = INFINITY}, prediction;
-    int n_ways, fastest = 0;
-    GYRE_TRY(read_call(row, &call));
+    struct gyre_prediction prediction;
+    struct kept_simulator *kept;
+    int n_ways;
+    GYRE_TRY(read_call(row, &answer->call));
     GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
     GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
     if (number_or(row->is_graph, 0) > 0)
         cost.launch_ns = number_or(row->graph_launch_ns, cost.launch_ns);
     GYRE_TRY(read_machine(row, &cost, &machine));
-    GYRE_TRY(list_ways(row, &machine, &call, ways, &n_ways));
+    GYRE_TRY(list_ways(row, &machine, &answer->call, ways, &n_ways));
+    answer->prediction.time_ns = INFINITY;
     for (int i = 0; i < n_ways; i++) {
-        GYRE_TRY(predict_way(rows, row, &call, &cost, &ways[i], &prediction));
-        if (prediction.time_ns < best.time_ns) {
-            best = prediction;
-            fastest = i;
-        }
+        GYRE_TRY(predict_way(rows, row, &answer->call, &cost, &ways[i], &prediction));
+        if (prediction.time_ns >= answer->prediction.time_ns)
+            continue;
+        answer->prediction = prediction;
+        answer->way = ways[i];
     }
-    const struct gyre_contender_way *way = &ways[fastest];
-    struct gyre_grouping grouping = {.n_hosts = (uint16_t)call.n_hosts,
-                                     .n_nics = (uint16_t)machine.n_nics};
-    for (unsigned rank = 0; rank < call.n_ranks; rank++)
-        grouping.host_of[rank] = (uint16_t)(rank / (call.n_ranks / call.n_hosts));
-    const struct gyre_shape shape = {
-        .coll = call.coll, .n_ranks = (uint16_t)call.n_ranks, .grouping = &grouping};
+    GYRE_TRY(find_simulator(rows, row, &answer->call, answer->way.algorithm, &kept));
+    answer->bound_ns = gyre_bound_ns(&kept->shape, &cost, answer->call.n_bytes);
+    if (answer->prediction.bottleneck == GYRE_RESOURCE_FABRIC)
+        gyre_fabric_link_name(kept->fabric.fabric, answer->prediction.fabric_link, answer->busiest);
+    else
+        snprintf(answer->busiest, sizeof(answer->busiest), "%s",
+                 gyre_resource_names[answer->prediction.bottleneck]);
+    return GYRE_SUCCESS;
+}
+
+static void print_answer(const struct answer *answer, FILE *out)
+{
+    const struct gyre_contender_way *way = &answer->way;
     fprintf(out,
             "time_us=%.4f algo=%s proto=%s channels=%u tile=%u bound_us=%.4f busbw=%.4f "
-            "busiest=%s share=%.3f own_us=%.2f\n",
-            best.time_ns / 1e3, way->name, gyre_proto_names[way->proto], way->n_channels,
-            way->tile_bytes, gyre_bound_ns(&shape, &cost, call.n_bytes) / 1e3,
-            (double)call.n_bytes / best.time_ns * bench_bus_factor(call.coll, call.n_ranks),
-            gyre_resource_names[best.bottleneck], best.busy_share, way->estimated_us);
-    return GYRE_SUCCESS;
+            "share=%.3f own_us=%.2f busiest=%s\n",
+            answer->prediction.time_ns / 1e3, way->name, gyre_proto_names[way->proto],
+            way->n_channels, way->tile_bytes, answer->bound_ns / 1e3, busbw_of(answer),
+            answer->prediction.busy_share, way->estimated_us, answer->busiest);
+}
+
+static gyre_status predict_line(struct rows *rows, char *line, struct answer *answer)
+{
+    struct row *row = malloc(sizeof(*row));
+    if (row == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a row");
+    gyre_status status = read_row(line, row);
+    if (status == GYRE_SUCCESS)
+        status = predict(rows, row, answer);
+    free(row);
+    return status;
+}
+
+static void close_rows(struct rows *rows)
+{
+    for (unsigned i = 0; rows != NULL && i < N_SIMULATORS; i++)
+        drop_simulator(&rows->simulators[i]);
+    free(rows);
 }
 
 bool bench_predict_rows(const char *path, FILE *out)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     struct rows *rows = calloc(1, sizeof(*rows));
-    struct row *row = malloc(sizeof(*row));
     char line[MAX_LINE];
-    const bool ok = in != NULL && rows != NULL && row != NULL;
+    const bool ok = in != NULL && rows != NULL;
     if (!ok)
         fprintf(stderr, "schedule: --rows %s: %s\n", path, gyre_text_error(errno));
     while (ok && fgets(line, sizeof(line), in) != NULL) {
+        struct answer answer;
         line[strcspn(line, "#\n")] = '\0';
         if (line[strspn(line, " \t\r")] == '\0')
             continue;
-        if (read_row(line, row) != GYRE_SUCCESS || predict(rows, row, out) != GYRE_SUCCESS)
+        if (predict_line(rows, line, &answer) == GYRE_SUCCESS)
+            print_answer(&answer, out);
+        else
             fprintf(out, "error %s\n", gyre_cause());
         fflush(out);
     }
-    for (unsigned i = 0; rows != NULL && i < N_SIMULATORS; i++)
-        drop_simulator(&rows->simulators[i]);
     if (in != NULL && in != stdin)
         fclose(in);
-    free(row);
-    free(rows);
+    close_rows(rows);
     return ok;
+}
+
+/* ---- a table of sizes --------------------------------------------------------------------- */
+
+/* The request as a row; @words: "nccl" or "nccl,nvls=1,gpu=ampere". */
+static gyre_status write_line(const struct bench_schedule_request *request, const char *words,
+                              uint64_t n_bytes, char line_out[MAX_LINE])
+{
+    const unsigned n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
+    const char *cost = request->cost == NULL ? "h200" : request->cost;
+    for (unsigned rank = 0; rank < request->n_ranks && n_hosts > 1; rank++)
+        if (request->grouping->host_of[rank] != rank / (request->n_ranks / n_hosts))
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "--library needs hosts of equally many ranks, one after the other");
+    int used = snprintf(line_out, MAX_LINE, "coll=%s ranks=%u hosts=%u bytes=%llu cost=%s",
+                        gyre_collectives[request->coll].name, request->n_ranks, n_hosts,
+                        (unsigned long long)n_bytes, cost);
+    if (request->grouping != NULL && request->grouping->n_nics > 0)
+        used += snprintf(&line_out[used], MAX_LINE - (size_t)used, " nics=%u",
+                         request->grouping->n_nics);
+    if (request->fabric_path != NULL)
+        used +=
+            snprintf(&line_out[used], MAX_LINE - (size_t)used, " fabric=%s", request->fabric_path);
+    if (request->nic_gbytes_per_s > 0)
+        used += snprintf(&line_out[used], MAX_LINE - (size_t)used, " nic_bytes_per_ns=%g",
+                         request->nic_gbytes_per_s);
+    snprintf(&line_out[used], MAX_LINE - (size_t)used, " library=%s", words);
+    for (char *c = &line_out[used]; *c != '\0'; c++)
+        *c = *c == ',' ? ' ' : *c;
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_predict_library(const struct bench_schedule_request *request, const char *words)
+{
+    struct rows *rows = calloc(1, sizeof(*rows));
+    const uint64_t first_bytes = request->first_bytes > 0 ? request->first_bytes : 1024;
+    const uint64_t last_bytes = request->last_bytes > 0 ? request->last_bytes : 1 << 30;
+    gyre_status status =
+        rows == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for rows") : GYRE_SUCCESS;
+    printf("# %s of %u ranks by %s\n#%13s %12s %8s %8s %10s %14s %10s %9s  %s\n",
+           gyre_collectives[request->coll].name, request->n_ranks, words, "bytes", "algorithm",
+           "proto", "channels", "tile", "predicted us", "busbw GB/s", "of bound", "busiest");
+    for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;
+         n_bytes *= BENCH_PREDICT_SIZE_FACTOR) {
+        struct answer answer;
+        char line[MAX_LINE];
+        status = write_line(request, words, n_bytes, line);
+        if (status == GYRE_SUCCESS)
+            status = predict_line(rows, line, &answer);
+        if (status == GYRE_SUCCESS)
+            printf("%14llu %12s %8s %8u %10u %14.2f %10.2f %9.1f  %s %.0f%%\n",
+                   (unsigned long long)n_bytes, answer.way.name, gyre_proto_names[answer.way.proto],
+                   answer.way.n_channels, answer.way.tile_bytes, answer.prediction.time_ns / 1e3,
+                   busbw_of(&answer), 100 * answer.bound_ns / answer.prediction.time_ns,
+                   answer.busiest, answer.prediction.busy_share * 100);
+    }
+    close_rows(rows);
+    return status;
 }

@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 
-#define SIZE_FACTOR    4
 #define MAX_PROTO_TEXT 20
 #define MAX_BOUND_TEXT 16
 
@@ -173,7 +172,7 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
     const uint64_t first_bytes = request->first_bytes > 0 ? request->first_bytes : 1024;
     const uint64_t last_bytes = request->last_bytes > 0 ? request->last_bytes : 1 << 30;
     if (request->trace != NULL &&
-        (request->algorithm == NULL || first_bytes * SIZE_FACTOR <= last_bytes))
+        (request->algorithm == NULL || first_bytes * BENCH_PREDICT_SIZE_FACTOR <= last_bytes))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--trace shows one call: name one algorithm (--algo or --file) and one "
                          "size (--bytes 1M)");
@@ -185,7 +184,7 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
     if (status == GYRE_SUCCESS)
         print_header(&table);
     for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;
-         n_bytes *= SIZE_FACTOR)
+         n_bytes *= BENCH_PREDICT_SIZE_FACTOR)
         status = print_line(&table, n_bytes);
     bench_table_close(&table);
     if (status == GYRE_SUCCESS && request->trace != NULL)

@@ -101,6 +101,14 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
  * error. */
 bool bench_predict_rows(const char *path, FILE *out);
 
+/** bench_predict_library - schedule --library: a table of what another library would do. @request:
+ * its coll, hosts, sizes, cost, fabric and NICs count. @words: its name, and words of a row behind
+ * commas. Errors: as bench_schedule_predict(). */
+gyre_status bench_predict_library(const struct bench_schedule_request *request, const char *words);
+
+/* From one size of a table to the next. */
+#define BENCH_PREDICT_SIZE_FACTOR 4
+
 struct bench_schedule_fastest {
     const struct gyre_algorithm *algorithm;
     struct gyre_prediction prediction;
