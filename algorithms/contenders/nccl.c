@@ -171,16 +171,6 @@ static double nvls_rate(const struct model *model, enum algo algo)
                         : fmin(fmin(intra, inter), model->gpu->nvls_tree[hosts_index(model)]);
 }
 
-/* The search raises a tree's rate inside two hosts to twice that between them. The search of older
- * GPUs tries speeds that are far apart, and Polaris's do not get there. */
-static double tree_intra(const struct model *model)
-{
-    const double most = fmin(2 * model->ring.inter, model->link / model->ring.n_channels);
-    return model->call->n_hosts == 2 && model->machine->gpu >= GYRE_GPU_HOPPER
-               ? fmax(model->ring.intra, most)
-               : model->ring.intra;
-}
-
 /* GB/s of the call's bytes */
 static double rate(const struct model *model, enum algo algo, enum proto proto)
 {
@@ -194,7 +184,7 @@ static double rate(const struct model *model, enum algo algo, enum proto proto)
     const enum gyre_collective coll = model->call->coll;
     const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
     double bus = n_channels * (is_nvls  ? nvls_rate(model, algo)
-                               : at < 2 ? (algo == TREE ? tree_intra(model) : graph->intra)
+                               : at < 2 ? graph->intra
                                         : graph->inter);
     if (algo == RING && proto == LL)
         bus = fmin(most_ll, bus * 0.5);

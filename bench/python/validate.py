@@ -114,18 +114,17 @@ def query_of(machine, row, changed=None, as_given=True):
                   "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
     query["graph"] = int(row["graph"] == "yes" and library != "oneshot")
     query["cost"] = "h200"
-    constants = constants | {"host_ingress_bytes_per_ns": constants["host_egress_bytes_per_ns"]}
     if row["collective"] == "alltoall":
-        # Ranks of one process write into the receive buffer, which nobody copies, and peers are spread over channels,
-        # whose steps overlap.
-        constants = {key: value for key, value in constants.items() if key != "worker_store_bytes_per_ns"}
-        constants["simple_step_ns"] = constants["simple_step_ns"] / (row["ranks"] - 1)
         # The kernel of sends starts the work items of its peers one by one; each takes about a hop of LL.
-        constants["launch_ns"] += (row["ranks"] - 1) * constants["ll_host_hop_ns"]
+        # Sends reach a smaller part of the links than rings do.
+        constants = constants | {"launch_ns": constants["launch_ns"] + (row["ranks"] - 1) * constants["ll_host_hop_ns"]}
+        constants |= {key: constants[key] * constants["p2p_efficiency"]
+                      for key in ("host_egress_bytes_per_ns", "nic_bytes_per_ns")}
     if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
         constants = constants | {"launch_ns": constants["launch_ns"] + 2 * BARRIER_NS}
+    constants = constants | {"host_ingress_bytes_per_ns": constants["host_egress_bytes_per_ns"]}
     return " ".join(f"{key}={value}" for key, value in query.items()) + "".join(
-        f" {key}={value:.9g}" for key, value in sorted(constants.items()))
+        f" {key}={value:.9g}" for key, value in sorted(constants.items()) if key != "p2p_efficiency")
 
 
 def is_one_barrier(row):
