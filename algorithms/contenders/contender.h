@@ -29,6 +29,7 @@ struct gyre_contender_machine {
     unsigned mesh_gpus;    /* of a host whose GPUs are connected pair by pair; 0 = a switch */
     unsigned n_rings;      /* of different order through a mesh; 0 = as many as use all links */
     bool has_nvls;         /* the switch sums */
+    bool no_net_ll128;     /* NICs are behind a CPU, which may tear 128-byte stores */
     double nic_gbytes;     /* of one NIC */
     unsigned n_nics;       /* of a host; 0 = one for each rank */
     bool is_intel;         /* the CPUs */

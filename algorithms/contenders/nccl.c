@@ -136,6 +136,8 @@ static bool is_possible(const struct model *model, enum algo algo, enum proto pr
     const bool has_nvls = model->machine->has_nvls && model->n_local > 1 && proto == SIMPLE &&
                           model->gpu->nvls_efficiency > 0 &&
                           (version == 0 || version >= FIRST_NVLS);
+    if (proto == LL128 && n_hosts > 1 && model->machine->no_net_ll128)
+        return false;
     switch (algo) {
     case RING:
         return coll <= GYRE_COLL_REDUCE_SCATTER;

@@ -32,7 +32,8 @@ struct gyre_cost {
     double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
     double worker_send_bytes_per_ns[GYRE_N_LINKS];
-    double worker_step_bytes_per_ns;  /* of one worker, beside what its inputs and outputs cost */
+    double worker_step_bytes_per_ns;  /* of one worker, for a step's bytes on the wire once, beside
+                                       * what its inputs and outputs cost */
     double worker_read_bytes_per_ns;  /* of one worker and input */
     double worker_store_bytes_per_ns; /* of one worker and local output */
     double uncached_slowdown; /* of the three worker rates in calls of 16 * cached_bytes and more */

@@ -124,7 +124,8 @@ static double worker_ns(const struct gyre_sim_state *state, const struct gyre_si
                                              cost->worker_send_bytes_per_ns[link]);
     for (unsigned i = 0; i < n_links; i++)
         ns = gyre_sim_later(ns, cost->step_ns[proto_of(state, ends_of(state, step, i)->link)]);
-    ns += slower * transfer_ns(n_bytes, cost->worker_step_bytes_per_ns);
+    ns += slower * transfer_ns(n_bytes / cost->wire_efficiency[state->simulation->proto],
+                               cost->worker_step_bytes_per_ns);
     ns += slower * transfer_ns(n_bytes * step->n_ins, cost->worker_read_bytes_per_ns);
     ns += slower * transfer_ns(n_bytes * step->n_stores, cost->worker_store_bytes_per_ns);
     for (unsigned i = step->n_recvs; i < n_links; i++)
