@@ -168,6 +168,34 @@ static const char course_usage[] =
     "  -h, --help           print this text\n"
     "Exit status: 0 right, 1 something is wrong, 2 wrong usage, or the file cannot be read.\n";
 
+static const char validate_usage[] =
+    "usage: gyre validate [options] TABLE.csv...\n"
+    "Predicts every row of tables of measurements on machines that files describe, and prints the "
+    "errors, beside two\n"
+    "simpler predictions (docs/published.md).\n"
+    "  --machine FILE       one more machine; may be repeated\n"
+    "  --fit [NAME]         fit the constants of all machines, or of one, to the table of "
+    "calibration, and write them\n"
+    "  --csv FILE           each row with its prediction\n"
+    "  --page FILE.md       put the tables into a page, between <!-- table NAME --> and <!-- end "
+    "-->\n"
+    "  --svg FILE           the chart of errors\n"
+    "  --bars               keep the errors of classes as the error bars of gyre expect\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 a file cannot be used or written; 2 wrong usage.\n";
+
+static const char expect_usage[] =
+    "usage: gyre expect COLLECTIVE BYTES HOSTSxGPUS --machine NAME\n"
+    "Says what a collective should reach: the bound of the links, the predicted time and busbw, "
+    "and "
+    "an error bar\n"
+    "from published measurements (docs/published.md).\n"
+    "  COLLECTIVE           all_reduce, all_gather, reduce_scatter, broadcast or alltoall\n"
+    "  BYTES                as nccl-tests counts: 64K, 1G\n"
+    "  --machine NAME       a machine (gyre expect lists them if the name is wrong), or a file\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 it cannot be predicted; 2 wrong usage.\n";
+
 static int start_bench(int argc, char **argv);
 
 /* In the order of `gyre --help`. */
@@ -205,6 +233,18 @@ static const struct command commands[] = {
      .help = "check an exercise of the course (docs/course)",
      .examples = {"gyre course 1 mine.gyre", "gyre course 7 my_cost.txt"},
      .python = course_usage,
+     .debian_packages = ""},
+    {.name = "validate",
+     .help = "hold predictions against published measurements",
+     .examples = {"gyre validate tests/published/score.csv",
+                  "gyre validate --machine mine.machine mine.csv"},
+     .python = validate_usage,
+     .debian_packages = "python3-matplotlib"},
+    {.name = "expect",
+     .help = "say what a collective should reach on a machine, with an error bar",
+     .examples = {"gyre expect all_reduce 1G 64x8 --machine h100",
+                  "gyre expect all_gather 64M 4x8 --machine mine.machine"},
+     .python = expect_usage,
      .debian_packages = ""},
     {.name = "bench",
      .help = "measure a collective: gyre bench allreduce, allgather, ...",

@@ -83,6 +83,7 @@ function(gyre_install_tools)
     endif()
   endforeach()
   gyre_install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
+  gyre_install(DIRECTORY algorithms/simulate/machines DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
   gyre_install(DIRECTORY bench/python DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools
     PATTERN __pycache__ EXCLUDE PATTERN README.md EXCLUDE)
   gyre_install(FILES bench/report/report.schema.json bench/doctor/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)

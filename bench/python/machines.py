@@ -17,7 +17,6 @@ import math
 import os
 import re
 
-FOLDER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "algorithms", "simulate", "machines")
 WORDS = ("gpu", "library", "like", "inside", "cpu", "algorithm", "hosts")
 FABRIC = ("leaves", "spines", "wiring", "attach", "uplinks", "latency", "route", "link", "torus", "dragonfly", "wire")
 LIBRARIES = {"nccl": "nccl", "rccl": "rccl", "sglang": "oneshot", "vllm": "oneshot", "tensorrt": "oneshot",
@@ -107,7 +106,7 @@ class Machine:
         return self.words.get("gpu", "none").split()[0]
 
 
-def read_machine(path, folder=FOLDER, depth=0):
+def read_machine(path, folder, depth=0):
     """Errors: MachineError, with the line."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -124,7 +123,7 @@ def read_machine(path, folder=FOLDER, depth=0):
     return machine
 
 
-def read_machines(folder=FOLDER, more=()):
+def read_machines(folder, more=()):
     """All machine files; those of @more come first."""
     paths = list(more) + sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".machine"))
     return [read_machine(path, folder) for path in paths]

@@ -3,337 +3,47 @@
 
     python3 bench/python/validate.py TOOLS_FOLDER [options] [TABLE.csv...]
 
-Tables have the columns of tests/published/score.csv. A row that carries a trap is reported apart. The error of a row is
-|ln(predicted / measured)|; a series is a machine, collective, number of ranks, library and algorithm, and all series
-weigh the same, however many rows they have."""
+Here are the tables that it prints, the page, and the chart; published.py has the tables of measurements, the fit and
+the scores."""
 import argparse
 import collections
 import csv
+import io
 import math
 import os
-import subprocess
+import re
 import sys
 
-import rounds
-from machines import CHIPS, MachineError, find_machine, read_machine, read_machines
+from machines import MachineError, library_of, read_machine, read_machines
+from published import Simulator, TableError, fit, read_table, score_rows, summary, write_fit
+from report import go_to_python_with_packages
+from report_sources import say_written, write_whole
 
-COLUMNS = ("machine", "gpu", "gpus_per_host", "hosts", "nic_per_host", "nic_gbit_s", "collective", "library",
-           "algorithm_or_proto", "bytes", "time_us", "graph", "trap")
-COLLECTIVES = {"alltoall": "all_to_all"}
 CLASSES = (("up to 64 KiB", 0, 1 << 16), ("up to 16 MiB", (1 << 16) + 1, 1 << 24), ("above", (1 << 24) + 1, 1 << 62))
 GOAL_BYTES = 16384  # the issue's classes: below, and from here on
-FIT_ROUNDS, FIT_STEP, FIT_MOST = 12, 0.05, 0.7
 WORST = 10
-BARRIER_NS = 1019  # a store and its sight over NVLink: step and hop of lamport on H200 (algorithms/simulate/cost.c)
+PLACES = ("GPUs of one host", "GPUs of several hosts", "host memory (MPI)")
+SIDES = (f"from {GOAL_BYTES >> 10} KiB", f"below {GOAL_BYTES >> 10} KiB")
+CLASS_NAMES = [f"{place}, {side}" for place in PLACES for side in SIDES]
+LEVELS = {1: "the fitted machine, other calls", 2: "its class, another machine", 3: "another vendor or fabric"}
 
-
-class TableError(Exception):
-    """What is wrong with a table."""
-
-
-# ---- tables -------------------------------------------------------------------------------------------------------
-
-def read_table(path):
-    """The rows of a table, with numbers as numbers. Errors: TableError with the line."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            lines = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path}: {error}") from None
-    rows = []
-    for number, row in enumerate(lines, 2):
-        missing = [name for name in COLUMNS if row.get(name) is None]
-        if missing:
-            raise TableError(f"{path}: line {number}: there is no column {missing[0]}; columns are {', '.join(COLUMNS)}")
-        try:
-            row |= {key: int(row[key] or 0) for key in ("gpus_per_host", "hosts", "nic_per_host", "bytes")}
-            row |= {key: float(row[key] or 0) for key in ("time_us", "nic_gbit_s")}
-        except ValueError as error:
-            raise TableError(f"{path}: line {number}: {error}") from None
-        if min(row["gpus_per_host"], row["hosts"], row["bytes"]) < 1 or not row["time_us"] > 0:
-            raise TableError(f"{path}: line {number}: hosts, GPUs, bytes and time must be above 0")
-        row["line"], row["ranks"] = number, row["gpus_per_host"] * row["hosts"]
-        rows.append(row)
-    return rows
-
-
-def series_of(row):
-    return tuple(row[key] for key in ("machine", "collective", "ranks", "hosts", "library", "algorithm_or_proto"))
-
-
-# ---- the simulator ------------------------------------------------------------------------------------------------
-
-class Simulator:
-    """`schedule --predict --rows`: one process for many rows, each asked once."""
-
-    def __init__(self, tools):
-        self.command = [os.path.join(tools, "schedule"), "--predict", "--rows", "-"]
-        self.known = {}
-
-    def ask(self, queries):
-        """@queries: lines. Returns a dictionary of words for each; {"error": TEXT} if it cannot be predicted."""
-        for query in queries:
-            if isinstance(query, tuple):
-                found = rounds.predict_us(*query[:4], dict(query[4]), query[5])
-                self.known[query] = {"error": f"no algorithm of {query[0]} is known"} if found is None else \
-                    {"time_us": found[0], "algo": found[1], "busiest": "busy", "share": f"{found[2]:.2f}"}
-        new = [query for query in dict.fromkeys(queries) if query not in self.known]
-        if new:
-            done = subprocess.run(self.command, input="\n".join(new) + "\n", capture_output=True, text=True, check=False)
-            answers = done.stdout.splitlines()
-            if len(answers) != len(new):
-                raise TableError(f"{' '.join(self.command)}: {len(new)} rows, {len(answers)} answers: "
-                                 f"{done.stderr.strip()[-300:]}")
-            for query, answer in zip(new, answers):
-                self.known[query] = {"error": answer[6:]} if answer.startswith("error ") else \
-                    dict(word.split("=", 1) for word in answer.split() if "=" in word)
-        return [self.known[query] for query in queries]
-
-
-def query_of(machine, row, changed=None, as_given=True):
-    """One line of `schedule --predict --rows`. @changed: constants that replace those of the machine's file.
-    @as_given: with the algorithm that the table names."""
-    words, constants = machine.words, machine.constants | (changed or {})
-    inside, library = words.get("inside", ""), words["library"]
-    if library == "mpi":
-        constants = constants | {"wire_ns": machine.wire_ns(row["hosts"])}
-        return (row["collective"], row["algorithm_or_proto"] if as_given else "default", row["ranks"], row["bytes"],
-                tuple(constants.items()), machine.dimensions(row["hosts"]))
-    nics = min(row["nic_per_host"] or words["nics"], words["nics"]) if row["hosts"] > 1 else 0
-    query = {"coll": COLLECTIVES.get(row["collective"], row["collective"]), "ranks": row["ranks"], "hosts": row["hosts"],
-             "bytes": row["bytes"], "library": library,
-             "algo": algorithm_of(row, words) if as_given else "default"}
-    if nics:
-        query |= {"nics": nics, "nic_gbit": row["nic_gbit_s"] or 8 * constants["nic_bytes_per_ns"]}
-    if inside == "mesh":
-        query["mesh_gpus"] = words["gpus"]
-    if library in ("nccl", "rccl"):
-        chip = machine.chip()
-        query |= {"gpu": chip, "link_gbytes": f"{constants.get('host_egress_bytes_per_ns', CHIPS[chip]):g}",
-                  "nvls": int("reduces" in inside), "cpu": words.get("cpu", "amd"),
-                  "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
-    query["graph"] = int(row["graph"] == "yes" and library != "oneshot")
-    query["cost"] = "h200"
-    if row["collective"] == "alltoall":
-        # The kernel of sends starts the work items of its peers one by one; each takes about a hop of LL.
-        # Sends reach a smaller part of the links than rings do.
-        constants = constants | {"launch_ns": constants["launch_ns"] + (row["ranks"] - 1) * constants["ll_host_hop_ns"]}
-        constants |= {key: constants[key] * constants["p2p_efficiency"]
-                      for key in ("host_egress_bytes_per_ns", "nic_bytes_per_ns")}
-    if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
-        constants = constants | {"launch_ns": constants["launch_ns"] + 2 * BARRIER_NS}
-    constants = constants | {"host_ingress_bytes_per_ns": constants["host_egress_bytes_per_ns"]}
-    return " ".join(f"{key}={value}" for key, value in query.items()) + "".join(
-        f" {key}={value:.9g}" for key, value in sorted(constants.items()) if key != "p2p_efficiency")
-
-
-def is_one_barrier(row):
-    """SGLang's kernel has no barrier of its own since 0.5.14; vLLM's (csrc/custom_all_reduce.cuh) has two."""
-    version = [int(word) for word in row.get("library_version", "").split(".") if word.isdigit()]
-    return "sglang" in row["library"].lower() and version >= [0, 5, 14]
-
-
-def algorithm_of(row, words):
-    """The simulator's word for the algorithm that a table names."""
-    given = row["algorithm_or_proto"].lower()
-    if words["library"] in ("nccl", "rccl"):
-        return words.get("algorithm", "default") if given == "default" else given
-    return "default"
-
-
-# ---- the fit ------------------------------------------------------------------------------------------------------
-
-def rows_of_fits(machine, rows):
-    """key -> the row of the calibration table that the machine's file names. Errors: MachineError."""
-    found = {}
-    for key, (coll, hosts, gpus, n_bytes, library) in machine.fits.items():
-        found[key] = next((row for row in rows if (row["collective"], row["hosts"], row["gpus_per_host"], row["bytes"]) ==
-                           (coll, hosts, gpus, n_bytes) and row["library"].startswith(library) and
-                           any(row["machine"].lower().startswith(name.lower()) for name in machine.names)), None)
-        if found[key] is None:
-            raise MachineError(f"{machine.path}: {key} is fitted on a row that the calibration table does not have")
-    return found
-
-
-def fit(machine, rows, simulator):
-    """The constants that a machine's file says are fitted: as many unknowns as rows, so Newton's method in logarithms,
-    with a slight pull (Levenberg) where a row says nothing of a constant. Returns key -> value."""
-    of_key = rows_of_fits(machine, rows)
-    keys, targets = list(of_key), list(of_key.values())
-    values = {key: machine.constants[key] for key in keys}
-
-    def errors(trials):
-        queries = [query_of(machine, row, trial) for trial in trials for row in targets]
-        answers = simulator.ask(queries)
-        for answer in answers:
-            if "error" in answer:
-                raise MachineError(f"{machine.path}: a row of the fit cannot be predicted: {answer['error']}")
-        times = [float(answer["time_us"]) for answer in answers]
-        return [[math.log(times[i * len(targets) + k] / targets[k]["time_us"]) for k in range(len(targets))]
-                for i in range(len(trials))]
-
-    best, best_cost = dict(values), math.inf
-    for _ in range(FIT_ROUNDS):
-        trials = [values] + [values | {key: values[key] * math.exp(FIT_STEP)} for key in keys]
-        now, *moved = errors(trials)
-        cost = sum(error * error for error in now)
-        if cost < best_cost:
-            best, best_cost = dict(values), cost
-        if cost < 1e-8 * len(keys):
-            break
-        slopes = [[(moved[k][i] - now[i]) / FIT_STEP for k in range(len(keys))] for i in range(len(keys))]
-        steps = solve(slopes, now)
-        for key, step in zip(keys, steps):
-            values[key] = values[key] * math.exp(max(-FIT_MOST, min(FIT_MOST, -step)))
-    return best
-
-
-def solve(matrix, right):
-    """The x that minimises |matrix x - right|^2 + 1e-4 |x|^2: normal equations, Gaussian elimination."""
-    n = len(right)
-    rows = [[sum(matrix[k][i] * matrix[k][j] for k in range(n)) + (1e-4 if i == j else 0) for j in range(n)] +
-            [sum(matrix[k][i] * right[k] for k in range(n))] for i in range(n)]
-    for i in range(n):
-        pivot = max(range(i, n), key=lambda k: abs(rows[k][i]))
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        for k in range(n):
-            if k != i:
-                factor = rows[k][i] / rows[i][i]
-                rows[k] = [a - factor * b for a, b in zip(rows[k], rows[i])]
-    return [rows[i][n] / rows[i][i] for i in range(n)]
-
-
-def write_fit(machine, values):
-    """Puts fitted numbers into the machine's file."""
-    with open(machine.path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    for i, line in enumerate(lines):
-        key = line.split("=")[0].strip() if "=" in line.split("#")[0] else \
-            "nic_bytes_per_ns" if line.startswith("hosts ") else ""
-        if key not in values or "# fitted on" not in line:
-            continue
-        text, comment = line.split("#", 1)
-        head = text.split("=")[0] + "= " if "=" in text else text.rsplit(None, 1)[0] + " "
-        lines[i] = f"{head}{values[key]:.4g}".ljust(len(text) - 1) + f" #{comment}"
-    with open(machine.path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-
-
-# ---- baselines ----------------------------------------------------------------------------------------------------
-
-def bus_factor(row):
-    n = row["ranks"]
-    return {"all_reduce": 2 * (n - 1) / n, "all_gather": (n - 1) / n, "reduce_scatter": (n - 1) / n,
-            "alltoall": (n - 1) / n}.get(row["collective"], 1.0)
-
-
-def line_rate(machine, row):
-    """GB/s of busbw that the links allow: those inside the host, or the host's NICs."""
-    inside = machine.constants.get("host_egress_bytes_per_ns") or CHIPS.get(machine.chip()) or math.inf
-    if row["hosts"] == 1:
-        return inside
-    network = machine.constants["nic_bytes_per_ns"] * min(row["nic_per_host"] or machine.words["nics"],
-                                                          machine.words["nics"])
-    if row["collective"] == "alltoall":
-        network *= (row["ranks"] - 1) / (row["ranks"] - row["gpus_per_host"]) / row["gpus_per_host"]
-    return min(inside, network)
-
-
-def alpha_beta(machine, calibration):
-    """(us, GB/s) of time = alpha + bytes * bus factor / beta, which passes best through the rows of the machine's fit."""
-    while machine is not None and not machine.fits:
-        machine = machine.base
-    if machine is None:
-        return 10.0, 100.0
-    points = [(row["bytes"] * bus_factor(row) / 1e3, row["time_us"])
-              for row in rows_of_fits(machine, calibration).values()]
-    best = None
-    for i in range(200):  # alpha from a thousandth of the least time up to all of it; then beta has a closed form
-        alpha = min(t for _, t in points) * (i + 1) / 200
-        logs = [math.log((t - alpha) / x) for x, t in points if t > alpha * 1.02]
-        slope = math.exp(sum(logs) / len(logs)) if logs else 1e-9
-        cost = sum(math.log((alpha + slope * x) / t) ** 2 for x, t in points)
-        if best is None or cost < best[0]:
-            best = cost, alpha, 1 / slope
-    return best[1:]
-
-
-# ---- scores -------------------------------------------------------------------------------------------------------
-
-def error_of(predicted_us, measured_us):
-    return abs(math.log(predicted_us / measured_us))
-
-
-def summary(scored, key="error"):
-    """(geometric mean - 1, median, p90 as exp(error) - 1, rows, series) of scored rows; every series weighs the same."""
-    of_series = collections.defaultdict(list)
-    for score in scored:
-        of_series[score["series"]].append(score[key])
-    if not of_series:
-        return None
-    weighted = sorted((error, 1 / len(errors)) for errors in of_series.values() for error in errors)
-    total = sum(weight for _, weight in weighted)
-
-    def quantile(part):
-        reached = 0.0
-        for error, weight in weighted:
-            reached += weight
-            if reached >= part * total - 1e-9:
-                return math.expm1(error)
-        return math.expm1(weighted[-1][0])
-
-    mean = math.expm1(sum(error * weight for error, weight in weighted) / total)
-    return mean, quantile(0.5), quantile(0.9), len(weighted), len(of_series)
-
-
-def level_of(machine, how):
-    """1: this machine, with more GPUs or hosts; 2: its class; 3: another vendor or fabric than any calibrated one."""
-    if machine.fits and how == "named":
-        return 1
-    base = machine
-    while base is not None and not base.fits:
-        base = base.base
-    return 2 if base is not None and base.words["library"] == machine.words["library"] and \
-        base.chip().split()[0] != "none" and machine.chip() != "none" and \
-        bool(machine.words["inside"] == "pcie") == bool(base.words["inside"] == "pcie") else 3
-
-
-def score_rows(rows, machines, simulator, calibration):
-    """(scored, left out): a dictionary a row, and (row, reason). Rows of a fit must not be among them."""
-    asked, left = [], []
-    for row in rows:
-        try:
-            machine, how = find_machine(machines, row)
-        except MachineError as error:
-            left.append((row, str(error)))
-            continue
-        asked.append((row, machine, how, query_of(machine, row), query_of(machine, row, as_given=False)))
-    given = simulator.ask([entry[3] for entry in asked])
-    free = simulator.ask([entry[4] for entry in asked])
-    lines, scored = {}, []
-    for (row, machine, how, *_), answer, own in zip(asked, given, free):
-        if "error" in answer:
-            left.append((row, answer["error"]))
-            continue
-        if machine.short not in lines:
-            lines[machine.short] = alpha_beta(machine, calibration)
-        alpha, beta = lines[machine.short]
-        moved = row["bytes"] * bus_factor(row) / 1e3
-        score = {"row": row, "machine": machine, "level": level_of(machine, how), "series": series_of(row),
-                 "answer": answer, "us": float(answer["time_us"]),
-                 "error": error_of(float(answer["time_us"]), row["time_us"]),
-                 "alpha_beta": error_of(alpha + moved / beta, row["time_us"]),
-                 "line_rate": error_of(moved / (0.8 * line_rate(machine, row)), row["time_us"])}
-        if "error" not in own:
-            score["free"] = error_of(float(own["time_us"]), row["time_us"])
-        scored.append(score)
-    return scored, left
-
-
-# ---- what is printed ----------------------------------------------------------------------------------------------
 
 def percent(value):
     return f"{100 * value:.1f} %" if value < 10 else f"{value + 1:.0f}x"
+
+
+def place_of(row):
+    return PLACES[2] if library_of(row["library"]) == "mpi" else PLACES[row["hosts"] > 1]
+
+
+def class_of(row):
+    """The class of a row, by which errors are reported."""
+    return f"{place_of(row)}, {SIDES[row['bytes'] < GOAL_BYTES]}"
+
+
+def bar_of(row):
+    """The class by which error bars are given."""
+    return f"{place_of(row)}, {next(name for name, least, most in CLASSES if least <= row['bytes'] <= most)}"
 
 
 def table_line(name, scored):
@@ -359,13 +69,9 @@ def tables(scored):
     def where(test):
         return [score for score in clean if test(score["row"])]
 
-    one = [(f"{hosts}, {side}", where(lambda row, many=many, least=least, most=most: (row["hosts"] > 1) == many and
-                                      least <= row["bytes"] < most))
-           for hosts, many in (("one host", False), ("several hosts", True))
-           for side, least, most in ((f"from {GOAL_BYTES >> 10} KiB", GOAL_BYTES, 1 << 62),
-                                     (f"below {GOAL_BYTES >> 10} KiB", 0, GOAL_BYTES))]
-    goals = one + [("all", clean)] + [(f"level {level}", [score for score in clean if score["level"] == level])
-                                      for level in (1, 2, 3)]
+    one = [(name, where(lambda row, name=name: class_of(row) == name)) for name in CLASS_NAMES]
+    goals = one + [("all", clean)] + [(name, [score for score in clean if score["level"] == level])
+                                      for level, name in LEVELS.items()]
     sizes = [(f"{coll}, {name}", where(lambda row, coll=coll, least=least, most=most: row["collective"] == coll and
                                        least <= row["bytes"] <= most))
              for coll in dict.fromkeys(score["row"]["collective"] for score in clean) for name, least, most in CLASSES]
@@ -410,47 +116,130 @@ def worst_table(scored):
         for score in list(worst.values())[:WORST]]
 
 
-def print_report(scored, left, out):
-    for title, rows in tables(scored) + [("algorithm", given_table(scored)), ("worst", worst_table(scored))]:
-        print(f"\n{title}\n\n{markdown(rows)}", file=out)
-    for reason, n in collections.Counter(reason for _, reason in left).most_common():
-        print(f"left out, {n} rows: {reason}", file=out)
+def report(scored, left):
+    """name -> the text of a table."""
+    texts = {title: markdown(rows) for title, rows in
+             tables(scored) + [("algorithm", given_table(scored)), ("worst", worst_table(scored))]}
+    reasons = collections.Counter(reason for _, reason in left)
+    texts["left out"] = markdown([["rows", "why they are not predicted"]] +
+                                 [[str(n), reason] for reason, n in reasons.most_common()])
+    return texts
+
+
+def put_tables(path, texts):
+    """Puts the tables into a page, between `<!-- table NAME -->` and `<!-- end -->`."""
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    for name, text in texts.items():
+        page = re.sub(rf"(<!-- table {name} -->\n).*?(<!-- end -->)",
+                      lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.S)
+    write_whole(path, page)
+
+
+def csv_text(scored):
+    """Each row with its prediction, for other tools."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["machine", "collective", "hosts", "gpus_per_host", "bytes", "library", "measured_us", "predicted_us",
+                     "algorithm", "protocol", "trap"])
+    for score in scored:
+        row, answer = score["row"], score["answer"]
+        writer.writerow([row["machine"], row["collective"], row["hosts"], row["gpus_per_host"], row["bytes"], row["library"],
+                         f"{row['time_us']:g}", f"{score['us']:.5g}", answer.get("algo", ""), answer.get("proto", ""),
+                         row["trap"]])
+    return text.getvalue()
+
+
+def bars_text(scored):
+    """The p90 of each class: the error bars of `gyre expect`."""
+    lines = ["# Of tests/published/score.csv, written by gyre validate --bars: class, p90 of predicted / measured, rows"]
+    for name in (f"{place}, {band}" for place in PLACES for band, _, _ in CLASSES):
+        found = summary([score for score in scored if not score["row"]["trap"] and bar_of(score["row"]) == name])
+        if found:
+            lines.append(f"{name}\t{1 + found[2]:.2f}\t{found[3]}")
+    return "\n".join(lines) + "\n"
+
+
+def draw(scored):
+    """The chart: of each class, which part of the rows has at most that error."""
+    import report_charts
+    curves = []
+    for place in PLACES:
+        errors = sorted(100 * math.expm1(score["error"]) for score in scored
+                        if not score["row"]["trap"] and class_of(score["row"]).startswith(place))
+        if errors:
+            parts = [100 * (i + 1) / len(errors) for i in range(len(errors))]
+            curves.append(report_charts.Curve(place, parts, [max(error, 0.1) for error in errors],
+                                              style=report_charts.PREDICTED))
+    return report_charts.draw_file(curves, "Published times, predicted", "error, %", "svg", "% of the rows")
+
+
+def refit(simulator, calibration, wanted):
+    """Fits the machines anew, those first that others are like, and writes their files."""
+    def depth(machine):
+        return 0 if machine.base is None else 1 + depth(machine.base)
+
+    names = [machine.short for machine in sorted(read_machines(simulator.folder), key=depth)
+             if machine.fits and wanted in ("all", machine.short)]
+    for name in names:
+        machine = read_machine(os.path.join(simulator.folder, f"{name}.machine"), simulator.folder)
+        values = fit(machine, calibration, simulator)
+        write_fit(machine, values)
+        print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in values.items()))
 
 
 def make_parser():
+    """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre validate", add_help=False, allow_abbrev=False,
-                                     usage="gyre validate [options] [TABLE.csv...] (gyre validate --help)")
+                                     usage="gyre validate [options] TABLE.csv... (gyre validate --help)")
     parser.add_argument("tables", nargs="*")
-    parser.add_argument("--calibrate")
     parser.add_argument("--machine", action="append", default=[])
     parser.add_argument("--fit", nargs="?", const="all")
     parser.add_argument("--csv")
     parser.add_argument("--page")
+    parser.add_argument("--svg")
+    parser.add_argument("--bars", action="store_true")
     return parser
 
 
+def validate(tools, options):
+    """Returns the paths that were written."""
+    simulator, written = Simulator(tools), {}
+    calibration = read_table(os.path.join(simulator.folder, "calibrate.csv"))
+    if options.fit:
+        refit(simulator, calibration, options.fit)
+    if not options.tables:
+        return []
+    machines = read_machines(simulator.folder, options.machine)
+    rows = [row for path in options.tables for row in read_table(path)]
+    scored, left = score_rows(rows, machines, simulator, calibration)
+    texts = report(scored, left)
+    if options.csv:
+        written[options.csv] = csv_text(scored)
+    if options.svg:
+        written[options.svg] = draw(scored)
+    if options.bars:
+        written[os.path.join(simulator.folder, "bars.txt")] = bars_text(scored)
+    for path, data in written.items():
+        write_whole(path, data)
+    if options.page:
+        put_tables(options.page, texts)
+    else:
+        print("\n\n".join(f"{title}\n\n{text}" for title, text in texts.items()))
+    return [*written, *([options.page] if options.page else [])]
+
+
 def main():
-    tools, options = sys.argv[1], make_parser().parse_args(sys.argv[2:])
-    simulator = Simulator(tools)
+    options = make_parser().parse_args(sys.argv[2:])
+    if not options.tables and not options.fit:
+        make_parser().error("name a table of measurements (CSV)")
+    if options.svg:
+        go_to_python_with_packages("validate", ("matplotlib",))
     try:
-        machines = read_machines(more=options.machine)
-        calibration = read_table(options.calibrate)
-        if options.fit:
-            wanted = [machine for machine in machines if machine.fits and options.fit in ("all", machine.short)]
-            depth = lambda machine: 0 if machine.base is None else 1 + depth(machine.base)  # noqa: E731
-            for machine in sorted(wanted, key=depth):
-                machine = read_machine(machine.path)
-                values = fit(machine, calibration, simulator)
-                write_fit(machine, values)
-                print(machine.short, ", ".join(f"{key} {value:.4g}" for key, value in values.items()))
-            machines = read_machines(more=options.machine)
-        scored, left = score_rows([row for path in options.tables for row in read_table(path)], machines, simulator,
-                                  calibration)
+        return say_written("validate", lambda: validate(sys.argv[1], options), sys.stderr)
     except (TableError, MachineError) as error:
         print(f"gyre validate: {error}", file=sys.stderr)
         return 1
-    print_report(scored, left, sys.stdout)
-    return 0
 
 
 if __name__ == "__main__":
