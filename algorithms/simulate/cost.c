@@ -109,6 +109,7 @@ static const struct key keys[] = {
             KEY("worker_step_bytes_per_ns", worker_step_bytes_per_ns),
     KEY("worker_read_bytes_per_ns", worker_read_bytes_per_ns),
     KEY("worker_store_bytes_per_ns", worker_store_bytes_per_ns),
+    KEY("fence_ns", fence_ns),
     KEY("uncached_slowdown", uncached_slowdown),
     KEY("cached_bytes", cached_bytes),
     KEY("parallel_workers", parallel_workers),

@@ -12,6 +12,10 @@ EAGER_BYTES = 8192  # from here on a message waits for its receiver's answer (UC
 SEND_NS = 300  # between two messages of one sender that waits for nothing
 
 
+# Fujitsu's algorithms for its torus, of which only the names are public.
+SECRET = ("blacc", "6d", "3dtorus", "rdbc")
+
+
 @dataclass
 class Round:
     """@step: of doubling or halving; partners are 2^step ranks away; None = neighbours. @n: alike rounds.
@@ -23,11 +27,12 @@ class Round:
     is_burst: bool = False
 
 
-def halving(p, n_bytes, reduces):
-    """Recursive halving; backwards it is doubling. Ranks beyond a power of two fold in: one more round."""
+def halving(p, n_bytes, reduces, is_near_first):
+    """Recursive halving; backwards it is doubling. Ranks beyond a power of two fold in: one more round.
+    @is_near_first: the largest message goes to the nearest partner, as in Bine trees (arXiv 2508.17311)."""
     steps = int(math.log2(p))
-    rounds = [Round(1, n_bytes / 2 ** (k + 1), n_bytes / 2 ** (k + 1) if reduces else 0, steps - 1 - k)
-              for k in range(steps)]
+    rounds = [Round(1, n_bytes / 2 ** (k + 1), n_bytes / 2 ** (k + 1) if reduces else 0,
+                    k if is_near_first else steps - 1 - k) for k in range(steps)]
     return rounds + ([Round(1, n_bytes, n_bytes if reduces else 0)] if p > 1 << steps else [])
 
 
@@ -51,6 +56,9 @@ def rounds_of(coll, algorithm, p, n_bytes):
         return any(word in name for word in words)
 
     is_ring, is_linear = has("ring"), has("linear", "pairwise", "non_blocking", "blacc", "sync")
+    if has(*SECRET):
+        return None
+    near = has("bine")
     is_reduce = coll in ("all_reduce", "reduce_scatter", "reduce")
     if coll == "all_reduce":
         if is_ring:
@@ -58,17 +66,17 @@ def rounds_of(coll, algorithm, p, n_bytes):
         if has("recursive_doubling", "-l-", "_lat", "rdbc"):
             return tree(p, n_bytes, True)
         if has("rabenseifner", "-b", "_bdw", "halving"):
-            return halving(p, n_bytes, True) + halving(p, n_bytes, False)
+            return halving(p, n_bytes, True, near) + halving(p, n_bytes, False, near)
     elif coll in ("all_gather", "reduce_scatter"):
         if is_ring:
             return ring(p, n_bytes, is_reduce)
         if is_linear:
             return burst(p, n_bytes / p, is_reduce)
         if has("doubling", "halving", "bruck", "sparbit", "bine", "rabenseifner"):
-            return halving(p, n_bytes, is_reduce)
+            return halving(p, n_bytes, is_reduce, near)
     elif coll in ("broadcast", "reduce"):
         if has("scatter_gather", "rabenseifner", "_bdw", "scatter_allgather"):
-            return halving(p, n_bytes, is_reduce) + halving(p, n_bytes, False)
+            return halving(p, n_bytes, is_reduce, near) + halving(p, n_bytes, False, near)
         if has("chain", "pipeline"):
             return [Round(p - 1, n_bytes, n_bytes if is_reduce else 0)]
         if is_linear and not has("binomial"):
@@ -78,7 +86,7 @@ def rounds_of(coll, algorithm, p, n_bytes):
         if has("binary", "bintree"):  # each inner rank serves two
             return [Round(2, n_bytes, n_bytes if is_reduce else 0, k) for k in range(math.ceil(math.log2(p + 1)) - 1)]
     elif coll in ("gather", "scatter"):
-        return burst(p, n_bytes / p, False) if is_linear else halving(p, n_bytes, False)
+        return burst(p, n_bytes / p, False) if is_linear else halving(p, n_bytes, False, near)
     elif coll == "alltoall":
         if has("bruck", "log"):
             return [Round(1, n_bytes / 2, 0, k) for k in range(math.ceil(math.log2(p)))]
@@ -116,6 +124,8 @@ def predict_us(coll, algorithm, p, n_bytes, constants, dimensions=()):
     """(time in us, algorithm, the part of the time that is busy sending or reducing), or None if the name is unknown.
     "default" and names that say nothing: the fastest of the usual ones."""
     rounds = rounds_of(coll, algorithm, p, n_bytes)
+    if rounds is None and any(word in algorithm.lower() for word in SECRET):
+        return None
     if rounds is None:
         found = [(predict_us(coll, name, p, n_bytes, constants, dimensions), name) for name in CHOICES.get(coll, ())]
         return min((prediction[0], name, prediction[2]) for prediction, name in found) if found else None
