@@ -174,27 +174,19 @@ static const char validate_usage[] =
     "errors, beside two\n"
     "simpler predictions (docs/published.md).\n"
     "  --machine FILE       one more machine; may be repeated\n"
+    "  --expect COLL BYTES HOSTSxGPUS\n"
+    "                       what a collective should reach on the machine that --machine names, "
+    "with "
+    "an error bar\n"
     "  --fit [NAME]         fit the constants of all machines, or of one, to the table of "
     "calibration, and write them\n"
     "  --csv FILE           each row with its prediction\n"
     "  --page FILE.md       put the tables into a page, between <!-- table NAME --> and <!-- end "
     "-->\n"
     "  --svg FILE           the chart of errors\n"
-    "  --bars               keep the errors of classes as the error bars of gyre expect\n"
+    "  --bars               keep the errors of classes as the bars of --expect\n"
     "  -h, --help           print this text\n"
     "Exit status: 0; 1 a file cannot be used or written; 2 wrong usage.\n";
-
-static const char expect_usage[] =
-    "usage: gyre expect COLLECTIVE BYTES HOSTSxGPUS --machine NAME\n"
-    "Says what a collective should reach: the bound of the links, the predicted time and busbw, "
-    "and "
-    "an error bar\n"
-    "from published measurements (docs/published.md).\n"
-    "  COLLECTIVE           all_reduce, all_gather, reduce_scatter, broadcast or alltoall\n"
-    "  BYTES                as nccl-tests counts: 64K, 1G\n"
-    "  --machine NAME       a machine (gyre expect lists them if the name is wrong), or a file\n"
-    "  -h, --help           print this text\n"
-    "Exit status: 0; 1 it cannot be predicted; 2 wrong usage.\n";
 
 static int start_bench(int argc, char **argv);
 
@@ -235,17 +227,11 @@ static const struct command commands[] = {
      .python = course_usage,
      .debian_packages = ""},
     {.name = "validate",
-     .help = "hold predictions against published measurements",
+     .help = "hold predictions against published times; say what a collective should reach",
      .examples = {"gyre validate tests/published/score.csv",
-                  "gyre validate --machine mine.machine mine.csv"},
+                  "gyre validate --expect all_reduce 1G 64x8 --machine h100"},
      .python = validate_usage,
      .debian_packages = "python3-matplotlib"},
-    {.name = "expect",
-     .help = "say what a collective should reach on a machine, with an error bar",
-     .examples = {"gyre expect all_reduce 1G 64x8 --machine h100",
-                  "gyre expect all_gather 64M 4x8 --machine mine.machine"},
-     .python = expect_usage,
-     .debian_packages = ""},
     {.name = "bench",
      .help = "measure a collective: gyre bench allreduce, allgather, ...",
      .examples = {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",

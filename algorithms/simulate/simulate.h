@@ -36,7 +36,7 @@ struct gyre_cost {
                                        * what its inputs and outputs cost */
     double worker_read_bytes_per_ns;  /* of one worker and input */
     double worker_store_bytes_per_ns; /* of one worker and local output */
-    double fence_ns; /* of a sending step in SIMPLE inside a host, behind its bytes */
+    double fence_ns;          /* of a sending step in SIMPLE inside a host, behind its bytes */
     double uncached_slowdown; /* of the three worker rates in calls of 16 * cached_bytes and more */
     double cached_bytes;      /* calls of at most so many have none; 0 = no call has */
     double parallel_workers;  /* of one rank, at the same time; 0 = all */

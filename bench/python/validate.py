@@ -3,8 +3,8 @@
 
     python3 bench/python/validate.py TOOLS_FOLDER [options] [TABLE.csv...]
 
-Here are the tables that it prints, the page, and the chart; published.py has the tables of measurements, the fit and
-the scores."""
+Here are the tables that it prints, the page, and the chart; published/ has the tables of measurements, the
+fit and the scores."""
 import argparse
 import collections
 import csv
@@ -14,15 +14,16 @@ import os
 import re
 import sys
 
-from machines import MachineError, library_of, read_machine, read_machines
-from published import Simulator, TableError, fit, read_table, score_rows, summary, write_fit
 from report import go_to_python_with_packages
 from report_sources import say_written, write_whole
 
-CLASSES = (("up to 64 KiB", 0, 1 << 16), ("up to 16 MiB", (1 << 16) + 1, 1 << 24), ("above", (1 << 24) + 1, 1 << 62))
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "published")]
+from expect import CLASSES, PLACES, bar_of, expect, place_of  # noqa: E402 (the folder must be in the path first)
+from machines import MachineError, read_machine, read_machines  # noqa: E402
+from scores import Simulator, TableError, fit, read_table, score_rows, summary, write_fit  # noqa: E402
+
 GOAL_BYTES = 16384  # the issue's classes: below, and from here on
 WORST = 10
-PLACES = ("GPUs of one host", "GPUs of several hosts", "host memory (MPI)")
 SIDES = (f"from {GOAL_BYTES >> 10} KiB", f"below {GOAL_BYTES >> 10} KiB")
 CLASS_NAMES = [f"{place}, {side}" for place in PLACES for side in SIDES]
 LEVELS = {1: "the fitted machine, other calls", 2: "its class, another machine", 3: "another vendor or fabric"}
@@ -32,18 +33,9 @@ def percent(value):
     return f"{100 * value:.1f} %" if value < 10 else f"{value + 1:.0f}x"
 
 
-def place_of(row):
-    return PLACES[2] if library_of(row["library"]) == "mpi" else PLACES[row["hosts"] > 1]
-
-
 def class_of(row):
     """The class of a row, by which errors are reported."""
     return f"{place_of(row)}, {SIDES[row['bytes'] < GOAL_BYTES]}"
-
-
-def bar_of(row):
-    """The class by which error bars are given."""
-    return f"{place_of(row)}, {next(name for name, least, most in CLASSES if least <= row['bytes'] <= most)}"
 
 
 def table_line(name, scored):
@@ -95,15 +87,18 @@ def given_table(scored):
 
 
 def describe(row):
-    return f"{row['machine']}, {row['collective']}, {row['hosts']} x {row['gpus_per_host']}, {row['bytes']} B"
+    return f"{row['machine'].split(' (')[0]}, {row['collective']}, {row['hosts']}x{row['gpus_per_host']}, {row['bytes']} B"
 
 
 def reason_of(score):
-    """What the prediction was bound by, and in which direction it is off."""
-    answer, row = score["answer"], score["row"]
-    side = "too low" if score["us"] < row["time_us"] else "too high"
-    return (f"{side}: {answer.get('algo', '?')} {answer.get('proto', '')}, busiest {answer.get('busiest', '?')} "
-            f"{answer.get('share', '')}")
+    """The mechanism that is missing, as the page lists them; else what the prediction was bound by."""
+    answer, row, name = score["answer"], score["row"], score["row"]["algorithm_or_proto"].upper()
+    is_low, net = score["us"] < row["time_us"], row.get("net", "")
+    reasons = ((is_low and "UTOFU" in name, "set-up of uTofu"), ("Tofu" in net and is_low, "messages of a burst"),
+               ("Tofu" in net, "load of the torus"), ("LUMI" in row["machine"], "LUMI's rate and latency"),
+               ("Slingshot" in net and 1 << 16 < row["bytes"] <= 1 << 25, "Slingshot's plug-in"))
+    return next((reason for holds, reason in reasons if holds),
+                f"{answer.get('algo', '?')} {answer.get('proto', '')}, busiest: {answer.get('busiest', '?')}")
 
 
 def worst_table(scored):
@@ -111,7 +106,7 @@ def worst_table(scored):
     worst = {}
     for score in sorted((score for score in scored if not score["row"]["trap"]), key=lambda score: -score["error"]):
         worst.setdefault(score["series"][:2] + score["series"][4:5], score)
-    return [["row", "measured us", "predicted us", "the prediction"]] + [
+    return [["row", "measured us", "predicted us", "what is missing"]] + [
         [describe(score["row"]), f"{score['row']['time_us']:.1f}", f"{score['us']:.1f}", reason_of(score)]
         for score in list(worst.values())[:WORST]]
 
@@ -151,7 +146,7 @@ def csv_text(scored):
 
 
 def bars_text(scored):
-    """The p90 of each class: the error bars of `gyre expect`."""
+    """The p90 of each class: the error bars of --expect."""
     lines = ["# Of tests/published/score.csv, written by gyre validate --bars: class, p90 of predicted / measured, rows"]
     for name in (f"{place}, {band}" for place in PLACES for band, _, _ in CLASSES):
         found = summary([score for score in scored if not score["row"]["trap"] and bar_of(score["row"]) == name])
@@ -168,9 +163,9 @@ def draw(scored):
         errors = sorted(100 * math.expm1(score["error"]) for score in scored
                         if not score["row"]["trap"] and class_of(score["row"]).startswith(place))
         if errors:
-            parts = [100 * (i + 1) / len(errors) for i in range(len(errors))]
-            curves.append(report_charts.Curve(place, parts, [max(error, 0.1) for error in errors],
-                                              style=report_charts.PREDICTED))
+            parts = range(1, 101)
+            shown = [max(errors[min(len(errors) - 1, part * len(errors) // 100)], 0.1) for part in parts]
+            curves.append(report_charts.Curve(place, list(parts), shown, style=report_charts.PREDICTED))
     return report_charts.draw_file(curves, "Published times, predicted", "error, %", "svg", "% of the rows")
 
 
@@ -199,6 +194,7 @@ def make_parser():
     parser.add_argument("--page")
     parser.add_argument("--svg")
     parser.add_argument("--bars", action="store_true")
+    parser.add_argument("--expect", nargs=3, metavar=("COLL", "BYTES", "HOSTSxGPUS"))
     return parser
 
 
@@ -231,11 +227,15 @@ def validate(tools, options):
 
 def main():
     options = make_parser().parse_args(sys.argv[2:])
-    if not options.tables and not options.fit:
+    if not options.tables and not options.fit and not options.expect:
         make_parser().error("name a table of measurements (CSV)")
+    if options.expect and (len(options.machine) != 1 or options.tables):
+        make_parser().error("--expect needs one --machine, and no table")
     if options.svg:
         go_to_python_with_packages("validate", ("matplotlib",))
     try:
+        if options.expect:
+            return expect(Simulator(sys.argv[1]), options.machine[0], *options.expect)
         return say_written("validate", lambda: validate(sys.argv[1], options), sys.stderr)
     except (TableError, MachineError) as error:
         print(f"gyre validate: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `gyre validate` and `gyre expect`: tables, machine files, the error from values worked out by hand, the fit,
+"""Tests of `gyre validate`: tables, machine files, the error from values worked out by hand, the fit,
 the summary of a sample, and the command itself.
 
     tests/published/published.py CASE BUILD_FOLDER SOURCE_FOLDER"""
@@ -36,7 +36,7 @@ def write(folder, name, *lines):
 
 def refused(call, *words):
     from machines import MachineError
-    from published import TableError
+    from scores import TableError
     try:
         call()
     except (TableError, MachineError) as error:
@@ -48,7 +48,7 @@ def refused(call, *words):
 def case_tables(build, source):
     """Rows are read as numbers; what is wrong is refused with its line; a row finds its machine by name or by GPU."""
     from machines import find_machine, read_machine, read_machines
-    from published import read_table
+    from scores import read_table
     folder = os.path.join(source, "algorithms", "simulate", "machines")
     with tempfile.TemporaryDirectory() as place:
         row, = read_table(write(place, "a.csv", ",".join(NAMES), row_text()))
@@ -73,7 +73,7 @@ def case_tables(build, source):
 
 def case_errors(build, source):
     """|ln(predicted / measured)|, every series of equal weight: by hand, two series of errors ln 2, ln 2, ln 4 and ln 1."""
-    from published import bus_factor, error_of, line_rate, summary
+    from scores import bus_factor, error_of, line_rate, summary
     from machines import read_machine
     near(error_of(20, 10), math.log(2))
     near(error_of(10, 20), math.log(2))
@@ -121,7 +121,7 @@ def planted(folder, **changed):
 def case_fit(build, source):
     """The fit reproduces the constants in the files and the rows that it is fitted to, follows a changed row of the table
     of calibration, and does not know of other tables."""
-    import published
+    import scores as published
     from machines import read_machine
     tools = os.path.join(build, "bench")
     simulator = published.Simulator(tools)
@@ -144,7 +144,7 @@ def case_fit(build, source):
 
 
 def case_command(build, source):
-    """gyre validate on a small table: a trap apart, an unknown machine in words, the CSV; gyre expect with its bar."""
+    """gyre validate on a small table: a trap apart, an unknown machine in words, the CSV; --expect with its bar."""
     gyre = os.path.join(build, "bench", "gyre")
 
     def run(*words, status=0):
@@ -167,13 +167,13 @@ def case_command(build, source):
         near(float(found[0]["predicted_us"]), 6.52, 0.1)
         assert "line 2" in run("validate", write(place, "bad.csv", ",".join(NAMES), row_text(hosts="two")), status=1)
     run("validate", status=2)
-    text = run("expect", "all_reduce", "64M", "4x8", "--machine", "h100")
+    text = run("validate", "--expect", "all_reduce", "64M", "4x8", "--machine", "h100")
     for part in ("32 ranks", "bound", "prediction", "error bar", "nine of ten", "h100.machine"):
         assert part in text, (part, text)
-    assert "machines are: a100" in run("expect", "all_reduce", "1G", "64x8", "--machine", "nope", status=1)
+    assert "machines are: a100" in run("validate", "--expect", "all_reduce", "1G", "64x8", "--machine", "nope", status=1)
 
 
 if __name__ == "__main__":
     case, build_folder, source_folder = sys.argv[1:]
-    sys.path[:0] = [os.path.join(source_folder, "bench", "python")]
+    sys.path[:0] = [os.path.join(source_folder, "bench", "python", *part) for part in ((), ("published",))]
     globals()[f"case_{case}"](build_folder, source_folder)

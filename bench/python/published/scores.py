@@ -69,7 +69,7 @@ class Simulator:
         for query in queries:
             if isinstance(query, tuple):
                 found = rounds.predict_us(*query[:4], dict(query[4]), query[5])
-                self.known[query] = {"error": f"MPI: what {query[1]} does is not public"} if found is None else \
+                self.known[query] = {"error": "MPI: what an algorithm of that name does is not public"} if found is None else \
                     {"time_us": found[0], "algo": found[1], "busiest": "busy", "share": f"{found[2]:.2f}"}
         new = [query for query in dict.fromkeys(queries) if query not in self.known]
         if new:

@@ -154,5 +154,5 @@ def find_machine(machines, row):
         return other, "class"
     if library == "mpi":
         return next(machine for machine in mine if machine.base is None), "class"
-    raise MachineError(f"no machine file is for \"{row['machine']}\" or for GPUs \"{row['gpu']}\": write one "
-                       "(docs/published.md) and pass it with --machine FILE")
+    raise MachineError(f"no machine file is for \"{row['machine']}\" or GPUs \"{row['gpu']}\": pass one with "
+                       "--machine FILE")
