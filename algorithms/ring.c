@@ -64,13 +64,13 @@ static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int ran
                           .order = order,
                           .n = shape->n_ranks,
                           .n_slices = n_slices,
-                          .is_placed = shape->is_placed};
+                          .is_placed = shape->is_placed && n_slices == 1};
     while (ring->order[ring->at] != rank)
         ring->at++;
     ring->next = gyre_peer(before(ring, -1), 0);
     ring->prev = gyre_peer(before(ring, 1), 0);
-    ring->next_out = shape->is_placed ? gyre_placed(before(ring, -1), 0) : ring->next;
-    ring->prev_out = shape->is_placed ? gyre_placed(before(ring, 1), 0) : ring->prev;
+    ring->next_out = ring->is_placed ? gyre_placed(before(ring, -1), 0) : ring->next;
+    ring->prev_out = ring->is_placed ? gyre_placed(before(ring, 1), 0) : ring->prev;
     return true;
 }
 
@@ -237,9 +237,10 @@ static int n_slices_of_nccl(const struct gyre_shape *shape)
 static bool can_do_nccl(const struct gyre_shape *shape, struct gyre_ability *can_out,
                         const char **why_not)
 {
-    *why_not = "it does not place data, and chains have no slices";
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
     *can_out = (struct gyre_ability){.reach = GYRE_REACH_RING};
-    return !shape->is_placed;
+    return true;
 }
 
 const struct gyre_algorithm gyre_algorithm_nccl_ring = {

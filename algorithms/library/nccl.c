@@ -92,9 +92,10 @@ static int n_chunks(const struct gyre_shape *shape)
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
-    *why_not = "it is for the ranks of one host, and does not place data";
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
     *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CUT};
-    return !shape->is_placed && (shape->grouping == NULL || shape->grouping->n_hosts == 1);
+    return true;
 }
 
 const struct gyre_algorithm gyre_algorithm_nccl_nvls = {
@@ -130,9 +131,10 @@ static void emit_p2p(const struct gyre_shape *shape, int rank, struct gyre_build
 static bool can_do_p2p(const struct gyre_shape *shape, struct gyre_ability *can_out,
                        const char **why_not)
 {
-    *why_not = "it does not place data";
+    (void)shape;
+    (void)why_not; /* it can do all shapes */
     *can_out = (struct gyre_ability){.flow = GYRE_FLOW_ONE_HOP};
-    return !shape->is_placed;
+    return true;
 }
 
 const struct gyre_algorithm gyre_algorithm_nccl_p2p = {

@@ -9,9 +9,15 @@
 
 #include <stdlib.h>
 
-/* In shapes of up to so many ranks all programs are compared, in larger ones samples. Programs from
- * a file are all compared, because any of them may differ. */
+/* In shapes of up to so many ranks all programs are compared, in larger ones samples. */
 #define MAX_FULLY_COMPARED 64
+
+/* Programs from a file or a plug-in are all compared, because any of them may differ. */
+static bool compares_all(const struct gyre_sim_fold *fold)
+{
+    return fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL ||
+           fold->algorithm->from != NULL;
+}
 
 /* ---- renumbering -------------------------------------------------------------------------- */
 
@@ -144,8 +150,7 @@ static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_positions,
                               bool *is_same_out)
 {
-    const bool is_every =
-        fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL;
+    const bool is_every = compares_all(fold);
     const unsigned n_hosts = count_hosts(fold), n_variants = fold->n_variants;
     struct kept_hashes hashes = {.n_kept = fold->n_kept_hosts * fold->n_kept_positions};
     const size_t n_hashes = (size_t)hashes.n_kept * n_variants;
@@ -248,7 +253,7 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
  * has received nearly everything once it has sent to all others. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
-    if (fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL)
+    if (compares_all(fold))
         return GYRE_SUCCESS;
     struct gyre_program *program;
     GYRE_TRY(gyre_sim_fold_emit(fold, 0, 0, &program));

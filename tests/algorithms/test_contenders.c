@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What NCCL and MPI libraries would do, against what is public about them, and the programs that
+ * stand for it against closed forms.
+ */
+#include "algorithms/contenders/contender.h"
+
+#include "algorithms/library/library.h"
+#include "tests/support/simulated.h"
+
+#include <string.h>
+
+static const struct gyre_contender_machine hgx_h100 = {
+    .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = 50, .is_intel = true};
+
+static struct gyre_contender_way choose(const struct gyre_contender_machine *machine,
+                                        enum gyre_collective coll, unsigned n_ranks,
+                                        unsigned n_hosts, uint64_t n_bytes)
+{
+    const struct gyre_contender_call call = {
+        .coll = coll, .n_ranks = n_ranks, .n_hosts = n_hosts, .n_bytes = n_bytes};
+    struct gyre_contender_way way = {.name = ""};
+    CHECK_OK(gyre_nccl_choose(machine, &call, &way));
+    return way;
+}
+
+static double estimate(unsigned n_hosts, const char *algorithm, const char *proto, uint64_t n_bytes)
+{
+    const struct gyre_contender_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                             .n_ranks = 8 * n_hosts,
+                                             .n_hosts = n_hosts,
+                                             .n_bytes = n_bytes,
+                                             .algorithm = algorithm,
+                                             .proto = proto};
+    struct gyre_contender_way way = {.estimated_us = -1};
+    CHECK_OK(gyre_nccl_choose(&hgx_h100, &call, &way));
+    return way.estimated_us;
+}
+
+/* base + 2(n-1) hops of a ring, base + 2((n/h - 1) hops + log2(h) hops between hosts) of a tree, by
+ * hand from the tables of NCCL 2.30. */
+TEST_CASE("NCCL's estimates of latency are those of its tables")
+{
+    static const struct {
+        unsigned n_hosts;
+        const char *algorithm, *proto;
+        double us;
+    } expected[] = {
+        {1, "ring", "simple", 56.0}, {1, "tree", "simple", 64.4},    {1, "ring", "ll", 15.0},
+        {1, "tree", "ll", 15.2},     {1, "ring", "ll128", 40.6},     {1, "tree", "ll128", 31.5},
+        {1, "nvls", "simple", 25.0}, {16, "ring", "simple", 1190.0}, {16, "tree", "simple", 176.4},
+        {16, "ring", "ll", 311.6},   {16, "tree", "ll", 55.2},       {16, "ring", "ll128", 559.6},
+        {16, "tree", "ll128", 99.5}};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const double us =
+            estimate(expected[i].n_hosts, expected[i].algorithm, expected[i].proto, 8);
+        CHECK_MSG(fabs(us - expected[i].us) < 0.01, "%u hosts, %s %s: %g us, expected %g",
+                  expected[i].n_hosts, expected[i].algorithm, expected[i].proto, us,
+                  expected[i].us);
+    }
+}
+
+/* ml-engineering (S. Bekman), network/benchmarks, eight H100: NVLS from about 2 MiB on, LL by a
+ * ring up to 1 MiB. NVIDIA/nccl-tests issue 212: 480 GB/s with NVLS, 370 without. */
+TEST_CASE("eight H100 take a ring and LL up to 1 MiB, and NVLS from 2 MiB on")
+{
+    for (uint64_t n_bytes = 1024; n_bytes <= 1U << 30; n_bytes *= 2) {
+        const struct gyre_contender_way way =
+            choose(&hgx_h100, GYRE_COLL_ALL_REDUCE, 8, 1, n_bytes);
+        const bool is_nvls = strcmp(way.name, "nvls") == 0;
+        CHECK_MSG(is_nvls == (n_bytes >= 2U << 20), "%llu bytes: %s", (unsigned long long)n_bytes,
+                  way.name);
+        CHECK(is_nvls || (strcmp(way.name, "ring") == 0 && way.proto == GYRE_PROTO_LL));
+        CHECK(!is_nvls || way.n_channels == 16);
+    }
+    const double us = estimate(1, "nvls", NULL, 1U << 30) - 25;
+    const double busbw = (double)(1U << 30) * 2 * 7 / 8 / (us * 1000);
+    CHECK_MSG(fabs(busbw - 476) < 1, "NVLS: %g GB/s", busbw); /* 8 x 40 x 0.85 x 7/8 x 2 */
+    const struct gyre_contender_way ring =
+        choose(&(struct gyre_contender_machine){.gpu = GYRE_GPU_HOPPER}, GYRE_COLL_ALL_REDUCE, 8, 1,
+               1U << 30);
+    CHECK(ring.n_channels == 24 && ring.algorithm == &gyre_algorithm_nccl_ring);
+}
+
+/* A host with less NIC than NVLink sends B by two trees, and 2(n-1)/n B by a ring. */
+TEST_CASE("two hosts of four GH200 take trees for large vectors, eight H100 with eight NICs rings")
+{
+    const struct gyre_contender_machine alps = {
+        .gpu = GYRE_GPU_HOPPER, .mesh_gpus = 4, .nic_gbytes = 25, .no_net_ll128 = true};
+    const struct gyre_contender_machine plain = {.gpu = GYRE_GPU_HOPPER, .nic_gbytes = 50};
+    const struct gyre_contender_way few = choose(&alps, GYRE_COLL_ALL_REDUCE, 8, 2, 1U << 30);
+    const struct gyre_contender_way many = choose(&plain, GYRE_COLL_ALL_REDUCE, 16, 2, 1U << 30);
+    CHECK(strcmp(few.name, "tree") == 0 && few.n_channels == 4); /* of both trees */
+    CHECK(strcmp(many.name, "ring") == 0 && many.n_channels == 16);
+    for (uint64_t n_bytes = 1024; n_bytes <= 1U << 30; n_bytes *= 4)
+        CHECK(choose(&alps, GYRE_COLL_ALL_REDUCE, 8, 2, n_bytes).proto != GYRE_PROTO_LL128);
+}
+
+TEST_CASE("PAT is for one GPU a host and new versions, NVLS for switches that sum")
+{
+    struct gyre_contender_machine machine = {.gpu = GYRE_GPU_AMPERE, .nic_gbytes = 25};
+    const struct gyre_contender_call nvls = {.coll = GYRE_COLL_ALL_REDUCE,
+                                             .n_ranks = 8,
+                                             .n_hosts = 1,
+                                             .n_bytes = 1U << 30,
+                                             .algorithm = "NVLS"};
+    struct gyre_contender_way way;
+    CHECK(gyre_nccl_choose(&machine, &nvls, &way) == GYRE_ERROR_UNSUPPORTED);
+    CHECK(strcmp(choose(&machine, GYRE_COLL_ALL_GATHER, 64, 64, 4096).name, "pat") == 0);
+    CHECK(strcmp(choose(&machine, GYRE_COLL_ALL_GATHER, 64, 8, 4096).name, "ring") == 0);
+    machine.version = 218;
+    CHECK(strcmp(choose(&machine, GYRE_COLL_ALL_GATHER, 64, 64, 4096).name, "ring") == 0);
+}
+
+TEST_CASE("a ring of two slices moves 2(n-1)/n of the bytes and hides all hops but the last one")
+{
+    for (unsigned n = 2; n <= 32; n *= 2) {
+        const struct question question = {
+            .algorithm = &gyre_algorithm_nccl_ring, .n_ranks = n, .n_bytes = 2 * 16384 * n};
+        const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+        CHECK(16384 / BYTES_PER_NS > HOP_NS); /* the second slice takes longer than a hop */
+        CHECK_TIME(&cost, &question,
+                   2.0 * (n - 1) / n * (double)question.n_bytes / BYTES_PER_NS + HOP_NS);
+    }
+}
+
+TEST_CASE("trees are chains in one host, and of logarithmic depth over hosts")
+{
+    const struct gyre_cost cost = plain_cost(HOP_NS, 0);
+    struct gyre_grouping grouping = {.n_hosts = 16};
+    for (unsigned rank = 0; rank < 16; rank++)
+        grouping.host_of[rank] = (uint16_t)rank;
+    struct question question = {
+        .algorithm = &gyre_algorithm_nccl_tree, .n_ranks = 8, .n_bytes = 4096};
+    CHECK_TIME(&cost, &question, 2 * 7 * HOP_NS);
+    question.n_ranks = 16;
+    question.grouping = &grouping;
+    CHECK_TIME(&cost, &question, 2 * 4 * HOP_NS);
+}
+
+/* The two phases of a tile overlap with those of other tiles: of T tiles, T - 1 of the first phase,
+ * or of the second one, run beside the other. */
+TEST_CASE("NVLS' all-reduce keeps a rank's link busy")
+{
+    const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    const struct question question = {.algorithm = &gyre_algorithm_nccl_nvls,
+                                      .n_ranks = 8,
+                                      .n_bytes = 64U << 20,
+                                      .tile_bytes = 65536};
+    const double bound_ns = 2.0 * 7 / 8 * (double)question.n_bytes / BYTES_PER_NS;
+    const double time_ns = time_of(&cost, &question);
+    CHECK_MSG(time_ns >= bound_ns && time_ns < 1.02 * bound_ns + 4 * HOP_NS, "%g ns, bound %g",
+              time_ns, bound_ns);
+}
+
+/* ompi/mca/coll/tuned/coll_tuned_decision_fixed.c */
+TEST_CASE("Open MPI's rules choose by ranks and bytes")
+{
+    static const struct {
+        unsigned n_ranks;
+        uint64_t n_bytes;
+        const struct gyre_algorithm *algorithm;
+    } expected[] = {{8, 8191, &gyre_algorithm_doubling},     {8, 8192, &gyre_algorithm_halving},
+                    {64, 262143, &gyre_algorithm_doubling},  {64, 262144, &gyre_algorithm_halving},
+                    {512, 2048, &gyre_algorithm_doubling},   {512, 16384, &gyre_algorithm_halving},
+                    {256, 4096, &gyre_algorithm_halving},    {16, 4096, &gyre_algorithm_halving},
+                    {2, 65536 * 4, &gyre_algorithm_halving}, {2, 4095, &gyre_algorithm_doubling}};
+    const struct gyre_contender_machine machine = {.eager_bytes = 8192};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        struct gyre_contender_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                           .n_ranks = expected[i].n_ranks,
+                                           .n_hosts = expected[i].n_ranks,
+                                           .n_bytes = expected[i].n_bytes};
+        struct gyre_contender_way ways[GYRE_MPI_MOST_WAYS];
+        CHECK(gyre_mpi_list(&machine, &call, ways) == 1);
+        CHECK_MSG(ways[0].algorithm == expected[i].algorithm, "%u ranks, %llu bytes: %s",
+                  call.n_ranks, (unsigned long long)call.n_bytes, ways[0].algorithm->name);
+        call.algorithm = "ring_ompi";
+        CHECK(gyre_mpi_list(&machine, &call, ways) == 1 &&
+              ways[0].algorithm == &gyre_algorithm_ring);
+        call.coll = GYRE_COLL_ALL_GATHER; /* no rule is known: the fastest counts */
+        call.algorithm = NULL;
+        CHECK(gyre_mpi_list(&machine, &call, ways) > 1);
+    }
+}
