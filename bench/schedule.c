@@ -190,9 +190,6 @@ static bool check_together(const struct options *options)
         wrong =
             "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all of "
             "that";
-    else if (request->fabric_path != NULL && request->trace != NULL)
-        wrong = "--trace does not go with --fabric: when a step starts, it is not known yet when "
-                "its slots arrive";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL &&

@@ -131,15 +131,15 @@ static void start_flow(struct gyre_sim_state *state, uint32_t index, double now_
                      parcel->wire_bytes, gyre_sim_channels_of(state, variant));
 }
 
-void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t index, double full_ns,
-                          double wire_bytes)
+void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t index, uint32_t send,
+                          double full_ns, double wire_bytes)
 {
     struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
     const uint32_t variant = state->network->workers[fifo->ends.sender].variant;
     const double messages_ns =
         state->simulation->cost->nic_message_ns * gyre_sim_channels_of(state, variant);
     state->parcels[(size_t)index * state->simulation->depth + fifo->post_at] =
-        (struct gyre_sim_parcel){full_ns + messages_ns, wire_bytes};
+        (struct gyre_sim_parcel){full_ns + messages_ns, wire_bytes, state->n_steps, send};
     fifo->at_ns[fifo->post_at] = INFINITY;
     fifo->post_at = gyre_sim_next_slot(state, fifo->post_at);
     fifo->n_filled++;
@@ -154,6 +154,10 @@ static void end_flow(void *context, uint32_t index, double now_ns)
     struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
     const double seen_ns = now_ns + state->network->routes[index].latency_ns +
                            cost->hop_ns[state->simulation->net_proto][GYRE_LINK_NETWORK];
+    const struct gyre_sim_parcel *parcel =
+        &state->parcels[(size_t)index * state->simulation->depth + fifo->fly_at];
+    if (state->simulation->arrive != NULL)
+        state->simulation->arrive(state->simulation->observer, parcel->step, parcel->send, seen_ns);
     fifo->at_ns[fifo->fly_at] = seen_ns;
     fifo->fly_at = gyre_sim_next_slot(state, fifo->fly_at);
     gyre_sim_wake(state, fifo->ends.receiver, index, seen_ns);

@@ -49,6 +49,8 @@ struct gyre_sim_fifo_state {
 struct gyre_sim_parcel {
     double full_ns;
     double wire_bytes;
+    uint64_t step; /* that sent it, counted from 0, and its number among the step's sends */
+    uint32_t send;
 };
 
 /* Channels and workers share it. It serves one step after the other. */
@@ -114,9 +116,10 @@ void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo,
 void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
                       const struct gyre_sim_step *step, double now_ns);
 
-/** gyre_sim_post_parcel - the slot is full at `full_ns`. Its receiver is woken when it arrives. */
-void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, double full_ns,
-                          double wire_bytes);
+/** gyre_sim_post_parcel - the slot is full at `full_ns`. Its receiver is woken when it arrives.
+ * @send: as in struct gyre_sim_parcel; the step is the current one. */
+void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, uint32_t send,
+                          double full_ns, double wire_bytes);
 
 /** gyre_sim_run - the tiles that `n_tiles` leaves out are full ones from the middle. @done_ns:
  * NULL, or all 0; by tile: when all ranks were done with it. @prediction: n_steps is added to, the

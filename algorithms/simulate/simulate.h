@@ -99,8 +99,11 @@ struct gyre_simulation {
     double limit_ns;     /* 0 = none */
     /* Called for each simulated step, in the order in which steps start; may be NULL. Without
      * all_tiles and all ranks some steps are left out or repeated. With a fabric, arrivals between
-     * hosts are INFINITY. */
+     * hosts are INFINITY: they are told later, by arrive(). */
     void (*observe)(void *observer, const struct gyre_simulated_step *step);
+    /* With a fabric: a slot arrives between hosts. May be NULL. @step: how many steps were observed
+     * before the one that sent it. @send: index of its arrived_ns. */
+    void (*arrive)(void *observer, uint64_t step, uint32_t send, double arrived_ns);
     void *observer;
 };
 

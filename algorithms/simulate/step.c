@@ -193,7 +193,7 @@ static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_ste
         const double wire_bytes = n_bytes / cost->wire_efficiency[proto];
         arrived_ns_out[i] = INFINITY;
         if (is_proxied && state->flows != NULL) {
-            gyre_sim_post_parcel(state, fifo_of[i], computed_ns, wire_bytes);
+            gyre_sim_post_parcel(state, fifo_of[i], i, computed_ns, wire_bytes);
             continue;
         }
         const bool is_fenced = !is_proxied && proto == GYRE_PROTO_SIMPLE;

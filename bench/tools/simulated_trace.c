@@ -155,6 +155,13 @@ static void observe(void *observer, const struct gyre_simulated_step *step)
     trace->seen[trace->n_seen++] = *step;
 }
 
+static void arrive(void *observer, uint64_t step, uint32_t send, double arrived_ns)
+{
+    struct trace *trace = observer;
+    if (step < trace->n_seen) /* unless there was no memory */
+        trace->seen[step].arrived_ns[send] = arrived_ns;
+}
+
 /* ---- events ------------------------------------------------------------------------------- */
 
 static gyre_status note_arrival(struct end *end, double arrived_ns)
@@ -344,6 +351,7 @@ gyre_status bench_simulated_trace(const struct bench_schedule_request *request, 
     struct trace trace = {.request = request};
     struct gyre_prediction prediction;
     trace.simulation.observe = observe;
+    trace.simulation.arrive = arrive;
     trace.simulation.observer = &trace;
     gyre_status status = open_parts(&trace);
     if (status == GYRE_SUCCESS)

@@ -212,6 +212,60 @@ TEST_CASE("a ring over one leaf takes n-1 hops")
     gyre_fabric_free(fabric);
 }
 
+struct arrivals {
+    uint64_t n_steps;
+    uint32_t n_told, n_wrong;
+};
+
+static void count_step(void *observer, const struct gyre_simulated_step *step)
+{
+    struct arrivals *arrivals = observer;
+    arrivals->n_steps++;
+    arrivals->n_wrong += step->n_sends > 0 && step->arrived_ns[0] < INFINITY;
+}
+
+/* In the ring above, the slots of the i-th round arrive after i hops, links and transfers. */
+static void check_arrival(void *observer, uint64_t step, uint32_t send, double arrived_ns)
+{
+    struct arrivals *arrivals = observer;
+    const double round = arrivals->n_told++ / 5 + 1;
+    arrivals->n_wrong += step >= arrivals->n_steps || send != 0 ||
+                         !is_near(arrived_ns, round * (1000 + 60 + 80000 / 4.0));
+}
+
+TEST_CASE("an observer is told when slots arrive through a fabric")
+{
+    struct gyre_fabric *fabric =
+        read_fabric("hosts 5 gpus 1 nics 1 rate 4\nlatency nic 30 uplink 1\n");
+    static struct gyre_grouping grouping;
+    struct arrivals arrivals = {0};
+    struct gyre_cost cost = {.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] = 1000};
+    struct gyre_simulator *simulator = NULL;
+    struct gyre_prediction prediction;
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        cost.wire_efficiency[proto] = 1;
+    gyre_fabric_group(fabric, &grouping);
+    const struct gyre_shape shape = {
+        .coll = GYRE_COLL_ALL_GATHER, .n_ranks = 5, .grouping = &grouping};
+    const struct gyre_machine machine = {.grouping = &grouping, .fabric = fabric};
+    const struct gyre_simulation simulation = {.cost = &cost,
+                                               .n_channels = 1,
+                                               .tile_bytes = 1U << 30,
+                                               .depth = 4,
+                                               .n_bytes = 80000,
+                                               .all_tiles = true,
+                                               .observe = count_step,
+                                               .arrive = check_arrival,
+                                               .observer = &arrivals};
+    CHECK_OK(gyre_simulator_open(&gyre_algorithm_ring, &shape, &machine, true, &simulator));
+    if (simulator != NULL)
+        CHECK_OK(gyre_simulator_run(simulator, &simulation, &prediction));
+    CHECK_MSG(arrivals.n_told == 5 * 4 && arrivals.n_wrong == 0, "%u told, %u wrong",
+              arrivals.n_told, arrivals.n_wrong);
+    gyre_simulator_close(simulator);
+    gyre_fabric_free(fabric);
+}
+
 /* Each tile takes log2(n) hops one after the other, because one worker carries out its steps: this
  * is why recursive doubling of large vectors in small tiles takes so long. */
 TEST_CASE("recursive doubling takes log n hops a tile")

@@ -159,8 +159,8 @@ def case_fabric(directory, source):
     for options, words in [(["--fabric", "/nonexistent"], "--fabric: /nonexistent"),
                            (["--fabric", rails, "--hosts", "2x2"], "do not go with --fabric"),
                            (["--fabric", rails, "--nic-rate", "5"], "do not go with --fabric"),
-                           (["--fabric", rails, "--algo", "ring", "--bytes", "1M", "--trace", "x"],
-                            "--trace does not go with --fabric")]:
+                           (["--fabric", rails, "--library", "nccl", "--algo", "ring"],
+                            "--library needs --predict, and goes with")]:
         done = run(schedule + options, status=1 if "/nonexistent" in options else 2)
         assert words in done.stderr, (options, done.stderr)
 
