@@ -351,15 +351,17 @@ static double busbw_of(const struct answer *answer)
            bench_bus_factor(answer->call.coll, answer->call.n_ranks);
 }
 
-/* The fastest of the ways that the library may take. */
-static gyre_status predict(struct rows *rows, const struct row *row, struct answer *answer)
+/* The fastest of the ways that the library may take. @line: cut into words. */
+static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
+    struct row own, *const row = &own;
     struct gyre_contender_machine machine;
     struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
     struct gyre_cost cost;
     struct gyre_prediction prediction;
     struct kept_simulator *kept;
     int n_ways;
+    GYRE_TRY(read_row(line, row));
     GYRE_TRY(read_call(row, &answer->call));
     GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
     GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
@@ -385,29 +387,6 @@ static gyre_status predict(struct rows *rows, const struct row *row, struct answ
     return GYRE_SUCCESS;
 }
 
-static void print_answer(const struct answer *answer, FILE *out)
-{
-    const struct gyre_contender_way *way = &answer->way;
-    fprintf(out,
-            "time_us=%.4f algo=%s proto=%s channels=%u tile=%u bound_us=%.4f busbw=%.4f "
-            "share=%.3f own_us=%.2f busiest=%s\n",
-            answer->prediction.time_ns / 1e3, way->name, gyre_proto_names[way->proto],
-            way->n_channels, way->tile_bytes, answer->bound_ns / 1e3, busbw_of(answer),
-            answer->prediction.busy_share, way->estimated_us, answer->busiest);
-}
-
-static gyre_status predict_line(struct rows *rows, char *line, struct answer *answer)
-{
-    struct row *row = malloc(sizeof(*row));
-    if (row == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a row");
-    gyre_status status = read_row(line, row);
-    if (status == GYRE_SUCCESS)
-        status = predict(rows, row, answer);
-    free(row);
-    return status;
-}
-
 static void close_rows(struct rows *rows)
 {
     for (unsigned i = 0; rows != NULL && i < N_SIMULATORS; i++)
@@ -428,10 +407,16 @@ bool bench_predict_rows(const char *path, FILE *out)
         line[strcspn(line, "#\n")] = '\0';
         if (line[strspn(line, " \t\r")] == '\0')
             continue;
-        if (predict_line(rows, line, &answer) == GYRE_SUCCESS)
-            print_answer(&answer, out);
-        else
+        const struct gyre_contender_way *way = &answer.way;
+        if (predict(rows, line, &answer) != GYRE_SUCCESS)
             fprintf(out, "error %s\n", gyre_cause());
+        else
+            fprintf(out,
+                    "time_us=%.4f algo=%s proto=%s channels=%u tile=%u bound_us=%.4f busbw=%.4f "
+                    "share=%.3f own_us=%.2f busiest=%s\n",
+                    answer.prediction.time_ns / 1e3, way->name, gyre_proto_names[way->proto],
+                    way->n_channels, way->tile_bytes, answer.bound_ns / 1e3, busbw_of(&answer),
+                    answer.prediction.busy_share, way->estimated_us, answer.busiest);
         fflush(out);
     }
     if (in != NULL && in != stdin)
@@ -486,7 +471,7 @@ gyre_status bench_predict_library(const struct bench_schedule_request *request, 
         char line[MAX_LINE];
         status = write_line(request, words, n_bytes, line);
         if (status == GYRE_SUCCESS)
-            status = predict_line(rows, line, &answer);
+            status = predict(rows, line, &answer);
         if (status == GYRE_SUCCESS)
             printf("%14llu %12s %8s %8u %10u %14.2f %10.2f %9.1f  %s %.0f%%\n",
                    (unsigned long long)n_bytes, answer.way.name, gyre_proto_names[answer.way.proto],

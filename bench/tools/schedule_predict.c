@@ -51,32 +51,9 @@ static const char *busiest_of(const struct bench_table *table,
     return name;
 }
 
+/* Does nothing if no JSON is wanted. */
 static void add_to_json(const struct bench_table *table, int column, uint64_t n_bytes,
-                        const struct bench_table_cell *cell)
-{
-    const struct bench_schedule_request *request = table->request;
-    char link_name[GYRE_FABRIC_NAME_BYTES];
-    const struct bench_schedule_prediction prediction = {
-        .algorithm = table->algorithms[column]->name,
-        .is_from_file = table->algorithms[column]->given != NULL,
-        .coll = request->coll,
-        .n_ranks = request->n_ranks,
-        .n_hosts = table->facts.n_hosts,
-        .root = request->root,
-        .constants = request->cost == NULL ? "h200" : request->cost,
-        .fabric_path = request->fabric_path,
-        .busiest = busiest_of(table, &cell->prediction, link_name),
-        .n_bytes = n_bytes,
-        .proto = cell->choice.proto,
-        .net_proto = table->facts.is_proxied ? gyre_proto_names[cell->choice.net_proto] : NULL,
-        .n_channels = cell->choice.n_channels,
-        .tile_bytes = cell->choice.tile_bytes,
-        .percent_of_bound = percent_of_bound(table, n_bytes, cell->prediction.time_ns),
-        .net = request->net == BENCH_NET_UNNAMED ? NULL : bench_net_name(request->net),
-        .prediction = cell->prediction,
-    };
-    bench_schedule_json_prediction(request->json, &prediction);
-}
+                        const struct bench_table_cell *cell);
 
 static gyre_status add_to_csv(const struct bench_table *table, int column, uint64_t n_bytes,
                               const struct bench_table_cell *cell)
@@ -315,40 +292,42 @@ void bench_schedule_json_proof(struct bench_schedule_json *json,
     json_object_array_add(json->proofs, row);
 }
 
-void bench_schedule_json_prediction(struct bench_schedule_json *json,
-                                    const struct bench_schedule_prediction *prediction)
+static void add_to_json(const struct bench_table *table, int column, uint64_t n_bytes,
+                        const struct bench_table_cell *cell)
 {
-    if (json == NULL)
+    const struct bench_schedule_request *request = table->request;
+    const double time_ns = cell->prediction.time_ns;
+    const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
+    char link_name[GYRE_FABRIC_NAME_BYTES];
+    if (request->json == NULL)
         return;
-    const double time_ns = prediction->prediction.time_ns;
-    const double algbw = time_ns > 0 ? (double)prediction->n_bytes / time_ns : 0;
     struct json_object *row = json_object_new_object();
-    add_text(row, "algorithm", prediction->algorithm);
-    add_bool(row, "from_file", prediction->is_from_file);
-    add_text(row, "collective", gyre_collectives[prediction->coll].name);
-    add_int(row, "ranks", prediction->n_ranks);
-    add_int(row, "hosts", prediction->n_hosts);
-    add_int(row, "root", prediction->root);
-    add_text(row, "constants", prediction->constants);
-    if (prediction->fabric_path != NULL)
-        add_text(row, "fabric", prediction->fabric_path);
-    if (prediction->net != NULL)
-        add_text(row, "network", prediction->net);
-    add_int(row, "bytes", (int64_t)prediction->n_bytes);
-    add_text(row, "protocol", gyre_proto_names[prediction->proto]);
-    if (prediction->net_proto != NULL)
-        add_text(row, "protocol_between_hosts", prediction->net_proto);
-    add_int(row, "channels", prediction->n_channels);
-    add_int(row, "tile_bytes", prediction->tile_bytes);
+    add_text(row, "algorithm", table->algorithms[column]->name);
+    add_bool(row, "from_file", table->algorithms[column]->given != NULL);
+    add_text(row, "collective", gyre_collectives[request->coll].name);
+    add_int(row, "ranks", request->n_ranks);
+    add_int(row, "hosts", table->facts.n_hosts);
+    add_int(row, "root", request->root);
+    add_text(row, "constants", request->cost == NULL ? "h200" : request->cost);
+    if (request->fabric_path != NULL)
+        add_text(row, "fabric", request->fabric_path);
+    if (request->net != BENCH_NET_UNNAMED)
+        add_text(row, "network", bench_net_name(request->net));
+    add_int(row, "bytes", (int64_t)n_bytes);
+    add_text(row, "protocol", gyre_proto_names[cell->choice.proto]);
+    if (table->facts.is_proxied)
+        add_text(row, "protocol_between_hosts", gyre_proto_names[cell->choice.net_proto]);
+    add_int(row, "channels", cell->choice.n_channels);
+    add_int(row, "tile_bytes", cell->choice.tile_bytes);
     add_number(row, "time_us", time_ns / 1e3);
     add_number(row, "algbw_gbytes_per_s", algbw);
     add_number(row, "busbw_gbytes_per_s",
-               algbw * bench_bus_factor(prediction->coll, prediction->n_ranks));
-    add_number(row, "percent_of_bound", prediction->percent_of_bound);
-    add_text(row, "busiest", prediction->busiest);
-    add_number(row, "busy_percent", prediction->prediction.busy_share * 100);
-    add_bool(row, "extrapolated", prediction->prediction.is_extrapolated);
-    json_object_array_add(json->predictions, row);
+               algbw * bench_bus_factor(request->coll, request->n_ranks));
+    add_number(row, "percent_of_bound", percent_of_bound(table, n_bytes, time_ns));
+    add_text(row, "busiest", busiest_of(table, &cell->prediction, link_name));
+    add_number(row, "busy_percent", cell->prediction.busy_share * 100);
+    add_bool(row, "extrapolated", cell->prediction.is_extrapolated);
+    json_object_array_add(request->json->predictions, row);
 }
 
 gyre_status bench_schedule_json_close(struct bench_schedule_json *json, const char *path)
@@ -382,11 +361,13 @@ void bench_schedule_json_proof(struct bench_schedule_json *json,
     (void)proof;
 }
 
-void bench_schedule_json_prediction(struct bench_schedule_json *json,
-                                    const struct bench_schedule_prediction *prediction)
+static void add_to_json(const struct bench_table *table, int column, uint64_t n_bytes,
+                        const struct bench_table_cell *cell)
 {
-    (void)json;
-    (void)prediction;
+    (void)table;
+    (void)column;
+    (void)n_bytes;
+    (void)cell;
 }
 
 gyre_status bench_schedule_json_close(struct bench_schedule_json *json, const char *path)

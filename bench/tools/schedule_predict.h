@@ -23,34 +23,12 @@ struct bench_schedule_proof {
     const struct gyre_verify_report *report;
 };
 
-struct bench_schedule_prediction {
-    const char *algorithm;
-    bool is_from_file;
-    enum gyre_collective coll;
-    unsigned n_ranks;
-    unsigned n_hosts;
-    unsigned root;
-    const char *constants;
-    const char *fabric_path;
-    const char *net;     /* NULL = not given */
-    const char *busiest; /* resource, or link of the fabric */
-    uint64_t n_bytes;    /* of the whole vector or of all blocks */
-    enum gyre_proto proto;
-    const char *net_proto; /* between hosts; NULL = one host */
-    uint32_t n_channels;
-    uint32_t tile_bytes;
-    double percent_of_bound;
-    struct gyre_prediction prediction;
-};
-
 /** bench_schedule_json_open - errors: UNSUPPORTED if the build has no json-c, OUT_OF_MEMORY. */
 gyre_status bench_schedule_json_open(int argc, char **argv, struct bench_schedule_json **json_out);
 
-/** NULL does nothing. */
+/** bench_schedule_json_proof - NULL does nothing. */
 void bench_schedule_json_proof(struct bench_schedule_json *json,
                                const struct bench_schedule_proof *proof);
-void bench_schedule_json_prediction(struct bench_schedule_json *json,
-                                    const struct bench_schedule_prediction *prediction);
 
 /** bench_schedule_json_close - NULL does nothing. Errors: as gyre_file_replace(). */
 gyre_status bench_schedule_json_close(struct bench_schedule_json *json, const char *path);
