@@ -6,6 +6,7 @@
 #include "tests/transport/transport_rig.h"
 #include "transport/slab.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,52 @@ TEST_RUNS("processes exchange every byte over shm", conform(&gyre_transport_shm,
 TEST_RUNS("threads exchange every byte over shm", conform(&gyre_transport_shm, false))
 TEST_RUNS("processes exchange every byte over socket", conform(&gyre_transport_socket, true))
 TEST_RUNS("threads exchange every byte over socket", conform(&gyre_transport_socket, false))
+
+/* What the peer has not consumed still exists, although the kernel has taken it. */
+static void keep_until_consumed(struct gyre_transport *transport, struct gyre_connector *connectors,
+                                int rank, void *context)
+{
+    struct rig_rank *self = context;
+    const struct gyre_fifo_spec *spec = &self->options->spec;
+    struct gyre_connector *to = &connectors[gyre_connector_index(spec, 1, 0, true)];
+    struct gyre_connector *from = &connectors[gyre_connector_index(spec, 0, 0, false)];
+    const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
+    if (rank == 0) {
+        for (uint32_t i = 0; i < spec->depth; i++)
+            to->inbox->slot_info[i] = gyre_slot_info(8, i);
+        gyre_store_release_u64(&to->inbox->tail[GYRE_PROTO_SIMPLE], spec->depth);
+        transport->ops->wake(transport);
+    } else {
+        while (gyre_load_acquire_u64(&from->inbox->tail[GYRE_PROTO_SIMPLE]) < spec->depth &&
+               gyre_now_ns() < until_ns)
+            sched_yield();
+    }
+    rig_barrier(self);
+    if (rank == 0)
+        CHECK(gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) == 0);
+    rig_barrier(self);
+    if (rank == 1) {
+        CHECK(gyre_load_acquire_u64(&from->inbox->tail[GYRE_PROTO_SIMPLE]) == spec->depth);
+        gyre_store_release_u64(&from->credit->head[GYRE_PROTO_SIMPLE], spec->depth);
+        transport->ops->wake(transport);
+    }
+    while (rank == 0 && gyre_now_ns() < until_ns &&
+           gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) < spec->depth)
+        sched_yield();
+    rig_barrier(self);
+    if (rank == 0)
+        CHECK(gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) == spec->depth);
+}
+
+TEST_CASE("with GYRE_FAILOVER a slot over socket returns to its executor once it was consumed")
+{
+    char *const environment[] = {"GYRE_SOCKET_IFNAME==lo", "GYRE_FAILOVER=1", NULL};
+    rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
+                                  .spec = {.n_fifos = 1, .depth = 4, .slot_bytes = {4096}},
+                                  .n_ranks = 2,
+                                  .environment = environment,
+                                  .body = keep_until_consumed});
+}
 
 static void write_after_close(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)

@@ -147,9 +147,11 @@ static void socket_close(struct gyre_transport *base)
     char text[GYRE_CAUSE_MAX_BYTES];
     const char *cause = last_words(config, text, sizeof(text));
     const bool had_proxy = transport->threads[0].proxy != NULL;
+    socket_stop_setup(transport);
     for (uint32_t t = 0; t < transport->n_threads; t++)
         if (transport->threads[t].proxy != NULL)
             gyre_proxy_close(transport->threads[t].proxy);
+    socket_end_setup(transport);
     const uint64_t deadline_ns = gyre_now_ns() + (cause == NULL ? BYE_NS : BYE_FAULT_NS);
     for (int i = 0; transport->peers != NULL && i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
@@ -231,6 +233,7 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->config = *config;
     transport->n_peers = config->n_peers;
     transport->n_links = choose_links(config);
+    transport->survives_resets = gyre_param_number(config->params, GYRE_PARAM_FAILOVER) != 0;
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
     transport->n_threads = choose_threads(transport);
@@ -299,7 +302,7 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     return GYRE_SUCCESS;
 }
 
-static gyre_status watch_link(struct socket_link *link)
+gyre_status socket_watch_link(struct socket_link *link)
 {
     const int lowat_bytes = NOTSENT_LOWAT_BYTES;
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -335,10 +338,11 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     const gyre_status status = socket_setup_links(transport, deadline_ns);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "connecting over socket %s", transport->addresses[0].name);
-    socket_stop_listening(transport);
+    if (transport->setup == NULL)
+        socket_stop_listening(transport);
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
-            GYRE_TRY(watch_link(&transport->peers[i].links[l]));
+            GYRE_TRY(socket_watch_link(&transport->peers[i].links[l]));
     if (!config->for_puts) {
         socket_measure_round_trip(transport);
         GYRE_TRY(socket_measure_rate(transport, deadline_ns));
@@ -355,6 +359,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
         };
         GYRE_TRY(gyre_proxy_open(&client, 1, config->rank, config->fault, &thread->proxy));
     }
+    socket_begin_resuming(transport);
     return GYRE_SUCCESS;
 }
 

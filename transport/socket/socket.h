@@ -53,7 +53,7 @@ struct socket_fifo {
     struct gyre_proxy_fifo recv;
     enum gyre_proto proto;
     uint64_t n_batched;
-    uint64_t n_sent;      /* slots that the kernel took = head of `send` */
+    uint64_t n_sent;      /* slots that the kernel took */
     uint64_t n_credited;  /* slots that the peer consumed */
     uint64_t n_announced; /* slots whose header was received */
     uint64_t n_arrived;   /* of SIMPLE = tail of `recv` */
@@ -84,7 +84,11 @@ struct socket_link {
     bool is_ending;   /* the peer closed: read until the end of the stream */
     bool has_bye;
     struct gyre_sock_address remote;
-    const char *interface; /* of this rank */
+    const char *interface;     /* of this rank */
+    uint32_t epoch;            /* of its connection: one more with each attempt */
+    uint64_t broken_since_ns;  /* 0 = it is not */
+    uint64_t refused_since_ns; /* the peer's listening socket refuses; 0 = it does not */
+    char broken_why[240];
 
     unsigned char staging[SOCKET_STAGING_BYTES];
     uint32_t staged_bytes;
@@ -144,9 +148,14 @@ struct socket_transport {
     struct gyre_trace_buffer *recorded; /* NULL: nothing is */
     pthread_mutex_t recording;          /* held by the thread that writes into `recorded` */
     struct gyre_wire wire;
+    bool survives_resets; /* GYRE_FAILOVER: a link that breaks is connected again */
+    struct setup *setup;  /* NULL: set-up has not begun, or its threads have ended */
 };
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
+
+/** socket_watch_link - the link's thread moves its new connection. */
+gyre_status socket_watch_link(struct socket_link *link);
 
 /** socket_line_batch_bytes - at least a slot's data. */
 uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
@@ -185,12 +194,31 @@ gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *byte
 
 gyre_status socket_note_ends(struct socket_link *link);
 
+static inline uint32_t socket_nth_fifo(const struct socket_link *link, uint32_t n)
+{
+    return n < link->n_simple ? link->index + n * link->peer->n_links
+                              : link->peer->size.n_fifos + n - link->n_simple;
+}
+
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
 
 /** socket_setup_links - connect to higher ranks and accept lower ones, all links authenticated.
  * Errors: TIMEOUT naming the missing ranks, the fault's, REMOTE naming a rank that died or gave up,
  * SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
+
+/** socket_begin_resuming - the proxies run: links that break are connected again, if GYRE_FAILOVER
+ * allows it. */
+void socket_begin_resuming(struct socket_transport *transport);
+
+/** socket_stop_setup, socket_end_setup - before and after the proxies are closed. */
+void socket_stop_setup(struct socket_transport *transport);
+void socket_end_setup(struct socket_transport *transport);
+
+/** socket_connect_again - the connection of this link is closed; another one is to take its place.
+ * False: it ends here. Called by the link's thread. @why: for the user. @silent_ns: it has been
+ * dead for so long already. */
+bool socket_connect_again(struct socket_link *link, const char *why, uint64_t silent_ns);
 
 /* ---- socket_measure.c: when all links are connected and before the proxies start ------------ */
 
@@ -207,6 +235,11 @@ void socket_measure_round_trip(struct socket_transport *transport);
 bool socket_move(void *context);
 
 bool socket_is_behind(const void *context, bool has_credit);
+
+void socket_drop_link(struct socket_link *link);
+
+/** socket_blame - raise the fault with this peer and connection. */
+void socket_blame(const struct socket_link *link, gyre_status status, const char *words);
 
 gyre_status socket_watch_begin(const struct socket_link *link);
 
@@ -247,6 +280,13 @@ bool socket_receive(struct socket_link *link);
 bool socket_send(struct socket_link *link);
 
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
+
+void socket_clear_batch(struct socket_link *link);
+
+/** socket_release_slots - give slots back to the executor that filled them: those that the kernel
+ * took. With survives_resets the peer has consumed them, too, so what it lacks still exists; a
+ * pair's FIFOs then hold half as much, which costs bandwidth (docs/failover.md). */
+void socket_release_slots(const struct socket_link *link, const struct socket_fifo *fifo);
 
 /** socket_count_unsent - published slots that are not completely sent. */
 uint64_t socket_count_unsent(const struct socket_link *link);

@@ -58,7 +58,7 @@ void socket_record_end(struct socket_thread *thread, size_t n_bytes)
 
 /* ---- the end of a link ----------------------------------------------------------------------- */
 
-static void blame(const struct socket_link *link, gyre_status status, const char *words)
+void socket_blame(const struct socket_link *link, gyre_status status, const char *words)
 {
     const struct socket_peer *peer = link->peer;
     const struct gyre_transport_config *config = &peer->transport->config;
@@ -71,7 +71,7 @@ static void blame(const struct socket_link *link, gyre_status status, const char
     gyre_fault_raise(config->fault, status, text);
 }
 
-static void drop(struct socket_link *link)
+void socket_drop_link(struct socket_link *link)
 {
     epoll_ctl(link->thread->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     gyre_sock_close(link->fd);
@@ -87,7 +87,7 @@ void socket_end_stream(struct socket_link *link, int error)
     const uint64_t n_unsent = socket_count_unsent(link);
     const bool is_cut = link->n_arrivals > 0 || link->n_following > 0 || link->staged_bytes > 0;
     const bool has_bye = link->has_bye;
-    drop(link);
+    socket_drop_link(link);
     if (has_bye && !is_cut && n_unsent == 0)
         return;
     const char *why = error != 0 ? gyre_text_error(error) : "end of stream";
@@ -96,7 +96,9 @@ void socket_end_stream(struct socket_link *link, int error)
     snprintf(words, sizeof(words), "%s: %s%s; %s%llu slots to it were not sent",
              has_bye ? "it left too early" : "it died or was cut off", why, number,
              is_cut ? "a slot from it had begun, " : "", (unsigned long long)n_unsent);
-    blame(link, GYRE_ERROR_REMOTE, words);
+    if (!has_bye && socket_connect_again(link, words, 0))
+        return;
+    socket_blame(link, GYRE_ERROR_REMOTE, words);
 }
 
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why)
@@ -104,8 +106,8 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
     char words[160];
     snprintf(words, sizeof(words), "broke the protocol: frame kind %u of FIFO %u, value %llx: %s",
              header->kind, header->fifo, (unsigned long long)header->value, why);
-    drop(link);
-    blame(link, GYRE_ERROR_REMOTE, words);
+    socket_drop_link(link);
+    socket_blame(link, GYRE_ERROR_REMOTE, words);
     return false;
 }
 
@@ -122,13 +124,14 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
  * probe proves nothing. */
 #define MIN_TRIES 3
 
-static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
+static void end_silent(struct socket_link *link, uint64_t silent_ns)
 {
     const struct socket_peer *peer = link->peer;
     const struct gyre_transport_config *config = &peer->transport->config;
     const struct gyre_peer_info *info = &config->infos[peer->rank];
     char text[GYRE_CAUSE_MAX_BYTES];
     char address[64];
+    char why[120];
     snprintf(text, sizeof(text),
              "rank %d: no acknowledgement from rank %d (%s, pid %u, %s) for %.1f s over socket %s "
              "(connection %u of %u), while its health link shows no failure: a firewall or one "
@@ -136,10 +139,18 @@ static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
              config->rank, peer->rank, info->host_name, info->pid,
              gyre_sock_to_text(&link->remote, address, sizeof(address)), (double)silent_ns / 1e9,
              link->interface, link->index + 1, peer->n_links);
+    if (peer->transport->setup != NULL) {
+        socket_drop_link(link);
+        snprintf(why, sizeof(why),
+                 "no acknowledgement for %.1f s, while its health link shows no failure",
+                 (double)silent_ns / 1e9);
+        if (socket_connect_again(link, why, silent_ns))
+            return;
+    }
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
 }
 
-static void watch_link(const struct socket_link *link)
+static void watch_link(struct socket_link *link)
 {
     struct tcp_info info;
     socklen_t n_info = sizeof(info);
@@ -150,7 +161,7 @@ static void watch_link(const struct socket_link *link)
     const uint64_t silent_ns =
         gyre_min_u32(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * 1000000ULL;
     if (n_tries >= MIN_TRIES && silent_ns >= SILENT_NS)
-        blame_silence(link, silent_ns);
+        end_silent(link, silent_ns);
 }
 
 gyre_status socket_watch_begin(const struct socket_link *link)
@@ -185,7 +196,7 @@ static bool move_link(struct socket_link *link)
         has_moved = socket_receive(link) || has_moved;
     if (link->fd < 0) {
         if (link->has_bye && socket_count_unsent(link) > 0)
-            blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
+            socket_blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;
     }
     return socket_send(link) || has_moved;

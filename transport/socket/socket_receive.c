@@ -114,6 +114,7 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
     if (header->value < fifo->n_credited || header->value > fifo->n_batched)
         return socket_refuse(link, header, "credit for slots that were not sent");
     fifo->n_credited = header->value;
+    socket_release_slots(link, fifo);
     return true;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sending side of a link. Credit and published slots become a batch for the kernel, and a slot
- * goes back to the executor once the kernel has taken its bytes.
+ * The sending side of a link. Credit and published slots become a batch for the kernel.
  */
 #include "transport/socket/socket.h"
 
@@ -13,13 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static uint32_t nth_fifo(const struct socket_link *link, uint32_t n)
-{
-    const struct socket_peer *peer = link->peer;
-    return n < link->n_simple ? link->index + n * peer->n_links
-                              : peer->size.n_fifos + n - link->n_simple;
-}
-
 static void add_frame(struct socket_link *link, enum socket_frame_kind kind, uint32_t fifo,
                       uint64_t value, struct socket_payload payload)
 {
@@ -28,7 +20,7 @@ static void add_frame(struct socket_link *link, enum socket_frame_kind kind, uin
     link->payloads[link->n_batch++] = payload;
 }
 
-static void clear_batch(struct socket_link *link)
+void socket_clear_batch(struct socket_link *link)
 {
     link->n_batch = 0;
     link->headers_sent_bytes = 0;
@@ -122,11 +114,12 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
 static void make_batch(struct socket_link *link)
 {
     uint32_t n_bytes = 0;
-    clear_batch(link);
+    socket_clear_batch(link);
     for (uint32_t i = 0; i < link->n_fifos; i++) {
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
-        n_bytes += batch_fifo(link, nth_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
+        n_bytes +=
+            batch_fifo(link, socket_nth_fifo(link, link->next_fifo), SOCKET_BATCH_BYTES - n_bytes);
         link->next_fifo = (link->next_fifo + 1) % link->n_fifos;
     }
     for (uint32_t i = 0; i < link->n_batch; i++)
@@ -136,6 +129,14 @@ static void make_batch(struct socket_link *link)
 static uint32_t count_header_bytes(const struct socket_link *link)
 {
     return link->n_batch * (uint32_t)sizeof(struct socket_header) - link->headers_sent_bytes;
+}
+
+void socket_release_slots(const struct socket_link *link, const struct socket_fifo *fifo)
+{
+    gyre_store_release_u64(&fifo->send.credit->head[fifo->proto],
+                           link->peer->transport->survives_resets
+                               ? gyre_min_u64(fifo->n_sent, fifo->n_credited)
+                               : fifo->n_sent);
 }
 
 static void advance_batch(struct socket_link *link, size_t n_bytes)
@@ -156,8 +157,8 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
         link->first_sent_bytes = 0;
         if (header->kind == SOCKET_FRAME_DATA) {
             struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
-            socket_record_slot(link, fifo, fifo->n_sent, true);
-            gyre_store_release_u64(&fifo->send.credit->head[fifo->proto], ++fifo->n_sent);
+            socket_record_slot(link, fifo, fifo->n_sent++, true);
+            socket_release_slots(link, fifo);
         }
     }
 }
@@ -214,7 +215,7 @@ uint64_t socket_count_unsent(const struct socket_link *link)
 {
     uint64_t n_unsent = 0;
     for (uint32_t i = 0; i < link->n_fifos; i++) {
-        const struct socket_fifo *fifo = &link->peer->fifos[nth_fifo(link, i)];
+        const struct socket_fifo *fifo = &link->peer->fifos[socket_nth_fifo(link, i)];
         uint64_t info, number = fifo->n_sent;
         while (is_published(link, fifo, number, &info))
             number++;
@@ -231,7 +232,7 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
     if (link->first < link->n_batch)
         return true;
     for (uint32_t i = 0; i < link->n_fifos; i++) {
-        const struct socket_fifo *fifo = &peer->fifos[nth_fifo(link, i)];
+        const struct socket_fifo *fifo = &peer->fifos[socket_nth_fifo(link, i)];
         uint64_t info;
         if (has_credit ? has_slot(link, fifo, &info)
                        : is_published(link, fifo, fifo->n_batched, &info))
@@ -251,7 +252,7 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
             if (cause == NULL)
                 make_batch(link);
             if (cause != NULL || link->n_batch == 0) {
-                clear_batch(link);
+                socket_clear_batch(link);
                 add_frame(link, cause == NULL ? SOCKET_FRAME_BYE : SOCKET_FRAME_FAULT, 0, n_bytes,
                           (struct socket_payload){(const unsigned char *)cause, n_bytes});
                 is_said = true;

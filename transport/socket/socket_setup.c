@@ -1,85 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of two ranks the lower one connects and the higher one accepts. One thread connects, because a
- * handshake with a stopped rank takes seconds. A second one accepts, and the calling thread checks
- * that all ranks are alive.
- * An accepted connection is a joiner until it has proved that it knows the secret and told its
- * rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no rank. If
- * there are too many, the oldest is closed; if that was a rank, it tries again.
+ * The thread that connects links, and the wait for all of them (socket_setup.h).
  */
-#include "transport/socket/socket.h"
+#include "transport/socket/socket_setup.h"
 
-#include "core/foundation/base/file.h"
-#include "core/foundation/base/log.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_MAGIC        0x74656b636f736779ULL /* "gysocket", little endian */
-#define HANDSHAKE_NS       5000000000ULL /* a few round trips, even of a slow network, take less */
-#define FIRST_TRY_NS       100000000ULL  /* for the first attempt at an address */
-#define CONNECT_TRY_NS     1000000000ULL
-#define RETRY_NAP_NS       10000000L
-#define CHECK_NS           100000000ULL /* until this rank notices that another one ended */
-#define REFUSED_NS         1000000000ULL
-#define MAX_JOINERS        128
-#define JOINER_STACK_BYTES (256 << 10)
+#define HELLO_MAGIC    0x74656b636f736779ULL /* "gysocket", little endian */
+#define FIRST_TRY_NS   100000000ULL          /* for the first attempt at an address */
+#define CONNECT_TRY_NS 1000000000ULL
+#define CHECK_NS       100000000ULL /* until this rank notices that another one ended */
 
-/* Both sides send it first on an authenticated link. */
-struct hello {
-    uint64_t magic;
-    uint32_t from_rank;
-    uint32_t to_rank;
-    uint32_t link;
-    uint32_t n_links;
-    uint32_t n_fifos;
-    uint32_t slot_bytes;
-};
-
-GYRE_STATIC_ASSERT(sizeof(struct hello) == 32, "a wire format");
-
-struct joiner {
-    struct joiner *next; /* newest first */
-    struct setup *setup;
-    pthread_t thread;
-    int fd;
-    bool is_done; /* under the lock */
-};
-
-struct setup {
-    struct socket_transport *transport;
-    uint64_t deadline_ns;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-
-    pthread_t connecting;
-    bool connects;
-    bool stops; /* under the lock, as the next four */
-    bool is_done;
-    int handshake_fd; /* -1: none */
-    gyre_status status;
-    char cause[GYRE_CAUSE_MAX_BYTES];
-
-    pthread_t accepting;
-    int stop_fd;
-    int n_missing;                          /* links to accept; under the lock */
-    int n_strangers;                        /* under the lock */
-    char refusal[GYRE_CAUSE_MAX_BYTES / 2]; /* "" = accepting works; under the lock */
-    uint64_t refused_ns; /* 0 = accepting works. Only the accepting thread uses this and the next */
-    struct joiner *first;
-};
-
-static struct hello make_hello(const struct socket_peer *peer, uint32_t link)
+struct hello socket_make_hello(const struct socket_peer *peer, uint32_t link, uint32_t epoch)
 {
     return (struct hello){
         .magic = HELLO_MAGIC,
@@ -89,23 +30,35 @@ static struct hello make_hello(const struct socket_peer *peer, uint32_t link)
         .n_links = peer->n_links,
         .n_fifos = peer->size.n_fifos,
         .slot_bytes = peer->size.slot_bytes,
+        .epoch = epoch,
     };
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */
 
-static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int fd,
-                             uint64_t deadline_ns)
+/* @counts: room for those of the link's FIFOs, if it broke; NULL at set-up. On success the link
+ * owns the descriptor. */
+static gyre_status introduce(const struct socket_peer *peer, struct socket_link *link, int fd,
+                             struct socket_counts *counts, uint64_t deadline_ns)
 {
     const struct gyre_transport_config *config = &peer->transport->config;
-    const struct hello mine = make_hello(peer, link);
+    const size_t n_bytes = counts != NULL ? link->n_fifos * sizeof(counts[0]) : 0;
+    const uint32_t epoch = counts != NULL ? socket_halt(link, 0, counts) : 0;
+    const struct hello mine = socket_make_hello(peer, link->index, epoch);
     struct hello theirs;
+    if (counts != NULL && epoch == 0)
+        return gyre_fail(GYRE_ERROR_ABORTED, "it has left");
     GYRE_TRY(config->authenticate(fd, config->secret, false, deadline_ns));
     GYRE_TRY(gyre_sock_send(fd, &mine, sizeof(mine), deadline_ns));
+    GYRE_TRY(gyre_sock_send(fd, counts, n_bytes, deadline_ns));
     GYRE_TRY(gyre_sock_recv(fd, &theirs, sizeof(theirs), deadline_ns));
     if (theirs.magic != HELLO_MAGIC || theirs.from_rank != mine.to_rank ||
-        theirs.to_rank != mine.from_rank || theirs.link != link)
+        theirs.to_rank != mine.from_rank || theirs.link != mine.link || theirs.epoch != epoch)
         return gyre_fail(GYRE_ERROR_REMOTE, "answered as rank %u", theirs.from_rank);
+    GYRE_TRY(gyre_sock_recv(fd, counts, n_bytes, deadline_ns));
+    if (counts != NULL)
+        return socket_adopt(link, fd, epoch, counts);
+    link->fd = fd;
     return GYRE_SUCCESS;
 }
 
@@ -119,26 +72,29 @@ static bool show_fd(struct setup *setup, int fd)
     return goes_on;
 }
 
-static gyre_status try_address(struct setup *setup, struct socket_peer *peer, uint32_t link,
-                               int index, uint64_t try_ns)
+static gyre_status try_address(struct setup *setup, struct socket_peer *peer,
+                               struct socket_link *link, int index, uint64_t try_ns)
 {
     int fd = -1;
     const uint64_t now_ns = gyre_now_ns();
     GYRE_TRY(gyre_sock_connect(&peer->addresses[index],
-                               gyre_min_u64(setup->deadline_ns, now_ns + try_ns), &fd));
+                               gyre_min_u64(setup->connect_deadline_ns, now_ns + try_ns), &fd));
+    struct socket_counts *counts =
+        setup->is_done ? calloc((size_t)link->n_fifos, sizeof(*counts)) : NULL;
     gyre_status status = GYRE_ERROR_ABORTED;
-    if (show_fd(setup, fd))
-        status = introduce(peer, link, fd, gyre_min_u64(setup->deadline_ns, now_ns + HANDSHAKE_NS));
+    if (setup->is_done && counts == NULL)
+        status = gyre_fail_errno(ENOMEM, "%u FIFOs", link->n_fifos);
+    else if (show_fd(setup, fd))
+        status = introduce(peer, link, fd, counts,
+                           gyre_min_u64(setup->connect_deadline_ns, now_ns + SOCKET_HANDSHAKE_NS));
     show_fd(setup, -1);
-    if (status == GYRE_SUCCESS)
-        peer->links[link].fd = fd;
-    else
+    if (status != GYRE_SUCCESS)
         gyre_sock_close(fd);
+    free(counts);
     return status;
 }
 
-/* Begins with the address that worked last. @whys_out: the error of each. */
-static gyre_status try_addresses(struct setup *setup, struct socket_peer *peer, uint32_t link,
+gyre_status socket_try_addresses(struct setup *setup, struct socket_peer *peer, uint32_t link,
                                  uint64_t try_ns, bool *is_limited_out, char *whys_out,
                                  size_t why_bytes)
 {
@@ -147,7 +103,7 @@ static gyre_status try_addresses(struct setup *setup, struct socket_peer *peer, 
     snprintf(whys_out, why_bytes, "it told of no address that this rank could reach");
     for (int i = 0; i < peer->n_addresses && show_fd(setup, -1); i++) {
         const int index = (peer->preferred + i) % peer->n_addresses;
-        status = try_address(setup, peer, link, index, try_ns);
+        status = try_address(setup, peer, &peer->links[link], index, try_ns);
         *is_limited_out = gyre_cause_is_limit(status);
         if (status == GYRE_SUCCESS) {
             peer->preferred = index;
@@ -164,13 +120,13 @@ static gyre_status try_addresses(struct setup *setup, struct socket_peer *peer, 
 
 static gyre_status connect_link(struct setup *setup, struct socket_peer *peer, uint32_t link)
 {
-    const struct timespec retry_nap = {0, RETRY_NAP_NS};
+    const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     char whys[600];
     /* Short attempts come first: an address that does not answer may precede one that does. */
     for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
         bool is_limited = false;
         const gyre_status status =
-            try_addresses(setup, peer, link, try_ns, &is_limited, whys, sizeof(whys));
+            socket_try_addresses(setup, peer, link, try_ns, &is_limited, whys, sizeof(whys));
         if (status == GYRE_SUCCESS || !show_fd(setup, -1))
             return status;
         if (is_limited || gyre_now_ns() >= setup->deadline_ns)
@@ -197,6 +153,9 @@ static void *connecting_main(void *argument)
     setup->is_done = true;
     pthread_cond_broadcast(&setup->changed);
     pthread_mutex_unlock(&setup->lock);
+    setup->connect_deadline_ns = UINT64_MAX;
+    if (status == GYRE_SUCCESS && transport->survives_resets)
+        socket_resume_links(setup);
     return NULL;
 }
 
@@ -205,221 +164,28 @@ static gyre_status start_connecting(struct setup *setup)
     const struct socket_transport *transport = setup->transport;
     const int n_peers = transport->n_peers;
     /* The peers are in ascending order, so the last one is the highest. */
-    setup->connects = n_peers > 0 && transport->peers[n_peers - 1].rank > transport->config.rank;
-    setup->is_done = !setup->connects;
-    return setup->connects ? gyre_thread_start(&setup->connecting, 0, connecting_main, setup,
-                                               "connecting to other ranks")
-                           : GYRE_SUCCESS;
+    setup->is_started =
+        n_peers > 0 &&
+        (transport->survives_resets || transport->peers[n_peers - 1].rank > transport->config.rank);
+    setup->is_done = !setup->is_started;
+    return setup->is_started ? gyre_thread_start(&setup->connecting, 0, connecting_main, setup,
+                                                 "connecting to other ranks")
+                             : GYRE_SUCCESS;
 }
 
 static void stop_connecting(struct setup *setup)
 {
-    if (!setup->connects)
-        return;
     pthread_mutex_lock(&setup->lock);
     setup->stops = true;
     if (setup->handshake_fd >= 0)
         shutdown(setup->handshake_fd, SHUT_RDWR);
-    pthread_mutex_unlock(&setup->lock);
-    pthread_join(setup->connecting, NULL);
-}
-
-/* ---- accepting ------------------------------------------------------------------------------ */
-
-/* NULL if there is no such link. */
-static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
-{
-    for (int i = 0; i < transport->n_peers; i++) {
-        struct socket_peer *peer = &transport->peers[i];
-        if ((uint32_t)peer->rank != hello->from_rank || peer->rank > transport->config.rank)
-            continue;
-        if (hello->link >= peer->n_links)
-            return NULL;
-        struct hello expected = make_hello(peer, hello->link);
-        expected.from_rank = hello->from_rank;
-        expected.to_rank = (uint32_t)transport->config.rank;
-        return memcmp(hello, &expected, sizeof(expected)) == 0 ? &peer->links[hello->link] : NULL;
-    }
-    return NULL;
-}
-
-/* On success the link owns the descriptor. */
-static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
-{
-    struct setup *setup = joiner->setup;
-    const struct gyre_transport_config *config = &setup->transport->config;
-    struct hello theirs;
-    GYRE_TRY(config->authenticate(joiner->fd, config->secret, true, deadline_ns));
-    GYRE_TRY(gyre_sock_recv(joiner->fd, &theirs, sizeof(theirs), deadline_ns));
-    struct socket_link *link = find_link(setup->transport, &theirs);
-    if (link == NULL)
-        return gyre_fail(GYRE_ERROR_REMOTE, "rank %u asks for link %u of %u", theirs.from_rank,
-                         theirs.link, theirs.n_links);
-    const struct hello mine = make_hello(link->peer, link->index);
-    GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
-    pthread_mutex_lock(&setup->lock);
-    if (link->fd >= 0)
-        gyre_sock_close(link->fd);
-    else
-        setup->n_missing--;
-    link->fd = joiner->fd;
-    joiner->fd = -1;
     pthread_cond_broadcast(&setup->changed);
     pthread_mutex_unlock(&setup->lock);
-    return GYRE_SUCCESS;
-}
-
-static void *joiner_main(void *argument)
-{
-    struct joiner *joiner = argument;
-    struct setup *setup = joiner->setup;
-    const gyre_status status = receive_joiner(joiner, gyre_now_ns() + HANDSHAKE_NS);
-    if (status != GYRE_SUCCESS)
-        GYRE_INFO(NET, "dropped a connection: %s", gyre_cause());
-    pthread_mutex_lock(&setup->lock);
-    setup->n_strangers += status != GYRE_SUCCESS;
-    joiner->is_done = true;
-    pthread_mutex_unlock(&setup->lock);
-    return NULL;
-}
-
-static gyre_status add_joiner(struct setup *setup, int fd)
-{
-    struct joiner *joiner = calloc(1, sizeof(*joiner));
-    gyre_status status;
-    if (joiner == NULL) {
-        status = gyre_fail_errno(ENOMEM, "a joiner");
-    } else {
-        joiner->setup = setup;
-        joiner->fd = fd;
-        status =
-            gyre_thread_start(&joiner->thread, JOINER_STACK_BYTES, joiner_main, joiner, "a joiner");
-    }
-    if (status != GYRE_SUCCESS) {
-        gyre_sock_close(fd);
-        free(joiner);
-        return status;
-    }
-    joiner->next = setup->first;
-    setup->first = joiner;
-    return GYRE_SUCCESS;
-}
-
-/* Joins the threads that are done. If there are too many joiners, the oldest is disconnected; with
- * all_out all of them are. */
-static void see_off_joiners(struct setup *setup, bool all_out)
-{
-    struct joiner **link = &setup->first;
-    int n_joiners = 0;
-    while (*link != NULL) {
-        struct joiner *joiner = *link;
-        pthread_mutex_lock(&setup->lock);
-        const bool is_done = joiner->is_done;
-        const bool is_out = all_out || ++n_joiners >= MAX_JOINERS;
-        if (!is_done && is_out && joiner->fd >= 0)
-            shutdown(joiner->fd, SHUT_RDWR);
-        pthread_mutex_unlock(&setup->lock);
-        if (!is_done && !is_out) {
-            link = &joiner->next;
-            continue;
-        }
-        pthread_join(joiner->thread, NULL);
-        *link = joiner->next;
-        if (joiner->fd >= 0)
-            gyre_sock_close(joiner->fd);
-        free(joiner);
-    }
-}
-
-/* Accepting failed, for example for lack of descriptors. The connection stays in the kernel's
- * queue, and strangers give back what they hold. If there are none, this rank has used them up
- * itself, and its set-up ends after REFUSED_NS. */
-static void note_refusal(struct setup *setup, gyre_status status)
-{
-    const struct timespec retry_nap = {0, RETRY_NAP_NS};
-    const uint64_t now_ns = gyre_now_ns();
-    if (status == GYRE_ERROR_TIMEOUT) /* the connection was withdrawn */
-        return;
-    if (setup->refused_ns == 0 || setup->first != NULL)
-        setup->refused_ns = now_ns;
-    if (now_ns - setup->refused_ns >= REFUSED_NS) {
-        pthread_mutex_lock(&setup->lock);
-        snprintf(setup->refusal, sizeof(setup->refusal), "%s", gyre_cause());
-        pthread_cond_broadcast(&setup->changed);
-        pthread_mutex_unlock(&setup->lock);
-    }
-    nanosleep(&retry_nap, NULL);
-}
-
-static void take_joiner(struct setup *setup, int listen_fd)
-{
-    int fd = -1;
-    gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd);
-    if (status == GYRE_SUCCESS)
-        status = add_joiner(setup, fd);
-    if (status != GYRE_SUCCESS)
-        note_refusal(setup, status);
-    else
-        setup->refused_ns = 0;
-}
-
-static void *accepting_main(void *argument)
-{
-    struct setup *setup = argument;
-    const struct socket_transport *transport = setup->transport;
-    struct pollfd watched[1 + SOCKET_MAX_ADDRESSES] = {{.fd = setup->stop_fd, .events = POLLIN}};
-    for (int i = 0; i < transport->n_addresses; i++)
-        watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
-    const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
-    while (watched[0].revents == 0) {
-        /* Short, so that done joiners are joined soon. */
-        if (poll(watched, n_watched, 100) > 0)
-            for (nfds_t i = 1; i < n_watched; i++)
-                if (watched[i].revents != 0)
-                    take_joiner(setup, watched[i].fd);
-        see_off_joiners(setup, false);
-    }
-    see_off_joiners(setup, true);
-    return NULL;
+    if (setup->is_started)
+        pthread_join(setup->connecting, NULL);
 }
 
 /* ---- waiting for all ------------------------------------------------------------------------ */
-
-static void free_setup(struct setup *setup)
-{
-    pthread_mutex_destroy(&setup->lock);
-    pthread_cond_destroy(&setup->changed);
-    close(setup->stop_fd);
-}
-
-static gyre_status start_accepting(struct setup *setup)
-{
-    const struct socket_transport *transport = setup->transport;
-    for (int i = 0; i < transport->n_peers; i++)
-        if (transport->peers[i].rank < transport->config.rank)
-            setup->n_missing += (int)transport->peers[i].n_links;
-    setup->stop_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC));
-    if (setup->stop_fd < 0)
-        return gyre_fail_errno(errno, "eventfd");
-    gyre_cond_init(&setup->changed);
-    pthread_mutex_init(&setup->lock, NULL);
-    const gyre_status status = gyre_thread_start(&setup->accepting, 0, accepting_main, setup,
-                                                 "the reception of connections");
-    if (status != GYRE_SUCCESS)
-        free_setup(setup);
-    return status;
-}
-
-static void stop_accepting(struct setup *setup)
-{
-    const uint64_t one = 1;
-    while (write(setup->stop_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-        ;
-    pthread_join(setup->accepting, NULL);
-    if (setup->n_strangers > 0)
-        GYRE_INFO(NET, "%d connections were dropped during set-up", setup->n_strangers);
-    free_setup(setup);
-}
 
 static gyre_status fail_missing(const struct setup *setup)
 {
@@ -476,13 +242,59 @@ static gyre_status wait_for_all(struct setup *setup)
 
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns)
 {
-    struct setup setup = {.transport = transport, .deadline_ns = deadline_ns, .handshake_fd = -1};
-    GYRE_TRY(start_accepting(&setup));
-    gyre_status status = start_connecting(&setup);
-    if (status == GYRE_SUCCESS) {
-        status = wait_for_all(&setup);
-        stop_connecting(&setup);
+    struct setup *setup = calloc(1, sizeof(*setup));
+    gyre_status status;
+    if (setup == NULL)
+        return gyre_fail_errno(ENOMEM, "the set-up of %d peers", transport->n_peers);
+    *setup = (struct setup){.transport = transport,
+                            .deadline_ns = deadline_ns,
+                            .connect_deadline_ns = deadline_ns,
+                            .handshake_fd = -1};
+    GYRE_TRY_GOTO(status, socket_start_accepting(setup), free_setup);
+    transport->setup = setup;
+    status = start_connecting(setup);
+    if (status == GYRE_SUCCESS)
+        status = wait_for_all(setup);
+    else
+        setup->is_started = false;
+    if (status != GYRE_SUCCESS || !transport->survives_resets) {
+        socket_stop_setup(transport);
+        socket_end_setup(transport);
     }
-    stop_accepting(&setup);
     return status;
+
+free_setup:
+    free(setup);
+    return status;
+}
+
+void socket_begin_resuming(struct socket_transport *transport)
+{
+    struct setup *setup = transport->setup;
+    if (setup == NULL)
+        return;
+    pthread_mutex_lock(&setup->lock);
+    setup->is_running = true;
+    pthread_cond_broadcast(&setup->changed);
+    pthread_mutex_unlock(&setup->lock);
+}
+
+void socket_stop_setup(struct socket_transport *transport)
+{
+    if (transport->setup == NULL)
+        return;
+    stop_connecting(transport->setup);
+    socket_stop_accepting(transport->setup);
+}
+
+void socket_end_setup(struct socket_transport *transport)
+{
+    struct setup *setup = transport->setup;
+    if (setup == NULL)
+        return;
+    pthread_mutex_destroy(&setup->lock);
+    pthread_cond_destroy(&setup->changed);
+    close(setup->stop_fd);
+    free(setup);
+    transport->setup = NULL;
 }

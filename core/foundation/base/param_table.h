@@ -19,6 +19,7 @@ X(SOCKET_NSOCKS, GYRE_PARAM_INT, 0, "0", 0, 16, "", "", "TCP connections of one 
 X(SOCKET_NTHREADS, GYRE_PARAM_INT, NCCL, "0", 0, 16, "", "", "threads of a rank that move its TCP connections, at most GYRE_SOCKET_NSOCKS; 0 = by the processors that the rank has")
 X(NET, GYRE_PARAM_CHOICE, NCCL|PLAN, "", 0, 0, "", "IB Socket", "transport between hosts; a forced one that does not work is an error")
 X(TRANSPORT, GYRE_PARAM_CHOICE, PLAN, "", 0, 0, "", "p2p shm ib socket", "the only transport to use, inside hosts too")
+X(FAILOVER, GYRE_PARAM_BOOL, 0, "0", 0, 1, "", "", "1 = a TCP connection of data that breaks is connected again and goes on where it was; slots are then kept until they were consumed. 0 = it ends the communicator")
 X(P2P_DISABLE, GYRE_PARAM_BOOL, NCCL|PLAN, "0", 0, 1, "", "", "no direct addressing between ranks")
 X(P2P_LEVEL, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 5, "", "", "farthest path for direct GPU access: LOC NVL PIX PXB PHB SYS or 0..5")
 X(SHM_DISABLE, GYRE_PARAM_BOOL, NCCL|PLAN, "0", 0, 1, "", "", "no shared memory between processes")

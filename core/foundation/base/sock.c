@@ -273,6 +273,14 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
     }
 }
 
+bool gyre_sock_is_refused(const struct gyre_sock_address *address, uint64_t deadline_ns)
+{
+    int fd = -1, refusal = 0;
+    if (connect_once(address, deadline_ns, &fd, &refusal) == GYRE_SUCCESS)
+        gyre_sock_close(fd);
+    return refusal == ECONNREFUSED;
+}
+
 gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns)
 {
     const unsigned char *at = bytes;

@@ -96,6 +96,9 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
 gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
                               int *fd_out);
 
+/** Does the host answer that nobody listens there? */
+bool gyre_sock_is_refused(const struct gyre_sock_address *address, uint64_t deadline_ns);
+
 /** The only way to close a socket made here. */
 void gyre_sock_close(int fd);
 
