@@ -67,10 +67,6 @@ gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *g
 gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_comm *child,
                                   enum gyre_origin_kind kind, const int *parent_ranks);
 
-/** The parent's fault, which says more than the error of an all-gather; else `status`. Waits a
- * moment for a fault that is under way. */
-gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status);
-
 /* ---- parts.c ------------------------------------------------------------------------------ */
 
 /** A struct of any version; NULL = all defaults. Errors: INVALID_ARGUMENT for one that was not

@@ -99,7 +99,9 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_comm_blame_parent(gyre_comm *parent, gyre_status status)
+/* The parent's fault, which says more than the error of an all-gather; else `status`. Waits a
+ * moment for a fault that is under way. */
+static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
     const uint64_t deadline_ns = gyre_now_ns() + PARENT_WORD_NS;
@@ -172,7 +174,7 @@ static gyre_status find_split(struct gyre_init_request *request, gyre_comm *chil
         return status;
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    GYRE_TRY(gyre_comm_blame_parent(parent, status));
+    GYRE_TRY(blame_parent(parent, status));
     gyre_set_cause(cause);
     return gyre_fail_context(status, "split(color %d, key %d)", request->color, request->key);
 }
@@ -264,7 +266,7 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
     if (status == GYRE_SUCCESS)
         status = take_offers(parent, offers, request);
     else
-        status = gyre_comm_blame_parent(parent, status);
+        status = blame_parent(parent, status);
     free(offers);
     if (status == GYRE_SUCCESS)
         return status;

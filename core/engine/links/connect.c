@@ -68,8 +68,10 @@ static gyre_status check_ranks(void *context)
     return bootstrap->ops->check(bootstrap);
 }
 
-gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
-                                      int index, uint64_t deadline_ns)
+/* Connect gyre_transports[index] to the ranks that links->transport_of joins by it. Collective,
+ * also for ranks without such peers. Fills in links->transports and links->connectors. */
+static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
+                                  uint64_t deadline_ns)
 {
     const struct gyre_transport_ops *ops = gyre_transports[index];
     uint16_t *peers = calloc((size_t)member->n_ranks, sizeof(*peers));
@@ -246,7 +248,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     if (links->connectors == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; gyre_transports[i] != NULL; i++)
-        GYRE_TRY(gyre_links_open_transport(member, links, i, deadline_ns));
+        GYRE_TRY(open_transport(member, links, i, deadline_ns));
     gyre_member_end_stage(member, "connecting");
     GYRE_TRY(agree_on_lines(member, links));
     GYRE_TRY(gyre_links_measure(member, links));
@@ -316,7 +318,7 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
     memset(own.transports, 0, sizeof(own.transports));
     for (int i = 0; gyre_transports[i] != NULL && status == GYRE_SUCCESS; i++)
         if (gyre_transports[i]->is_proxied)
-            status = gyre_links_open_transport(member, &own, i, deadline_ns);
+            status = open_transport(member, &own, i, deadline_ns);
     memcpy(puts->transports, own.transports, sizeof(puts->transports));
     puts->connectors = own.connectors;
     puts->slot_bytes = own.spec.slot_bytes[GYRE_PROTO_SIMPLE];

@@ -83,11 +83,6 @@ static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int 
     return gyre_transports[links->transport_of[rank]]->is_proxied;
 }
 
-/** Connect gyre_transports[index] to the ranks that links->transport_of joins by it. Collective,
- * also for ranks without such peers. Fills in links->transports and links->connectors. */
-gyre_status gyre_links_open_transport(struct gyre_member *member, struct gyre_links *links,
-                                      int index, uint64_t deadline_ns);
-
 /** How long connecting may take. */
 uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
 

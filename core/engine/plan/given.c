@@ -102,7 +102,8 @@ static void describe_set(const struct gyre_program *program, char *text_out, siz
              gyre_collectives[program->coll].name, program->n_ranks, root);
 }
 
-void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes)
+/* "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root 0". */
+static void describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
     for (int i = 0; i < file->content.n_sets; i++) {
@@ -267,9 +268,9 @@ void gyre_file_shapes_close(struct gyre_file_shape *shapes)
     }
 }
 
-const struct gyre_algorithm *gyre_file_shapes_find(const struct gyre_file_shape *shapes,
-                                                   enum gyre_collective coll, int root,
-                                                   bool is_placed)
+/* NULL if none is for the call. @root: -1 where the collective has none. @is_placed: wanted. */
+static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *shapes,
+                                               enum gyre_collective coll, int root, bool is_placed)
 {
     for (; shapes != NULL; shapes = shapes->next)
         if (shapes->given.coll == coll && shapes->given.is_placed == is_placed &&
@@ -291,7 +292,7 @@ static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_term
                       use->file->name, at->algorithm.name, gyre_collectives[at->given.coll].name);
     if (!gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         return;
-    gyre_algo_file_describe(use->file, all, sizeof(all));
+    describe(use->file, all, sizeof(all));
     for (const struct gyre_file_shape *at = use->shapes; at != NULL && n_used < sizeof(used);
          at = at->next) {
         const struct gyre_algorithm *like = at->given.like;
@@ -396,9 +397,9 @@ const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
         return NULL;
     if (in_window && (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0 &&
         (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0)
-        found = gyre_file_shapes_find(use->shapes, coll, root, true);
+        found = find_shape(use->shapes, coll, root, true);
     if (found == NULL && (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0)
-        found = gyre_file_shapes_find(use->shapes, coll, root, false);
+        found = find_shape(use->shapes, coll, root, false);
     return found;
 }
 
@@ -416,7 +417,7 @@ gyre_status gyre_algo_use_check(const struct gyre_algo_use *use, const struct gy
             return GYRE_SUCCESS;
         has_shape = true;
     }
-    gyre_algo_file_describe(use->file, shapes, sizeof(shapes));
+    describe(use->file, shapes, sizeof(shapes));
     return gyre_fail(
         GYRE_ERROR_INVALID_USAGE, "%s has no program for %s of %u ranks%s%s; it has: %s",
         use->file->name, gyre_collectives[coll].name, n_ranks,

@@ -84,14 +84,6 @@ gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
                                   struct gyre_file_shape **shapes_out);
 void gyre_file_shapes_close(struct gyre_file_shape *shapes);
 
-/** NULL if none is for the call. @root: -1 where the collective has none. @is_placed: wanted. */
-const struct gyre_algorithm *gyre_file_shapes_find(const struct gyre_file_shape *shapes,
-                                                   enum gyre_collective coll, int root,
-                                                   bool is_placed);
-
-/** "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root 0". */
-void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes);
-
 /* ---- what a communicator uses -------------------------------------------------------------- */
 
 struct gyre_algo_use {
