@@ -41,18 +41,6 @@ void gyre_cuda_marks_close(struct gyre_cuda_executor *executor)
     *marks = (struct gyre_cuda_put_marks){0};
 }
 
-static gyre_status add_mark(struct gyre_cuda_put_marks *marks, struct gyre_cuda_put_mark **mark_out)
-{
-    struct gyre_cuda_put_mark *more =
-        realloc(marks->marks, (marks->n_marks + 1) * sizeof(*marks->marks));
-    if (more == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "marks of %u streams", marks->n_marks + 1);
-    marks->marks = more;
-    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&more[marks->n_marks].event, cudaEventDisableTiming));
-    *mark_out = &more[marks->n_marks++];
-    return GYRE_SUCCESS;
-}
-
 /* The stream's own mark, else one that another stream needs no longer, else a new one. */
 static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t stream,
                              struct gyre_cuda_put_mark **mark_out)
@@ -67,7 +55,14 @@ static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t str
         if (is_past((*mark_out)->event))
             return GYRE_SUCCESS;
     }
-    return add_mark(marks, mark_out);
+    struct gyre_cuda_put_mark *more =
+        realloc(marks->marks, (marks->n_marks + 1) * sizeof(*marks->marks));
+    if (more == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "marks of %u streams", marks->n_marks + 1);
+    marks->marks = more;
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&more[marks->n_marks].event, cudaEventDisableTiming));
+    *mark_out = &more[marks->n_marks++];
+    return GYRE_SUCCESS;
 }
 
 /* Captures have no mark: the caller's graphs may not run when the communicator ends. */
@@ -90,31 +85,6 @@ leave:
 
 /* ---- operations --------------------------------------------------------------------------- */
 
-/* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails in
- * the call. */
-static gyre_status check_put(const struct gyre_cuda_executor *executor, const struct gyre_put *put)
-{
-    if (gyre_load_acquire_u64(&executor->has_left[put->peer]) != 0)
-        return gyre_fail_unreachable(put->peer, executor->rank);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status start_signal(const struct gyre_cuda_executor *executor,
-                                const struct gyre_put *put, cudaStream_t stream)
-{
-    struct gyre_cuda_args_signal args = {
-        .control = executor->control,
-        .sent = put->counters[executor->rank] +
-                gyre_signal_index(executor->n_ranks, GYRE_SIGNALS_SENT, put->peer, put->signal),
-        .arrived =
-            put->counters[put->peer] +
-            gyre_signal_index(executor->n_ranks, GYRE_SIGNALS_ARRIVED, executor->rank, put->signal),
-    };
-    const struct gyre_cuda_start start = {
-        .kernel = gyre_cuda_kernel_signal, .args = &args, .n_blocks = 1, .n_threads = 1};
-    return gyre_cuda_start_kernel(&start, stream, false);
-}
-
 static gyre_status enqueue_put(struct gyre_cuda_executor *executor, const struct gyre_put *put,
                                cudaStream_t stream)
 {
@@ -122,8 +92,19 @@ static gyre_status enqueue_put(struct gyre_cuda_executor *executor, const struct
     GYRE_TRY(gyre_cuda_find_capture(executor, stream, &capture));
     if (put->n_bytes > 0 && put->to != put->from)
         GYRE_CUDA_TRY(cudaMemcpyAsync(put->to, put->from, put->n_bytes, cudaMemcpyDefault, stream));
-    if (put->signal != GYRE_NO_SIGNAL)
-        GYRE_TRY(start_signal(executor, put, stream));
+    if (put->signal != GYRE_NO_SIGNAL) {
+        struct gyre_cuda_args_signal args = {
+            .control = executor->control,
+            .sent = put->counters[executor->rank] +
+                    gyre_signal_index(executor->n_ranks, GYRE_SIGNALS_SENT, put->peer, put->signal),
+            .arrived = put->counters[put->peer] + gyre_signal_index(executor->n_ranks,
+                                                                    GYRE_SIGNALS_ARRIVED,
+                                                                    executor->rank, put->signal),
+        };
+        const struct gyre_cuda_start start = {
+            .kernel = gyre_cuda_kernel_signal, .args = &args, .n_blocks = 1, .n_threads = 1};
+        GYRE_TRY(gyre_cuda_start_kernel(&start, stream, false));
+    }
     return mark(executor, stream, capture);
 }
 
@@ -132,7 +113,10 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     int previous = -1;
-    GYRE_TRY(check_put(executor, put));
+    /* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails in
+     * the call. */
+    if (gyre_load_acquire_u64(&executor->has_left[put->peer]) != 0)
+        return gyre_fail_unreachable(put->peer, executor->rank);
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
     const gyre_status status = enqueue_put(executor, put, (cudaStream_t)stream);

@@ -21,21 +21,19 @@ struct tail_launch {
 
 /* ---- side streams ------------------------------------------------------------------------- */
 
-static gyre_status open_side_streams(struct gyre_cuda_side_streams *side)
-{
-    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
-        GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&side->streams[i], cudaStreamNonBlocking));
-        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->joins[i], cudaEventDisableTiming));
-    }
-    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
-    return GYRE_SUCCESS;
-}
-
-/* CUDA prepares a kind of copy at its first use; a strided one within a GPU may be a kernel. The
- * executor's memory is not in use yet. */
-static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
+gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
 {
     enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
+    for (int set = 0; set < 2; set++) {
+        struct gyre_cuda_side_streams *side = &executor->side_streams[set];
+        for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
+            GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&side->streams[i], cudaStreamNonBlocking));
+            GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->joins[i], cudaEventDisableTiming));
+        }
+        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
+    }
+    /* CUDA prepares a kind of copy at its first use; a strided one within a GPU may be a kernel.
+     * The executor's memory is not in use yet. */
     unsigned char *from = executor->arena.base;
     unsigned char *to = from + PITCH_BYTES * N_ROWS;
     const cudaStream_t stream = executor->side_streams[0].streams[0];
@@ -43,13 +41,6 @@ static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
     GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, PITCH_BYTES, from, PITCH_BYTES, ROW_BYTES, N_ROWS,
                                     cudaMemcpyDefault, stream));
     return gyre_cuda_await_stream(stream, executor->fault);
-}
-
-gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
-{
-    for (int set = 0; set < 2; set++)
-        GYRE_TRY(open_side_streams(&executor->side_streams[set]));
-    return use_copies_once(executor);
 }
 
 void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
@@ -105,24 +96,6 @@ static gyre_status find_stream(struct tail_launch *launch, uint32_t number,
     return GYRE_SUCCESS;
 }
 
-static gyre_status fork_side_streams(struct tail_launch *launch)
-{
-    if (launch->side != NULL)
-        GYRE_CUDA_TRY(cudaEventRecord(launch->side->fork, launch->stream));
-    return GYRE_SUCCESS;
-}
-
-static gyre_status join_side_streams(struct tail_launch *launch)
-{
-    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
-        if (!launch->is_forked[i])
-            continue;
-        GYRE_CUDA_TRY(cudaEventRecord(launch->side->joins[i], launch->side->streams[i]));
-        GYRE_CUDA_TRY(cudaStreamWaitEvent(launch->stream, launch->side->joins[i], 0));
-    }
-    return GYRE_SUCCESS;
-}
-
 /* ---- operations of a tail ----------------------------------------------------------------- */
 
 static struct gyre_cuda_start sync_start(struct tail_launch *launch,
@@ -156,8 +129,12 @@ static gyre_status enqueue_ends(void *context, bool is_last,
 {
     struct tail_launch *launch = context;
     struct gyre_cuda_common *common = &launch->executor->args.sync.common;
-    if (is_last)
-        GYRE_TRY(join_side_streams(launch));
+    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS && is_last; i++) {
+        if (!launch->is_forked[i])
+            continue;
+        GYRE_CUDA_TRY(cudaEventRecord(launch->side->joins[i], launch->side->streams[i]));
+        GYRE_CUDA_TRY(cudaStreamWaitEvent(launch->stream, launch->side->joins[i], 0));
+    }
     struct gyre_cuda_start start = sync_start(launch, entries, n_entries);
     if (is_last)
         common->n_works = common->ends_works = 1;
@@ -167,7 +144,9 @@ static gyre_status enqueue_ends(void *context, bool is_last,
         gyre_cuda_record_launch(launch->executor, launch->work, 1,
                                 is_last ? GYRE_CUDA_RUN_CLOSES : GYRE_CUDA_RUN_OPENS, common);
     GYRE_TRY(gyre_cuda_start(launch->executor, &start, launch->stream));
-    return is_last ? GYRE_SUCCESS : fork_side_streams(launch);
+    if (!is_last && launch->side != NULL)
+        GYRE_CUDA_TRY(cudaEventRecord(launch->side->fork, launch->stream));
+    return GYRE_SUCCESS;
 }
 
 static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,

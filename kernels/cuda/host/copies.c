@@ -237,28 +237,21 @@ static uint64_t block_offset(const struct walk *walk, bool has_blocks, uint32_t 
     return has_blocks ? index * walk->split->count * walk->elem_bytes : 0;
 }
 
-static struct gyre_cuda_copy source_of(const struct walk *walk, const struct gyre_step *step)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[walk->copies->program->coll];
-    const struct gyre_operand in = step->ins[0];
-    struct gyre_cuda_copy copy = {.peer = -1, .from_in = in.kind == GYRE_OPERAND_IN};
-    const uint32_t index = in.kind == GYRE_OPERAND_CONNECTION ? step->chunk : in.index;
-    copy.from_offset =
-        block_offset(walk, copy.from_in ? traits->in_blocks : traits->out_blocks, index);
-    return copy;
-}
-
 static gyre_status copy_all_outs(struct walk *walk, const struct gyre_step *step)
 {
-    struct gyre_cuda_copies *copies = walk->copies;
-    const struct gyre_program *program = copies->program;
-    const bool out_blocks = gyre_collectives[program->coll].out_blocks;
-    struct gyre_cuda_copy copy = source_of(walk, step);
+    const struct gyre_program *program = walk->copies->program;
+    const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
+    const struct gyre_operand in = step->ins[0];
+    const uint32_t index = in.kind == GYRE_OPERAND_CONNECTION ? step->chunk : in.index;
+    struct gyre_cuda_copy copy = {.from_in = in.kind == GYRE_OPERAND_IN};
+    copy.from_offset =
+        block_offset(walk, copy.from_in ? traits->in_blocks : traits->out_blocks, index);
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
         const bool is_placed = out.is_placed != 0;
         copy.peer = is_placed ? program->connections[out.index].peer : -1;
-        copy.to_offset = block_offset(walk, out_blocks, is_placed ? step->chunk : out.index);
+        copy.to_offset =
+            block_offset(walk, traits->out_blocks, is_placed ? step->chunk : out.index);
         GYRE_TRY(copy_step(walk, step, &copy));
     }
     return GYRE_SUCCESS;

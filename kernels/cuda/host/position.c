@@ -57,25 +57,17 @@ static bool find_user(const struct gyre_cuda_standstill *still, uint32_t index,
     return false;
 }
 
-static bool is_send(uint32_t index)
-{
-    return (index & 1) != 0;
-}
-
 static bool is_simple(const struct user *user)
 {
     return user->work->proto == GYRE_PROTO_SIMPLE || user->connection->is_simple != 0;
 }
 
-static enum gyre_proto slots_of(const struct user *user)
-{
-    return is_simple(user) ? GYRE_PROTO_SIMPLE : gyre_proto_slots(user->work->proto);
-}
-
 static uint64_t count_before(const struct gyre_cuda_standstill *still, const struct user *user,
                              uint32_t index)
 {
-    return still->counters[(size_t)slots_of(user) * still->n_ends + index];
+    const enum gyre_proto slots =
+        is_simple(user) ? GYRE_PROTO_SIMPLE : gyre_proto_slots(user->work->proto);
+    return still->counters[(size_t)slots * still->n_ends + index];
 }
 
 /* In this launch, of the user's connection. */
@@ -91,7 +83,7 @@ static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, 
     const struct gyre_connector *end = &still->connectors[index];
     const struct gyre_credit *credit = end->credit;
     *waits_for_out = GYRE_WAIT_SLOT;
-    if (!is_send(index))
+    if ((index & 1) == 0) /* a receiver side (gyre_connector_index()) */
         return address == (uint64_t)(uintptr_t)&end->inbox->tail[GYRE_PROTO_SIMPLE];
     *waits_for_out = address == (uint64_t)(uintptr_t)&credit->head[GYRE_PROTO_SIMPLE]
                          ? GYRE_WAIT_CREDIT

@@ -231,19 +231,6 @@ static gyre_status launch_together(struct gyre_cuda_executor *executor,
     return launch_many(executor, works, n_works, stream);
 }
 
-/* A send goes ahead of the receive that the next launch is. */
-static gyre_status launch_ahead(struct gyre_cuda_executor *executor, const struct gyre_work *send,
-                                const struct gyre_work *receive, cudaStream_t stream)
-{
-    struct gyre_cuda_ready *ready = gyre_cuda_own_ready(send);
-    const struct gyre_loaded *behind = receive->ready->loaded;
-    struct gyre_cuda_args_fused *args = &executor->args.fused;
-    *args = ready->args;
-    args->fused = gyre_cuda_fused_before(&args->fused, &behind->fused, behind->n_channels);
-    fill_work(executor, send, &args->work);
-    return launch_fused(executor, &ready->forms[0], send, 1, args, stream);
-}
-
 /* ---- a launch ------------------------------------------------------------------------------ */
 
 /* Keeps the works' programs on the GPU until the launch is over. */
@@ -286,8 +273,14 @@ gyre_status gyre_cuda_enqueue_ahead(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *send, const struct gyre_work *receive,
                                     cudaStream_t stream)
 {
+    struct gyre_cuda_ready *ready = gyre_cuda_own_ready(send);
+    const struct gyre_loaded *behind = receive->ready->loaded;
     const uint64_t before = executor->base.n_launched;
-    const gyre_status status = launch_ahead(executor, send, receive, stream);
+    struct gyre_cuda_args_fused *args = &executor->args.fused;
+    *args = ready->args;
+    args->fused = gyre_cuda_fused_before(&args->fused, &behind->fused, behind->n_channels);
+    fill_work(executor, send, &args->work);
+    const gyre_status status = launch_fused(executor, &ready->forms[0], send, 1, args, stream);
     note_launch(executor, send, 1, before);
     return status;
 }
