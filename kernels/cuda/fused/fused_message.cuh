@@ -17,52 +17,38 @@
  * wait for it: on two H100 4 MiB both ways took 2 us longer (2026-11).
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
-GYRE_KERNEL_ROW(.name = "ll128 copy",
-                .when = {.proto = GYRE_PROTO_LL128,
-                         .patterns = BIT(GYRE_FUSED_SEND_RECEIVE),
-                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_TWO_ROWS |
-                                  GYRE_KERNEL_HAS_BARRIERS,
-                         .arithmetic = BIT(GYRE_FUSED_COPY),
-                         .most_peers = 1,
-                         .least_tiles = 2,
-                         .most_tiles = ANY_NUMBER},
-                .copies = true, .first = INSTANCE(copy_kernels, in_rows[0]), .n_rows = 2,
-                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32,
-                .most_threads = GYRE_CUDA_ROW_THREADS)
-GYRE_KERNEL_ROW(.name = "ll128 copy",
-                .when = {.proto = GYRE_PROTO_LL128,
-                         .patterns = BIT(GYRE_FUSED_ALL_TO_ALL),
-                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_TWO_ROWS |
-                                  GYRE_KERNEL_HAS_BARRIERS,
-                         .arithmetic = BIT(GYRE_FUSED_COPY),
-                         .most_peers = 1,
-                         .least_tiles = 2,
-                         .most_tiles = ANY_NUMBER},
-                .copies = true, .first = INSTANCE(copy_kernels, in_rows[1]), .n_rows = 2,
-                .most_unroll = GYRE_CUDA_LONG_UNROLL, .tile_threads = 32,
-                .most_threads = GYRE_CUDA_ROW_THREADS)
-GYRE_KERNEL_ROW(.name = "ll copy",
-                .when = {.proto = GYRE_PROTO_LL,
-                         .patterns = BIT(GYRE_FUSED_SEND) | BIT(GYRE_FUSED_RECEIVE) |
-                                     BIT(GYRE_FUSED_SEND_RECEIVE),
-                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS |
-                                  GYRE_KERNEL_HAS_BARRIERS,
-                         .arithmetic = BIT(GYRE_FUSED_COPY),
-                         .most_peers = GYRE_CUDA_MAX_PEERS,
-                         .most_tiles = ANY_NUMBER},
-                .copies = true, .first = INSTANCE(copy_kernels, message[GYRE_PROTO_LL]),
-                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32)
-GYRE_KERNEL_ROW(.name = "ll128 copy",
-                .when = {.proto = GYRE_PROTO_LL128,
-                         .patterns = BIT(GYRE_FUSED_SEND) | BIT(GYRE_FUSED_RECEIVE) |
-                                     BIT(GYRE_FUSED_SEND_RECEIVE),
-                         .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED | GYRE_KERNEL_HAS_SLOTS |
-                                  GYRE_KERNEL_HAS_BARRIERS,
-                         .arithmetic = BIT(GYRE_FUSED_COPY),
-                         .most_peers = GYRE_CUDA_MAX_PEERS,
-                         .most_tiles = ANY_NUMBER},
-                .copies = true, .first = INSTANCE(copy_kernels, message[GYRE_PROTO_LL128]),
-                .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32)
+/* Both directions at once, in two rows of blocks. */
+#define IN_ROWS(pattern, number, unroll)                                                           \
+    GYRE_KERNEL_ROW(.name = "ll128 copy",                                                          \
+                    .when = {.proto = GYRE_PROTO_LL128,                                            \
+                             .patterns = BIT(pattern),                                             \
+                             .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED |                   \
+                                      GYRE_KERNEL_TWO_ROWS | GYRE_KERNEL_HAS_BARRIERS,             \
+                             .arithmetic = BIT(GYRE_FUSED_COPY),                                   \
+                             .most_peers = 1,                                                      \
+                             .least_tiles = 2,                                                     \
+                             .most_tiles = ANY_NUMBER},                                            \
+                    .copies = true, .first = INSTANCE(copy_kernels, in_rows[number]), .n_rows = 2, \
+                    .most_unroll = unroll, .tile_threads = 32,                                     \
+                    .most_threads = GYRE_CUDA_ROW_THREADS)
+#define MESSAGE(text, protocol)                                                           \
+    GYRE_KERNEL_ROW(.name = text,                                                         \
+                    .when = {.proto = protocol,                                           \
+                             .patterns = BIT(GYRE_FUSED_SEND) | BIT(GYRE_FUSED_RECEIVE) | \
+                                         BIT(GYRE_FUSED_SEND_RECEIVE),                    \
+                             .needs = GYRE_KERNEL_STAGED | GYRE_KERNEL_UNMOVED |          \
+                                      GYRE_KERNEL_HAS_SLOTS | GYRE_KERNEL_HAS_BARRIERS,   \
+                             .arithmetic = BIT(GYRE_FUSED_COPY),                          \
+                             .most_peers = GYRE_CUDA_MAX_PEERS,                           \
+                             .most_tiles = ANY_NUMBER},                                   \
+                    .copies = true, .first = INSTANCE(copy_kernels, message[protocol]),   \
+                    .most_unroll = GYRE_CUDA_UNROLL, .tile_threads = 32)
+IN_ROWS(GYRE_FUSED_SEND_RECEIVE, 0, GYRE_CUDA_UNROLL)
+IN_ROWS(GYRE_FUSED_ALL_TO_ALL, 1, GYRE_CUDA_LONG_UNROLL)
+MESSAGE("ll copy", GYRE_PROTO_LL)
+MESSAGE("ll128 copy", GYRE_PROTO_LL128)
+#undef IN_ROWS
+#undef MESSAGE
 #else
 #ifndef GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
 #define GYRE_KERNELS_CUDA_FUSED_MESSAGE_CUH
