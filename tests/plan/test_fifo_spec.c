@@ -32,8 +32,9 @@ TEST_CASE("connection memory stays within the budget")
                           spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.ring_slot_bytes);
                 CHECK(spec.n_fifos >= 2 && spec.depth >= 2);
             }
-    for (uint32_t n = 6; n <= 600; n += 54)
-        CHECK(gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n, false, 0, UINT32_MAX).n_fifos >= 2);
+    for (uint32_t n = 6; n <= 600; n += 54) /* on GPUs, 256 for all peers, and 2 to 64 for each */
+        CHECK(gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n, false, 0, UINT32_MAX).n_fifos ==
+              gyre_clamp_u32(256 / (n - 1), 2, 64));
 }
 
 TEST_CASE("rings on GPUs have large slots")
