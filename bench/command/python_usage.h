@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `gyre COMMAND --help` prints for commands that are Python scripts. For gyre.c alone.
+ */
+#ifndef GYRE_BENCH_PYTHON_USAGE_H
+#define GYRE_BENCH_PYTHON_USAGE_H
+
+static const char report_usage[] =
+    "usage: gyre report [options]\n"
+    "Runs all-reduces over every transport that this machine has, and gyre doctor, and writes "
+    "what was\n"
+    "found as Markdown and as one HTML file with charts. With --json it takes reports of "
+    "benches instead.\n"
+    "  --output NAME        write NAME.md and NAME.html (default gyre_report)\n"
+    "  --title TEXT         title of the report\n"
+    "  --json [LABEL=]FILE  a bench's --json, or the text or JSON of nccl-tests; may be given "
+    "several times, then\n"
+    "                       no bench is run\n"
+    "  --doctor FILE        the --json of gyre doctor (default: it is run)\n"
+    "  --log FILE           the log of a run with GYRE_DEBUG=INFO or NCCL_DEBUG=INFO, as evidence\n"
+    "  --env FILE           what gyre doctor --emit-env printed (default: it is run)\n"
+    "  --ddp FILE           DDP iteration times (default: measured where PyTorch is "
+    "installed)\n"
+    "  --limit GBPS         the busbw that the links allow, if --json does not say it\n"
+    "  --step SIZE          bytes that a training step all-reduces: 14G (default: the largest "
+    "call)\n"
+    "  --compute-ms MS      the computation of that step\n"
+    "  --ranks N            ranks of the benches, processes of this machine, or of each host of "
+    "--scale (default 2)\n"
+    "  --launch WORDS       start the benches with these words: 'mpirun -np 4 --host a,b'\n"
+    "  --scale HOSTS        a,b,c: runs over 2, 3, ... of these hosts; then {hosts}, {n} and "
+    "{ranks} in --launch are\n"
+    "                       the hosts, their number, and that of ranks\n"
+    "  --transports LIST    of default,socket,shm,p2p,ib,ib-host (RDMA without GPUDirect); "
+    "default: all that exist\n"
+    "  --sizes FIRST:LAST   sizes of the benches (default 1K:1G on GPUs and with --launch, else "
+    "1K:16M)\n"
+    "  --bench WORDS        more options for each bench: '-n 5 -w 1 -d bfloat16'\n"
+    "  --seconds N          longest time of one bench (default 120)\n"
+    "  --install            put matplotlib and Jinja2 into ~/.cache/gyre/report-venv, for gyre "
+    "report\n"
+    "                       and gyre plot alone\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the report was written, 1 it was not, 2 wrong usage.\n";
+
+static const char plot_usage[] =
+    "usage: gyre plot [options] [LABEL=]FILE...\n"
+    "Draws reports of benches (--json) and of schedule --predict --json in one chart over "
+    "size: the measured\n"
+    "values with their spread, the other engine's of --compare, predictions, and the "
+    "limit of the links.\n"
+    "  -o, --output FILE    the chart; its ending says what it is: .svg, .png, .pdf, or "
+    ".html, a page that loads\n"
+    "                       nothing (default gyre_plot.svg)\n"
+    "  --y WHAT             time (default) or busbw\n"
+    "  --title TEXT         title of the chart\n"
+    "  --limit GBPS         the busbw that the links allow, if the reports do not say it\n"
+    "  --predicted          also draw the predictions that reports of benches contain\n"
+    "  --table FILE         write all rows of all files as one CSV, - for the standard "
+    "output; without -o\n"
+    "                       nothing is drawn\n"
+    "  --install            put matplotlib and Jinja2 into ~/.cache/gyre/report-venv, for "
+    "gyre plot and gyre\n"
+    "                       report alone\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
+static const char compare_usage[] =
+    "usage: gyre compare --coll NAME --candidates LIST --out DIR [options]\n"
+    "Holds candidates against the first one, over many launches of fresh processes: shuffled "
+    "order, turns in\n"
+    "one process, intervals of 95 % without assumptions, exact tests. A second start with the "
+    "same DIR goes on.\n"
+    "  --coll NAME          all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, "
+    "reduce, gather, scatter\n"
+    "  --candidates LIST    of gyre (its own choice), gyre-best, an algorithm, "
+    "algorithm@protocol, file:a.gyre,\n"
+    "                       nccl, nccl-best, mpi; the others are held against the first one\n"
+    "  --out DIR            the folder of all files: plan.json, launch_NNN.json (all samples), "
+    "summary.json, .csv\n"
+    "  --bytes SIZES        8:1G in factors of 4, or 8,64K,1M (default 1K:16M)\n"
+    "  --launches N         launches (default 10; at least 6 for verdicts)\n"
+    "  --seed N             seed of all orders (default: by chance; the plan has it)\n"
+    "  --search-minutes M   time to find the settings of each of nccl-best and gyre-best "
+    "(default 10)\n"
+    "  -g, --ranks N        ranks of a process (default 2)\n"
+    "  --launch WORDS       start processes with these words: 'mpirun -np 4 --host a,b'\n"
+    "  --device KIND        host, cuda or auto (default auto)\n"
+    "  --type TYPE          type of the elements (default float)\n"
+    "  --batch N            calls in a sample, which ends with one wait (default 1)\n"
+    "  --nccl-lib FILE      the NCCL library (default libnccl.so.2)\n"
+    "  --bench WORDS        more options for each bench: '-G 1 -R 2'\n"
+    "  --seconds N          longest time of one process (default 600)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
+static const char import_usage[] =
+    "usage: gyre import [options] FILE > a.gyre\n"
+    "Reads an algorithm of another system, and writes it as programs of gyre "
+    "(docs/import_export.md). Nothing\n"
+    "is written that the verifier does not prove. Then chunks on the same route become one, and "
+    "steps that hand\n"
+    "a value on become one, as far as the result is proved, too.\n"
+    "  -o, --output FILE    write this file in place of the standard output\n"
+    "  --format NAME        msccl (XML), mscclpp (execution plan), teccl; default: by the "
+    "content\n"
+    "  --as-written         keep the steps and chunks of the file\n"
+    "  --unproved           write programs that are not proved, too; no communicator runs "
+    "them\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 the file was refused; 2 wrong usage.\n";
+
+static const char export_usage[] =
+    "usage: gyre export FORMAT --output PATH {--algo NAME --coll NAME --ranks N | --file a.gyre} "
+    "[options]\n"
+    "Writes the programs of a collective, once they are proved, for another system "
+    "(docs/import_export.md).\n"
+    "  FORMAT               msccl (XML), goal (LogGOPSim), chakra (execution traces PATH.RANK.et, "
+    "for astra-sim),\n"
+    "                       perfetto (the predicted steps of a call, for ui.perfetto.dev)\n"
+    "  -o, --output PATH    the file, or the beginning of the files' names\n"
+    "  --bytes N            bytes of the vector, or of all blocks together (default 1M); msccl "
+    "needs none\n"
+    "  --algo, --coll, --ranks, --hosts, --root, --variant, --file: as gyre schedule has them\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 it cannot be expressed or written; 2 wrong usage.\n";
+
+static const char reproduce_usage[] =
+    "usage: gyre reproduce [--output FOLDER] NAME...\n"
+    "Works a claim of a paper out again, and writes NAME.md, whose first line says whether it "
+    "showed, NAME.csv\n"
+    "and NAME.svg. What counts as shown was fixed before (docs/papers.md). Without a name it "
+    "lists all.\n"
+    "  NAME                 a figure, or all\n"
+    "  -o, --output FOLDER  the folder of the files (default: this one)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
+
+static const char course_usage[] =
+    "usage: gyre course LESSON FILE\n"
+    "Checks the exercise of a lesson of docs/course, and says what is wrong. Start it from the "
+    "folder that has docs/.\n"
+    "  LESSON               1 to 8\n"
+    "  FILE                 your programs, or your copy of docs/course/cost.txt (lesson 7)\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0 right, 1 something is wrong, 2 wrong usage, or the file cannot be read.\n";
+
+static const char validate_usage[] =
+    "usage: gyre validate [options] TABLE.csv...\n"
+    "Predicts every row of tables of measurements on machines that files describe, and prints the "
+    "errors, beside two\n"
+    "simpler predictions (docs/published.md).\n"
+    "  --machine FILE       one more machine; may be repeated\n"
+    "  --expect COLL BYTES HOSTSxGPUS\n"
+    "                       what a collective should reach on the machine that --machine names, "
+    "with "
+    "an error bar\n"
+    "  --fit [NAME]         fit the constants of all machines, or of one, to the table of "
+    "calibration, and write them\n"
+    "  --csv FILE           each row with its prediction\n"
+    "  --page FILE.md       put the tables into a page, between <!-- table NAME --> and <!-- end "
+    "-->\n"
+    "  --svg FILE           the chart of errors\n"
+    "  --bars               keep the errors of classes as the bars of --expect\n"
+    "  -h, --help           print this text\n"
+    "Exit status: 0; 1 a file cannot be used or written; 2 wrong usage.\n";
+
+#endif
