@@ -165,6 +165,28 @@ def case_fabric(directory, source):
         assert words in done.stderr, (options, done.stderr)
 
 
+def check_libraries(schedule, folder):
+    """The same call as a row and as a line of a table; wrong rows have an answer, too."""
+    path = os.path.join(folder, "calls.rows")
+    with open(path, "w") as file:
+        file.write("# a comment\ncoll=all_reduce ranks=8 bytes=1048576 nvls=1\n"
+                   "coll=all_reduce ranks=9 hosts=2 bytes=1\ncoll=all_reduce ranks=8 bytes=1 speed=2\n"
+                   "coll=all_gather ranks=8 bytes=8 algo=tree\n")
+    answers = run([schedule, "--predict", "--rows", path]).stdout.splitlines()
+    assert len(answers) == 4, answers
+    words = dict(word.split("=") for word in answers[0].split())
+    assert (words["algo"], words["proto"], words["channels"]) == ("ring", "ll", "24"), answers[0]
+    for answer, reason in zip(answers[1:], ["a multiple of hosts=", '"speed" is none of',
+                                            "NCCL has no all_gather by tree"]):
+        assert answer.startswith("error ") and reason in answer, answer
+    table = run([schedule, "--predict", "--library", "nccl,nvls=1", "--coll", "all_reduce",
+                 "--ranks", "8", "--bytes", "1M"]).stdout.splitlines()[-1].split()
+    assert table[:4] == ["1048576", "ring", "ll", "24"], table
+    assert abs(float(table[5]) - float(words["time_us"])) < 0.01, (table, words)
+    run([schedule, "--rows", path], status=2)
+    run([schedule, "--predict", "--rows", os.path.join(folder, "none")], status=1)
+
+
 def times_of(directory, folder, options):
     """Rows of `schedule --predict`."""
     path = os.path.join(folder, "predicted.json")
@@ -214,6 +236,8 @@ def case_schedule_net(directory, _):
 def case_schedule(directory, _):
     """schedule --predict predicts times for machines of any size, and schedule reads what it
     printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        check_libraries(bench(directory, "schedule"), folder)
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
     hosts = "64x8" if os.environ.get("TEST_FEW") else "512x8"
     done = run(schedule + ["--hosts", hosts, "--bytes", "1M"])
