@@ -289,7 +289,7 @@ hostA:4171:4180 [0] NCCL INFO comm 0x55 rank 0 nranks 4 - Init COMPLETE
 def case_nccl_tests(directory, source, folder):
     """Text and JSON of nccl-tests count as benches' reports, and warnings of NCCL are kept."""
     sys.path.insert(0, os.path.join(source, "bench", "python"))
-    import report_nccl
+    import report_sources
     half = {"time": 8388.6, "alg_bw": 128.0, "bus_bw": 192.0, "nwrong": 0.0}
     value = {"version": 3, "args": ["/opt/all_reduce_perf", "-b", "64K"], "nccl_version": 22807,
              "env": ["NCCL_IB_TC=106", "HOME=/root", "NCCL_API_KEY=secret"],
@@ -318,7 +318,7 @@ def case_nccl_tests(directory, source, folder):
     # The collective that no line names follows from busbw / algbw; wrong results are refused.
     for name, op, factor, n, expected in (("x", True, 1.5, 4, "all_reduce"), ("x", True, 0.75, 4, "reduce_scatter"),
                                           ("x", False, 0.75, 4, "unknown"), ("alltoall_perf", False, 0.75, 4, "all_to_all")):
-        assert report_nccl.collective_of(name, factor, n, op)[0] == expected, (name, op, factor)
+        assert report_sources.collective_of(name, factor, n, op)[0] == expected, (name, op, factor)
     wrong = NCCL_TEXT.format(name="all_reduce_perf").replace("3.00      0", "3.00      7")
     done = start(directory, folder, "--json", write(folder, "wrong.txt", wrong.encode()), status=1)
     assert "the results of 65536 bytes were wrong" in done.stderr, done.stderr
