@@ -234,7 +234,8 @@ void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *rep
 /* ---- HTML: one file that loads nothing ------------------------------------------------------- */
 
 static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gyre doctor</title>\n"
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+    "<meta name=\"viewport\" content=\"width=device-width\"><title>gyre doctor</title>\n"
     "<style>\n"
     "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;"
     "color:#1c2330;background:#fff}\n"
@@ -245,6 +246,7 @@ static const char head[] =
     ".unknown .s{color:#8e4ec6}.warn .s{color:#ad5700}.fail .s{color:#c62a2f}"
     ".warn{background:#fff8ec}.fail{background:#fff0ef}\n"
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
+    "@media(max-width:60em){table{display:block;overflow-x:auto}}\n"
     "</style></head><body>\n";
 
 /* With line ends, which gyre_text_put_markup() would make blanks. */

@@ -12,7 +12,6 @@ import sys
 import from_msccl
 import from_mscclpp
 import from_teccl
-import program_passes
 import program_text
 from report_sources import write_whole
 
@@ -53,7 +52,7 @@ def run(tools, options):
             raise program_text.Refused(f"the programs are not proved: {why} (--unproved writes them nevertheless)")
         say(f"not proved: {why}")
     elif not options.as_written:
-        variants = program_passes.improve(variants, lambda changed: program_text.verify(tools, changed), say)
+        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed), say)
     result = "".join(one.text() for one in variants)
     if options.output:
         write_whole(options.output, result)

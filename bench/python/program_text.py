@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of gyre as Python values: reads and writes their text (docs/schedule.md), and has them proved."""
+"""Programs of gyre as Python values: reads and writes their text (docs/schedule.md), has them proved, and makes
+imported ones smaller and faster: fold, coarsen and fuse. A pass whose result is not proved is left out."""
+import copy
 import os
 import re
 import subprocess
@@ -112,3 +114,205 @@ def verify(tools, text):
         return None
     reasons = re.findall(r"^# (refused.*|step .*)$", done.stdout, re.M)
     return ": ".join(reasons) or done.stderr.replace(file.name, "the programs").strip()
+
+
+# ---- passes over imported programs ------------------------------------------------------------------
+
+MAX_SENT, MAX_RECEIVED, MAX_LOCAL = 8, 8, 2  # operands of a step
+AHEAD = 64  # steps in which a partner for fusing is searched
+
+
+# ---- fold and coarsen: chunks that take the same route --------------------------------------------
+
+class Canon:
+    """The steps of a group of chunks at one rank. Scratch areas are numbered as they first occur, lanes of a pair of
+    ranks by their order, which is the same at both ends."""
+
+    def __init__(self, renumber, rank, lanes):
+        self.renumber, self.rank, self.lanes, self.scratch = renumber, rank, lanes, {}
+
+    def ref(self, ref):
+        word, _, number = ref.partition(" ")
+        if word in ("in", "out"):
+            return f"{word} {self.renumber(int(number))}"
+        if word == "scratch":
+            return f"scratch {self.scratch.setdefault(number, len(self.scratch))}"
+        pair, lane = pair_and_lane(self.rank, word, number)
+        peer, lane = pair[word == "to"], self.lanes[pair].index(lane)
+        return f"{word} {peer}" + (f"/{lane}" if lane else "")
+
+    def step(self, step):
+        return type(step)(str(self.renumber(step.first)), list(map(self.ref, step.inputs)),
+                          list(map(self.ref, step.outputs)), step.flags)
+
+
+def pair_and_lane(rank, word, number):
+    """((sender, receiver), lane) of "from 3/1" or "to 3/1" at this rank."""
+    peer, _, lane = number.partition("/")
+    return (rank, int(peer)) if word == "to" else (int(peer), rank), int(lane or 0)
+
+
+def part_of(programs, group_of, group, renumber):
+    """The programs of one group of chunks alone."""
+    found, lanes = copy.copy(programs), {}
+    for rank, workers in enumerate(programs.ranks):
+        for ref in (ref for steps in workers for step in steps if group_of(step.first) == group for ref in step.outputs):
+            if ref.startswith("to"):
+                pair, lane = pair_and_lane(rank, *ref.split(" "))
+                lanes.setdefault(pair, set()).add(lane)
+    lanes = {pair: sorted(known) for pair, known in lanes.items()}
+    found.ranks = []
+    for rank, workers in enumerate(programs.ranks):
+        mine, canon = [], Canon(renumber, rank, lanes)
+        for steps in workers:
+            mine.append([canon.step(step) for step in steps if group_of(step.first) == group])
+        found.ranks.append([steps for steps in mine if steps])
+    return found
+
+
+def fold_chunks(programs):
+    """Chunks that take the same route become one chunk: instances of MSCCL, which differ by their channels alone, and
+    adjacent chunks that move together. gyre's own channels and tiles do what the copies did."""
+    if not programs.is_vector or any(step.n_chunks > 1 for step in programs.steps()):
+        return None
+    n = programs.n_chunks
+    for k in (k for k in range(n, 1, -1) if n % k == 0):
+        for group_of, renumber in ((lambda c, k=k: c % k, lambda c, k=k: c // k),
+                                   (lambda c, k=k: c // (n // k), lambda c, k=k: c % (n // k))):
+            first = part_of(programs, group_of, 0, renumber)
+            if all(part_of(programs, group_of, group, renumber).text() == first.text() for group in range(1, k)):
+                first.n_chunks = n // k
+                return first
+    return None
+
+
+def fold_variants(variants):
+    """Variants whose programs are the same are one: gyre's channels all run it."""
+    texts = dict.fromkeys(variant.text() for variant in variants)
+    return variants[:1] if len(texts) == 1 and len(variants) > 1 else None
+
+
+# ---- fuse: steps that hand a value on -------------------------------------------------------------
+
+def connections(step):
+    return {ref for ref in step.inputs + step.outputs if ref.startswith(("from", "to"))}
+
+
+def is_local(ref):
+    return ref.startswith(("in", "out", "scratch"))
+
+
+def fits(step):
+    """Is it a step that gyre has?"""
+    received, sent = (sum(not is_local(ref) for ref in refs) for refs in (step.inputs, step.outputs))
+    return received <= MAX_RECEIVED and sent <= MAX_SENT and len(step.inputs) - received <= MAX_LOCAL and \
+        len(step.outputs) - sent <= 1 and len(connections(step)) == received + sent
+
+
+def next_reader(steps, at, ref):
+    """The index of the only step that reads what step `at` writes into `ref`, or None. Until then no step may use the
+    connections of step `at`, or write what it reads."""
+    first = steps[at]
+    for i in range(at + 1, min(at + 1 + AHEAD, len(steps))):
+        step = steps[i]
+        if ref in step.inputs:
+            if step.chunks != first.chunks or step.inputs.count(ref) > 1:
+                return None
+            if ref in step.outputs:
+                return i
+            for later in steps[i + 1:]:
+                if ref in later.inputs:
+                    return None
+                if ref in later.outputs:
+                    return i
+            return i if ref.startswith("scratch") else None
+        if connections(step) & connections(first) or set(step.outputs) & {*first.inputs, ref}:
+            return None
+    return None
+
+
+def fuse_chain(steps):
+    """r + re and chained re: a value that is read once goes straight into the step that reads it."""
+    at = 0
+    while at < len(steps):
+        step = steps[at]
+        ref = step.outputs[0] if len(step.outputs) == 1 and is_local(step.outputs[0]) else None
+        to = next_reader(steps, at, ref) if ref is not None else None
+        reader = steps[to] if to is not None else None
+        if reader is not None and (not step.flags or (reader.inputs == [ref] and not reader.flags)):
+            place = reader.inputs.index(ref)
+            fused = copy.copy(reader)
+            fused.flags = step.flags or reader.flags
+            fused.inputs = reader.inputs[:place] + step.inputs + reader.inputs[place + 1:]
+            if fits(fused):
+                steps[to] = fused
+                del steps[at]
+                at = max(at - 1, 0)
+                continue
+        at += 1
+
+
+def fuse_sends(steps):
+    """Sends of a value that was just written join the step that writes it."""
+    at = 0
+    while at < len(steps):
+        writer = steps[at]
+        own = next((ref for ref in writer.outputs if is_local(ref)), None)
+        i, seen, written = at + 1, set(), set()
+        while i < min(at + 1 + AHEAD, len(steps)):
+            step = steps[i]
+            sends = [ref for ref in step.outputs if not is_local(ref)]
+            is_copy = step.inputs == [own] or (own is None and step.inputs == writer.inputs and
+                                               all(map(is_local, step.inputs)))
+            if is_copy and len(sends) == len(step.outputs) and step.chunks == writer.chunks and not step.flags and \
+                    not set(sends) & seen and not written & set(step.inputs):
+                joined = copy.copy(writer)
+                joined.outputs = writer.outputs + sends
+                if fits(joined):
+                    steps[at] = writer = joined
+                    del steps[i]
+                    continue
+            seen |= connections(step)
+            written |= set(step.outputs)
+            i += 1
+        at += 1
+
+
+def drop_unread(steps):
+    """Leaves out local copies that nobody reads, of values that are sent anyway. Scratch areas belong to a worker."""
+    read = {ref for step in steps for ref in step.inputs}
+    for step in steps:
+        kept = [ref for ref in step.outputs if not ref.startswith("scratch") or ref in read]
+        step.outputs = kept or step.outputs
+
+
+def fused(programs, *passes):
+    found = copy.deepcopy(programs)
+    for workers in found.ranks:
+        areas = {}
+        for steps in workers:
+            for change in passes:
+                change(steps)
+            for step in steps:  # areas are numbered without gaps
+                step.inputs, step.outputs = ([f"scratch {areas.setdefault(ref, len(areas))}" if ref.startswith("scratch")
+                                              else ref for ref in refs] for refs in (step.inputs, step.outputs))
+    return found
+
+
+def improve(variants, prove, say):
+    """The programs of all variants after the passes that help. @prove: text -> None, or why it is not proved.
+    @say: gets a line for each pass that was done or left out."""
+    def attempt(name, changed):
+        nonlocal variants
+        if changed is None or [one.text() for one in changed] == [one.text() for one in variants]:
+            return
+        before, after = (sum(1 for one in each for _ in one.steps()) for each in (variants, changed))
+        why = prove("".join(one.text() for one in changed))
+        say(f"{name}: {before} steps become {after}" if why is None else f"{name} is left out: {re.sub(chr(10), ' ', why)}")
+        variants = changed if why is None else variants
+    attempt("fold", fold_variants(variants))
+    folded = [fold_chunks(one) for one in variants]
+    attempt("fold and coarsen", folded if None not in folded else None)
+    attempt("fuse", [fused(one, fuse_chain, fuse_sends, fuse_chain, drop_unread) for one in variants])
+    attempt("fuse sends", [fused(one, fuse_sends, drop_unread) for one in variants])
+    return variants

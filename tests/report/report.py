@@ -492,7 +492,7 @@ def overflow_of(browser, folder, page, width):
 
 
 def case_browser(directory, _source, folder):
-    """At 1200 and 400 pixels the page is no wider than the window; at 1200 no table scrolls. The doctor's fits 1200."""
+    """At 1200 and 400 pixels the page is no wider than the window; at 1200 no table scrolls. So is the doctor's."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         print("skipped: no chromium here (apt-get install chromium)")
@@ -518,7 +518,7 @@ def case_browser(directory, _source, folder):
           "--log", write(folder, "job.log", b"h:1:1 NCCL WARN " + b"x" * 500 + b"\n"))
     subprocess.run([os.path.join(directory, "gyre"), "doctor", "--root", os.path.join(folder, "machine"), "--html",
                     os.path.join(folder, "doctor.html")], capture_output=True, env=clean_environment(), check=False)
-    for name, width in (("out.html", 1200), ("out.html", 400), ("doctor.html", 1200)):
+    for name, width in (("out.html", 1200), ("out.html", 400), ("doctor.html", 1200), ("doctor.html", 400)):
         found = overflow_of(browser, folder, read(folder, name), width)
         assert found[0] <= width, (name, width, found)
         # In a narrow window tables scroll within the page, so what lies in them may be further right.
