@@ -238,7 +238,7 @@ def main():
     try:
         wrong = check(tools, int(words[0]), words[1])
     except (OSError, UnicodeDecodeError, Refused) as error:
-        print(f"gyre course: {words[1]}: {error}", file=sys.stderr)
+        print(f"gyre course: {words[1]}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 2
     for text in wrong:
         print(text)

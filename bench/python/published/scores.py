@@ -32,7 +32,7 @@ def read_table(path):
         with open(path, encoding="utf-8", newline="") as file:
             lines = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path}: {error}") from None
+        raise TableError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     rows = []
     for number, row in enumerate(lines, 2):
         missing = [name for name in COLUMNS if row.get(name) is None]
