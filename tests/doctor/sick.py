@@ -307,8 +307,9 @@ GPU_CAUSES = {
         changed(gpu, without=("proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")),
         "gpu.driver", "fail", "modprobe nvidia", "modprobe nvidia", also=("rdma.peermem",)),
     "nouveau": Cause(nouveau, "gpu.driver", "fail", "blacklist nouveau", "blacklist nouveau", also=("rdma.peermem",)),
-    "toolkit_newer_than_driver": Cause(old_driver, "gpu.toolkit", "warn", "CUDA 13.0 needs driver 580 or newer, and 550.54",
-                                       "install driver 580 or newer"),
+    "toolkit_newer_than_driver": Cause(  # a build with CUDA says the same of its own version
+        old_driver, "gpu.toolkit", "warn", "CUDA 13.0 needs driver 580 or newer, and 550.54",
+        "install driver 580 or newer", also=("gpu.driver",)),
     "toolkit_folder_misspelt": Cause(gpu, "gpu.toolkit", "warn", "there is no such folder", "unset CUDA_HOME",
                                      variables={"CUDA_HOME": "/usr/local/cuda-99"}),
     "no_gpu_files": Cause(changed(gpu, without=("dev/nvidia",)), "gpu.device_files", "fail",

@@ -76,6 +76,10 @@ class Rig:
             status = script.wait(LIMIT_S)
         with open(self.pids, encoding="utf-8") as file:
             pids = file.read().split()
+        # What was killed may take a moment to go; what was not killed stays for LIMIT_S.
+        until = time.monotonic() + LIMIT_S / 2
+        while any(lives(pid) for pid in pids) and time.monotonic() < until:
+            time.sleep(0.05)
         left = [pid for pid in pids if lives(pid)]
         for pid in left:
             os.kill(int(pid), signal.SIGKILL)

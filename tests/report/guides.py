@@ -57,7 +57,7 @@ GUIDES = {
         ("GPUs are on PCI", "gpus", r"gpu\.device_files .*2 GPUs can be opened", ""),
         ("the GPU driver's version", "gpus", r"gpu\.driver .*580\.65\.06", ""),
         ("the open or the closed driver", "gpus", r"gpu\.driver .*open", ""),
-        ("the build can use the GPUs", "gpus", r"gpu\.build .*built without CUDA", ""),
+        ("the build can use the GPUs", "gpus", r"gpu\.build .*built with(out)? CUDA", ""),
         ("PCI link of each GPU", "gpus", r"gpu\.pcie .*x16 at 32 of 32 GT/s", ""),
         ("NVLink is up", TWO, r"gpu\.nvlink .*18 active NVLinks", ""),
         ("ECC errors of GPUs", TWO, r"gpu\.ecc .*0 corrected, 0 not", ""),
