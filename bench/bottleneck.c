@@ -19,7 +19,7 @@
 #define DEFAULT_UTILISATION 0.4
 /* DistributedDataParallel's bucket_cap_mb=25. */
 #define DEFAULT_BUCKET_BYTES (25.0 * 1024 * 1024)
-/* Beyond these no time has a meaning, and no number overflows. */
+/* Times and numbers stay meaningful below it. */
 #define MOST_AMOUNT 10000000000000000
 
 #define AT(field)   .at = offsetof(struct bench_bottleneck_options, field)
@@ -113,7 +113,6 @@ static bool has_peers(const struct bench_bottleneck_options *options)
     return shape.n_ranks >= 2;
 }
 
-/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct bench_bottleneck_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -182,8 +181,8 @@ static void set_sizes(struct bench_bottleneck_options *options)
 struct source {
     struct bench_report_times *measured, *measured_group; /* NULL = predicted */
     struct bench_schedule_request request, request_group;
-    unsigned ranks_of_host; /* of each; 1 = hosts have no common number */
-    bool has_group;         /* the group is not the whole job */
+    unsigned ranks_of_host; /* 1 = hosts have no common divisor */
+    bool has_group;
 };
 
 static gyre_status find_measured(const struct bench_report_times *times,
@@ -215,7 +214,7 @@ static gyre_status find_predicted(const struct bench_schedule_request *common,
     return GYRE_SUCCESS;
 }
 
-/* Why the times of tensor-parallel groups cannot be told; "" = they can. */
+/* "" = they can be told. */
 static const char *group_problem(const struct bench_training *training, const struct source *source)
 {
     if (training->n_tensor_ranks < 2)
@@ -267,7 +266,6 @@ static bool read_times(const struct bench_texts *paths, const char *option,
     return true;
 }
 
-/* The greatest number that divides the ranks of every host. */
 static unsigned common_ranks(const struct gyre_shape *shape)
 {
     static unsigned n_of[GYRE_MAX_RANKS];
@@ -286,7 +284,7 @@ static unsigned common_ranks(const struct gyre_shape *shape)
     return common;
 }
 
-/* Tensor-parallel groups: within a host unless --tensor names all ranks. */
+/* Within a host unless --tensor names all ranks. */
 static bool set_group(struct bench_bottleneck_options *options, struct source *source)
 {
     static struct bench_report_times times;

@@ -9,14 +9,13 @@
 static const struct bench_kind kinds[] = {
     {.name = "allgather", .coll = GYRE_COLL_ALL_GATHER, .is_in_place_checkable = true},
     {.name = "allreduce", .coll = GYRE_COLL_ALL_REDUCE, .is_in_place_checkable = true},
-    {.name = "alltoall", .coll = GYRE_COLL_ALL_TO_ALL}, /* has no form in place */
+    {.name = "alltoall", .coll = GYRE_COLL_ALL_TO_ALL}, /* has no in-place form */
     {.name = "broadcast", .coll = GYRE_COLL_BROADCAST, .is_in_place_checkable = true},
     {.name = "gather", .coll = GYRE_COLL_GATHER, .is_in_place_checkable = true},
     {.name = "reduce", .coll = GYRE_COLL_REDUCE, .is_in_place_checkable = true},
     {.name = "reducescatter", .coll = GYRE_COLL_REDUCE_SCATTER, .is_in_place_checkable = true},
     {.name = "scatter", .coll = GYRE_COLL_SCATTER, .is_in_place_checkable = true},
-    /* to the next rank, from the previous one; in place the input is overwritten while it is
-     * sent */
+    /* to the next rank, from the previous one */
     {.name = "sendrecv", .coll = GYRE_COLL_SEND_RECV},
 };
 

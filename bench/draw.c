@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * draw: a page plays the programs of a collective step by step, an SVG shows the rounds side by
- * side. Wrong programs are drawn too, with what the verifier found.
+ * draw: a page plays a collective's programs step by step, an SVG shows the rounds. Wrong programs
+ * are drawn with the verifier's findings.
  *
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
@@ -20,14 +20,14 @@
 struct options {
     struct bench_shape_options shape;
     struct bench_schedule_request request;
-    const char *html; /* files to write; "-" = standard output */
+    const char *html; /* "-" = standard output */
     const char *svg;
     const char *json;
     const char *trace; /* of measured times */
-    int call;          /* of the trace; -1 = the last one that fits */
+    int call;          /* of the trace, -1 = the last that fits */
     uint64_t n_bytes;
     bool asks_for_times;
-    int round; /* the only one in the SVG; -1 = several */
+    int round; /* alone in the SVG, -1 = several */
     bool wants_help;
 };
 
@@ -72,7 +72,6 @@ static void print_usage(const char *program, FILE *out)
     bench_shape_print_algorithms(out);
 }
 
-/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct options *options)
 {
     const bool has_times = options->html != NULL || options->json != NULL;
@@ -133,7 +132,7 @@ static bool write_format(const struct bench_drawing *drawing, const struct optio
     return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
-/* @path: NULL = this format is not asked for. */
+/* @path: NULL = not wanted. */
 static bool write_file(const struct bench_drawing *drawing, const struct options *options,
                        const char *title, enum format format, const char *path)
 {
@@ -149,7 +148,7 @@ static bool write_file(const struct bench_drawing *drawing, const struct options
     bool ok = write_format(drawing, options, title, format, file);
     if (ferror(file) != 0 || fclose(file) != 0)
         ok = ok && say("no memory for the picture");
-    /* Only now, so that a failure leaves a picture that is there already as it is. */
+    /* Written last, so that a failure leaves the old picture. */
     ok = ok && (gyre_file_replace(path, text, n_bytes) == GYRE_SUCCESS || say(gyre_cause()));
     free(text);
     return ok;
@@ -170,7 +169,6 @@ static bool write_all(const struct bench_drawing *drawing, const struct options 
     return ok;
 }
 
-/* Only the page and its data show times. */
 static bool find_times(struct bench_drawing *drawing, const struct options *options,
                        const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
@@ -190,7 +188,7 @@ static bool find_times(struct bench_drawing *drawing, const struct options *opti
     request.root = shape->root;
     request.grouping = shape->grouping;
     const gyre_status status = bench_draw_find_times(drawing, &request, options->n_bytes);
-    /* Wrong programs may not run to their end. */
+    /* Wrong programs may not end. */
     if ((status == GYRE_ERROR_UNSUPPORTED || !drawing->is_proved) && status != GYRE_SUCCESS &&
         !options->asks_for_times) {
         drawing->times.n_steps = 0;
@@ -202,7 +200,7 @@ static bool find_times(struct bench_drawing *drawing, const struct options *opti
     return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
-/* @algorithm: NULL = the programs cannot be simulated. */
+/* @algorithm: NULL = no simulation. */
 static bool draw(const struct options *options, const struct gyre_program *const *programs,
                  int n_programs, const struct gyre_algorithm *algorithm,
                  const struct gyre_shape *shape)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre: one command in front of everything. A subcommand is a row of the table below: a function of
- * this program, a program of the same folder, or a script of bench/python.
+ * gyre: a subcommand is a row of the table: a function, a program of the same folder, or a script
+ * of bench/python.
  */
 #include "bench/command/command.h"
 #include "bench/command/python_usage.h"
@@ -14,24 +14,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CANNOT_START 127 /* the exit status that shells use for a command that was not found */
+#define CANNOT_START 127 /* as shells report an unknown command */
 #define WRONG_USAGE  2
 
-/* One of `run`, `program` and `python` is set. */
+/* Exactly one of `run`, `program` and `python` is set. */
 struct command {
     const char *name;
-    const char *help;        /* one line, for the list of subcommands */
-    const char *examples[2]; /* complete commands; they begin the subcommand's --help */
-    /* Carries out the subcommand. argv[0] is its name. Returns the exit status. */
+    const char *help;        /* for the list of subcommands */
+    const char *examples[2]; /* complete, first in --help */
+    /* argv[0] is the subcommand. Returns the exit status. */
     int (*run)(int argc, char **argv);
-    const char *program;         /* the name of a file beside `gyre` */
-    const char *python;          /* the usage text of the script bench/python/NAME.py */
-    const char *debian_packages; /* what the script needs besides python3, for apt-get install */
+    const char *program;         /* a file beside `gyre` */
+    const char *python;          /* usage of bench/python/NAME.py */
+    const char *debian_packages; /* besides python3 */
 };
 
 static int start_bench(int argc, char **argv);
 
-/* In the order of `gyre --help`. */
+/* As `gyre --help` lists them. */
 static const struct command commands[] = {
     {.name = "doctor",
      .help = "check this machine, or all machines of a job, and say how to mend them",
@@ -149,7 +149,7 @@ static const struct command commands[] = {
     {.name = NULL},
 };
 
-/* The programs that `gyre bench NAME` starts. */
+/* Programs of `gyre bench NAME`. */
 static const char *const benches[] = {"allreduce", "allgather", "alltoall",      "broadcast",
                                       "gather",    "reduce",    "reducescatter", "scatter",
                                       "sendrecv",  NULL};
@@ -179,7 +179,7 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-/* The nearer one of two names, for "did you mean". @best: or NULL. */
+/* For "did you mean". @best: or NULL. */
 static const char *nearer(const char *wanted, const char *best, const char *name)
 {
     return best == NULL || gyre_edit_distance(wanted, name) < gyre_edit_distance(wanted, best)
@@ -225,12 +225,11 @@ int bench_command_folder(char *folder_out, size_t folder_bytes)
     return 1;
 }
 
-/* Replaces this process by a program of its folder. @prefix: the words in front of the program's
- * name, "gyre" or "gyre bench", so that its help names it as the user started it. @argv: argv[0] is
- * replaced. */
+/* Becomes a program of its folder. @prefix: "gyre" or "gyre bench", so that its help shows the
+ * user's words. @argv: argv[0] is replaced. */
 static int start(const char *prefix, const char *program, char **argv)
 {
-    char called_as[64]; /* the longest is "gyre bench reducescatter" */
+    char called_as[64]; /* longest: "gyre bench reducescatter" */
     char folder[PATH_MAX];
     char path[PATH_MAX];
     if (!bench_command_folder(folder, sizeof(folder)))
@@ -247,9 +246,8 @@ static int start(const char *prefix, const char *program, char **argv)
     return CANNOT_START;
 }
 
-/* Replaces this process by python3, which gets the script, the folder of the programs, and the
- * arguments behind argv[0]. The help is printed here, so that it can be read, and man pages can be
- * made, on machines without Python. */
+/* Becomes python3 with script, program folder and argv[1] on. The help is printed here for machines
+ * without Python, and for man pages. */
 static int start_python(const struct command *command, int argc, char **argv)
 {
     char folder[PATH_MAX];
@@ -274,10 +272,10 @@ static int start_python(const struct command *command, int argc, char **argv)
     }
     static char python[] = "python3", no_cache[] = "-B";
     words[0] = python;
-    words[1] = no_cache; /* the installed folder must stay as it was installed */
+    words[1] = no_cache; /* an installed folder must not change */
     words[2] = script;
     words[3] = folder;
-    memcpy(&words[4], &argv[1], (size_t)argc * sizeof(*argv)); /* with the NULL at the end */
+    memcpy(&words[4], &argv[1], (size_t)argc * sizeof(*argv)); /* and NULL */
     fflush(NULL);
     execvp(python, words);
     fprintf(stderr,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: measures the limits of this machine's GPUs. One process drives all GPUs that it sees.
+ * One process drives all GPUs that it sees.
  *
  *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#define NO_GPU 77 /* ctest and automake take this exit status for "skipped" */
+#define NO_GPU 77 /* "skipped" for ctest and automake */
 
 struct options {
     const char *json_path;
@@ -36,7 +36,7 @@ static void print_usage(const char *program, FILE *out)
     fputs("CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n", out);
 }
 
-/* The notes say so whether there are NICs or not. */
+/* Also said without NICs. */
 static gyre_status note_nics(struct bench_limits *limits)
 {
     struct gyre_topo topo;
@@ -54,7 +54,7 @@ static gyre_status note_nics(struct bench_limits *limits)
     return GYRE_SUCCESS;
 }
 
-/* Processes that measure the same GPUs at the same time would spoil each other's figures. */
+/* Processes that measure the same GPUs spoil each other's figures. */
 static gyre_status check_launcher(void)
 {
     const struct bench_launcher_ops *ops = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All programs are in the libgyre.so of the Python wheel. The first argument names the program; the
- * wheel has a script for each name.
+ * The wheel's libgyre.so has all programs, and a script for each name.
  */
 #include "bench/one_program.h"
 

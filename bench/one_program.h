@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All programs in one library (cmake/GyreOneProgram.cmake). The build renames main() of each to
- * bench_main_NAME(), and includes this header before its source, which declares that name.
+ * All programs in one library (cmake/GyreOneProgram.cmake). The build renames each main() to
+ * bench_main_NAME() and includes this header first, which declares that name.
  */
 #ifndef GYRE_BENCH_ONE_PROGRAM_H
 #define GYRE_BENCH_ONE_PROGRAM_H
@@ -27,8 +27,7 @@
 #define BENCH_DECLARE_PROGRAM(name) int bench_main_##name(int argc, char **argv);
 BENCH_PROGRAM_TABLE(BENCH_DECLARE_PROGRAM)
 
-/** gyre_one_program - argv[1] names the program. Returns its exit status; 2 = there is no such
- * program. */
+/** Argv[1] names the program. Returns its exit status, 2 = unknown program. */
 __attribute__((visibility("default"))) int gyre_one_program(int argc, char **argv);
 
 #endif

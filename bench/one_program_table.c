@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wheel has one copy of the GPU kernels, because all programs are in libgyre.so.
+ * The wheel has one copy of the GPU kernels, because libgyre.so has all programs.
  */
 #include "bench/one_program.h"
 

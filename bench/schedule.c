@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: prints the programs of a collective or the rounds of all ranks, and proves the
- * programs.
+ * schedule prints a collective's programs or rounds, and proves the programs.
  *
  *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
@@ -18,7 +17,7 @@
 #include <string.h>
 
 struct options {
-    struct bench_shape_options shape; /* variant -1 = print the first one, prove all */
+    struct bench_shape_options shape; /* variant -1 = print the first, prove all */
     int rank;                         /* -1 = all */
     const char *sizes;
     const char *json_path;
@@ -104,7 +103,7 @@ static void print_usage(const char *program, FILE *out)
     bench_shape_print_algorithms(out);
 }
 
-/* Reads "SIZE" or "FIRST:LAST". */
+/* "SIZE" or "FIRST:LAST". */
 static bool parse_sizes(const char *text, struct bench_schedule_request *request)
 {
     char first[32];
@@ -125,7 +124,7 @@ static bool parse_sizes(const char *text, struct bench_schedule_request *request
 
 #define N_WRITTEN 3
 
-/* Refuses a file of results that is also read, or is that of the other results. */
+/* Refuses a results file that is also read or named twice. */
 static bool check_files(const struct options *options)
 {
     const struct {
@@ -146,7 +145,6 @@ static bool check_files(const struct options *options)
     return true;
 }
 
-/* Refuses options that have no effect together with the others. */
 static bool check_together(const struct options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -200,18 +198,18 @@ static bool check_together(const struct options *options)
     if (wrong != NULL)
         fprintf(stderr, "schedule: %s\n", wrong);
     struct bench_shape_options shape = options->shape;
-    if (request->fabric_path != NULL) /* the file says how many ranks there are */
+    if (request->fabric_path != NULL) /* the file tells the ranks */
         shape.n_ranks = 1;
     return wrong == NULL && check_files(options) &&
            (is_given ||
             bench_shape_is_right(&shape, !options->predict || options->shape.algorithm != NULL));
 }
 
-/* By rank. They belong to the job or to a file. */
+/* By rank, owned by the job or a file. */
 struct job {
     struct bench_programs programs;
     int variant;
-    struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
+    struct bench_schedule_json *json; /* NULL = not wanted */
     bool any_order;
 };
 
@@ -262,7 +260,7 @@ static void print_step(const struct job *job, const struct gyre_verify_place *pl
            place->worker, text);
 }
 
-/* The output may be a file of programs, so each line is a comment. */
+/* A comment, as the output may be a file of programs. */
 static void print_refusal(const char *where, const char *reason)
 {
     printf("# refused %s: ", where);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * topo: what gyre finds out about this machine (or reads from a topology file), and the matrix of
- * path levels between GPUs and network ports.
+ * topo: this machine's or a file's topology, and the path levels between GPUs and network ports.
  */
 #include "bench/driver/option_table.h"
 #include "bench/driver/streams.h"
@@ -39,7 +38,7 @@ static void print_usage(const char *program, FILE *out)
     fputs("Exit status: 0; 1 the topology cannot be read or written; 2 wrong usage.\n", out);
 }
 
-/* A node's usual name: "GPU0", "mlx5_0:1", "eth0". */
+/* "GPU0", "mlx5_0:1", "eth0". */
 static void name_node(const struct gyre_topo *topo, int32_t index, char *text_out, size_t n_bytes)
 {
     const struct gyre_topo_node *node = &topo->nodes[index];
@@ -53,7 +52,7 @@ static void name_node(const struct gyre_topo *topo, int32_t index, char *text_ou
         snprintf(text_out, n_bytes, "%s", gyre_topo_kind_name(node->kind));
 }
 
-/* A GPU or a network port, between which paths are shown. */
+/* Paths between these are shown. */
 static bool is_end(const struct gyre_topo *topo, int32_t index)
 {
     return topo->nodes[index].kind == GYRE_TOPO_GPU || topo->nodes[index].kind == GYRE_TOPO_NET;

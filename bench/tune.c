@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tune: measures a few calls in every possible way, fits the simulator's constants to the times,
- * and writes the file that GYRE_TUNING_FILE names.
+ * tune times calls in every way, fits the simulator's constants, and writes the file that
+ * GYRE_TUNING_FILE names.
  *
  *    tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
  *    tune --from docs/performance/h200           fits to reports of benches instead
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All ranks wait for each other, so a call ends on all ranks before the next one starts. */
+/* All ranks wait for each other, so calls do not overlap. */
 static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                    GYRE_COLL_REDUCE_SCATTER};
 
@@ -46,7 +46,7 @@ static gyre_status check_options(const struct bench_rank *rank)
                          "reports count");
     if (options->output_path == NULL || rank->member.rank != 0)
         return GYRE_SUCCESS;
-    /* At the start, because a failure at the end would waste minutes. */
+    /* At the start, as a later failure wastes minutes. */
     struct bench_table_file file;
     GYRE_TRY(bench_table_file_open("--output", options->output_path, false, &file));
     return bench_table_file_close(&file);
@@ -137,8 +137,8 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     struct gyre_cost cost = *start;
     struct bench_fit fit;
     if (facts->device_kind == GYRE_DEVICE_HOST && rank->options->from_folder == NULL) {
-        /* These are known and not fitted. One thread carries out a rank's workers. A call reads and
-         * writes two buffers and its slots, which a core's second cache shall hold. */
+        /* Not fitted: one thread runs a rank's workers. A call's two buffers and slots should fit a
+         * core's second cache. */
         const long cache_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
         cost.parallel_workers = 1;
         if (cache_bytes > 0)
@@ -153,7 +153,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     return write_cost(rank, facts, &cost, &fit, rows->n_rows);
 }
 
-/* Nothing is measured, and one rank does all the work. */
+/* Rank 0 works alone, without measuring. */
 static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
 {
     struct gyre_tuner_facts facts;

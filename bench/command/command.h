@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The subcommands of `gyre` that are functions.
+ * Subcommands of `gyre` that are functions.
  */
 #ifndef GYRE_BENCH_COMMAND_H
 #define GYRE_BENCH_COMMAND_H
 
 #include <stdio.h>
 
-/** bench_command_folder - of this program, also if it was started through a symbolic link. Returns
- * 0 if it is unknown; the reason was printed. */
+/** The folder of this program, also behind a symbolic link. Returns 0 if unknown, after printing
+ * why. */
 int bench_command_folder(char *folder_out, size_t folder_bytes);
 
-/** bench_command_print_examples - two, which begin the subcommand's help. */
 void bench_command_print_examples(const char *name, FILE *file);
 
 void bench_command_refuse_argument(const char *name, const char *argument);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre env`: every variable, its value and where the value comes from. Each variable is read by
- * itself, so that one wrong value does not hide the rest.
+ * `gyre env` reads each variable by itself, so that one wrong value does not hide the rest.
  */
 #include "bench/command/command.h"
 #include "core/foundation/base/param.h"
@@ -9,7 +8,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* False if the value is not legal. */
 static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_id id,
                       bool only_set)
 {
@@ -31,7 +29,7 @@ static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_
     return true;
 }
 
-/* Variables that the table does not have. Returns how many begin with GYRE_, which is an error. */
+/* Returns how many variables that begin with GYRE_ are not in the table. */
 static int print_unknown(const struct gyre_param_source *source)
 {
     int n_errors = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre explain-choice`: the rows that decide how a call is carried out, why each row before them
- * does not fit, and the kernel. The library's own chooser is asked, with a recorder, and variables
- * count as in a communicator.
+ * `gyre explain-choice` asks the library's own chooser, with a recorder, and variables count as in
+ * a communicator.
  */
 #include "bench/command/command.h"
 #include "bench/driver/option_table.h"
@@ -16,10 +15,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* In the order of enum gyre_row_file. */
+/* By enum gyre_row_file. */
 static const char *const machine_names[] = {"h200", "gpu_host_memory", "host"};
 
-/* In the order of enum gyre_won. */
+/* By enum gyre_won. */
 static const char *const won_names[] = {"won", "channels_row", "tile_row"};
 
 static const char *const net_names[] = {"ib", "socket"};
@@ -52,7 +51,7 @@ static const struct bench_option table[] = {
 };
 
 struct kernel {
-    bool is_known; /* one host of GPUs, and the program has one variant */
+    bool is_known; /* one host of GPUs and one variant */
     struct gyre_run run;
 };
 
@@ -66,7 +65,7 @@ struct answer {
 static gyre_status fill_facts(const struct request *request, const struct gyre_tuning *tuning,
                               struct gyre_tuner_facts *facts)
 {
-    static struct gyre_grouping grouping; /* facts refer to it */
+    static struct gyre_grouping grouping; /* facts point to it */
     static struct gyre_cost cost;
     const bool is_host = request->machine == GYRE_ROWS_HOST;
     *facts = (struct gyre_tuner_facts){

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre nccl-path` and `gyre run`: libnccl.so.2 is found from the place of this program, so that an
- * installed tree may be moved.
+ * `gyre nccl-path` and `gyre run` find libnccl.so.2 beside this program, so that an installed tree
+ * may be moved.
  *
- * PyTorch's libtorch_cuda.so has an RPATH to the libnccl.so.2 of its own wheel, where the dynamic
- * linker looks before LD_LIBRARY_PATH; only LD_PRELOAD comes first. LD_LIBRARY_PATH is for programs
- * that clear LD_PRELOAD for their children.
+ * PyTorch's libtorch_cuda.so has an RPATH to its own wheel's libnccl.so.2, which precedes
+ * LD_LIBRARY_PATH; only LD_PRELOAD comes first. LD_LIBRARY_PATH is for programs that clear
+ * LD_PRELOAD for their children.
  */
 #include "bench/command/command.h"
 
@@ -21,13 +21,12 @@
 
 #define NO_LIBRARY  1
 #define WRONG_USAGE 2
-#define CANNOT_RUN  126 /* the exit statuses of a shell */
+#define CANNOT_RUN  126 /* a shell's exit statuses */
 #define NOT_FOUND   127
 
-/* From the folder of this program: in a build tree, then as installed. */
+/* Beside this program in a build tree, then as installed. */
 static const char *const places[] = {"../nccl", GYRE_NCCL_FROM_TOOLS};
 
-/* Absolute and without links. */
 static bool find_folder(char folder_out[PATH_MAX])
 {
     char own[PATH_MAX];
@@ -94,7 +93,7 @@ static bool prepare_environment(void)
     char library[PATH_MAX + sizeof(LIBRARY)];
     if (!find_folder(folder))
         return false;
-    /* The dynamic linker splits LD_PRELOAD at both, and has no way to quote them. */
+    /* The dynamic linker splits LD_PRELOAD at both and cannot quote them. */
     if (strpbrk(folder, " :") != NULL) {
         fprintf(stderr, "gyre: LD_PRELOAD cannot name \"%s\": a folder with a space or a colon\n",
                 folder);

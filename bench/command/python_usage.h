@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `gyre COMMAND --help` prints for commands that are Python scripts. For gyre.c alone.
+ * `gyre COMMAND --help` of Python scripts, for gyre.c alone.
  */
 #ifndef GYRE_BENCH_PYTHON_USAGE_H
 #define GYRE_BENCH_PYTHON_USAGE_H

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * `gyre version`, with the optional parts that were compiled in.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/command/command.h"
 #include "bench/command/version.h"
 #include "core/gyre.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files define X before they include this one, so it has no include guard. X(group, name, by,
- * needs, title): the id is group.name, and the section of docs/doctor.md has the id as its heading.
- * A VALUE is judged by its rows in checks/values.c, CODE is the function
- * bench_check_<group>_<name>(). Ids are stable, because scripts search for them.
+ * Files define X before including this, so it has no include guard. X(group, name, by, needs,
+ * title): the id is group.name, also the heading in docs/doctor.md. VALUE: rows in checks/values.c,
+ * CODE: bench_check_<group>_<name>(). Scripts search for ids, so ids are stable.
  */
 /* clang-format off */
 X(host, memlock, CODE, NOTHING, "locked memory, which RDMA needs")

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Counters of RDMA ports and their interfaces, what each means, and which rose under a load.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
 #include <inttypes.h>
@@ -17,7 +14,7 @@
 
 #define MOST_STATISTICS 65536
 
-/* Sysfs does not show them. */
+/* Sysfs lacks them. */
 static int ask(int fd, const char *netdev, void *command)
 {
     struct ifreq request;
@@ -182,7 +179,7 @@ static void add(struct bench_counters *counters, const struct bench_rdma_port *p
     counter->meaning = meaning;
 }
 
-/* @pattern: # is any digit. */
+/* # in @pattern is any digit. */
 static bool matches(const char *pattern, const char *name)
 {
     while (*pattern != '\0' &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that tries has a helper, which it starts before CUDA, because CUDA does not survive a
- * fork. The helper opens the memory of each GPU and looks at it.
+ * The trial's process starts a helper before CUDA, which does not survive a fork. The helper opens
+ * the memory of each GPU.
  */
 #include "bench/doctor/trial.h"
 
@@ -36,7 +36,7 @@ struct ipc_handle {
     char bytes[64];
 };
 
-/* X(member, symbol, is required, parameters); every function returns a CUresult, 0 = success. */
+/* X(member, symbol, is required, parameters). Functions return a CUresult, 0 = success. */
 #define CUDA_TABLE(X)                                                                  \
     X(init, cuInit, 1, (unsigned))                                                     \
     X(error_name, cuGetErrorName, 1, (int, const char **))                             \
@@ -89,7 +89,7 @@ static gyre_status load(const char *root, struct cuda *cuda_out)
     void *symbol;
     if (root[0] != '\0')
         snprintf(path, sizeof(path), "%.400s/lib/libcuda.so.1", root);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* it stays: CUDA cannot be unloaded */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* CUDA cannot be unloaded */
     if (library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no CUDA driver: %s", dlerror());
 #define CUDA_LOAD(member, name, is_required, parameters)    \
@@ -104,7 +104,7 @@ static gyre_status load(const char *root, struct cuda *cuda_out)
     return GYRE_SUCCESS;
 }
 
-/* OUT_OF_MEMORY means that other processes use the GPU, and says nothing about its health. */
+/* OUT_OF_MEMORY only means that other processes use the GPU. */
 static gyre_status check(const struct cuda *cuda, int error, const char *call)
 {
     const char *name = NULL;
@@ -142,8 +142,6 @@ static gyre_status check_bytes(const unsigned char *bytes, size_t n, int ordinal
                              bytes[i], byte_of(i, ordinal));
     return GYRE_SUCCESS;
 }
-
-/* ---- the helper ----------------------------------------------------------------------------- */
 
 static gyre_status look(const struct cuda *cuda, const struct question *question)
 {
@@ -184,7 +182,7 @@ static gyre_status ask_helper(int fd, const struct question *question)
     const uint64_t deadline_ns = gyre_now_ns() + HELPER_MS * 1000000ULL;
     if (send(fd, question, sizeof(*question), MSG_NOSIGNAL) != (ssize_t)sizeof(*question))
         return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
-    do { /* skips late answers for earlier GPUs */
+    do { /* skips late answers */
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns ||
             poll(&waiting, 1, (int)((deadline_ns - now_ns) / 1000000) + 1) != 1)
@@ -196,8 +194,6 @@ static gyre_status ask_helper(int fd, const struct question *question)
     answer.cause[sizeof(answer.cause) - 1] = '\0';
     return answer.is_right != 0 ? GYRE_SUCCESS : gyre_fail(GYRE_ERROR_DEVICE, "%s", answer.cause);
 }
-
-/* ---- the process that tries ----------------------------------------------------------------- */
 
 static gyre_status try_copies(const struct cuda *cuda, int ordinal, address gpu,
                               unsigned char *host, struct bench_cuda_gpu *out)
@@ -277,7 +273,7 @@ static gyre_status try_gpu(const struct cuda *cuda, int ordinal, int helper,
     return GYRE_SUCCESS;
 }
 
-/* Smaller than PIPE_BUF, so it is written whole or not at all. */
+/* Smaller than PIPE_BUF, so written whole or not at all. */
 static void tell(int fd, const struct report *report)
 {
     if (write(fd, report, sizeof(*report)) != (ssize_t)sizeof(*report))
@@ -331,8 +327,6 @@ static void try_all(const char *root, int fd)
     tell(fd, &last);
 }
 
-/* ---- the process that asks ------------------------------------------------------------------ */
-
 static gyre_status read_report(int fd, int timeout_ms, struct report *report_out)
 {
     struct pollfd waiting = {.fd = fd, .events = POLLIN};
@@ -348,8 +342,7 @@ static gyre_status read_report(int fd, int timeout_ms, struct report *report_out
     return GYRE_SUCCESS;
 }
 
-/* The whole process group, so that a helper that hangs ends too. A process that hangs in a driver
- * may not end even if it is killed; then it is left alone. */
+/* Ends the helper too. A child that hangs in a driver may outlive the kill and is left alone. */
 static void end_child(pid_t child)
 {
     kill(-child, SIGKILL);
@@ -388,7 +381,7 @@ gyre_status bench_cuda_trial(const char *root, const struct bench_cuda_limits *l
     *n_out = 0;
     if (pipe(fds) != 0)
         return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* or the child would print the text again */
+    fflush(NULL); /* else the child prints it again */
     const pid_t child = fork();
     if (child == 0) {
         (void)setpgid(0, 0);

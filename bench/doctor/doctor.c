@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define CANNOT_TELL 3
-/* Apart from the severities, so that a script cannot take it for a finding. */
+/* No severity has this exit status. */
 #define WRONG_USAGE 4
 
 const struct bench_check bench_checks[BENCH_N_CHECKS] = {
@@ -24,12 +24,10 @@ const struct bench_check bench_checks[BENCH_N_CHECKS] = {
 #undef X
 };
 
-/* ---- options ------------------------------------------------------------------------------- */
-
 struct options {
     const char *root; /* "" = this machine */
     const char *json_path, *markdown_path, *html_path;
-    const char *only;   /* the beginning of ids; "" = all */
+    const char *only;   /* prefix of ids, "" = all */
     const char *expect; /* NULL = nothing */
     bool is_list, is_help, is_quiet, is_all, is_env;
 };
@@ -71,7 +69,7 @@ static void print_usage(FILE *out)
           out);
 }
 
-/* False after printing what is wrong. */
+/* False after printing why. */
 static bool parse(int argc, char **argv, struct options *options)
 {
     static const struct bench_command_line line = {.options = table,
@@ -92,8 +90,6 @@ static bool parse(int argc, char **argv, struct options *options)
         fprintf(stderr, "gyre doctor: --root %s: there is no such folder\n", options->root);
     return is_known && has_root;
 }
-
-/* ---- checks -------------------------------------------------------------------------------- */
 
 static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs needs)
 {
@@ -138,7 +134,7 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
     }
 }
 
-/* Ranks that run different checks would wait for each other in the gathers. */
+/* Ranks with different checks would wait for each other in gathers. */
 static gyre_status agree(struct bench_launcher *launcher, const char *only)
 {
     uint64_t mine = gyre_hash(GYRE_HASH_INIT, only, strlen(only));
@@ -154,8 +150,6 @@ static gyre_status agree(struct bench_launcher *launcher, const char *only)
     free(all);
     return status;
 }
-
-/* ---- the report ---------------------------------------------------------------------------- */
 
 /* "hostA (rank 0-3), hostB (rank 4-7)". */
 static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_t text_bytes)
@@ -207,8 +201,7 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
     return status;
 }
 
-/* The ranks other than 0 print nothing and end with status 0, so that a launcher reports one
- * failure for the job. */
+/* Other ranks end with status 0, so that a launcher reports one failure. */
 static gyre_status report(struct bench_doctor *doctor, const struct options *options,
                           int *exit_status_out)
 {
@@ -241,8 +234,6 @@ static gyre_status report(struct bench_doctor *doctor, const struct options *opt
                ? write_text(&report, "--html", options->html_path, bench_doctor_put_html)
                : GYRE_SUCCESS;
 }
-
-/* ---- the command --------------------------------------------------------------------------- */
 
 static void read_params(struct bench_doctor *doctor)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The list of findings: how checks add to it, and how ranks join theirs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
@@ -43,8 +40,7 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
     mark_cut(text, text_bytes, used, n);
 }
 
-/* So that the fix can be copied. @unknown: is appended if the text has NETDEV and the interface is
- * not known. */
+/* @unknown: appended if the text has NETDEV and its name is unknown. */
 static const char *put_names(const char *fix, const char *device, const char *netdev,
                              const char *unknown, char *text_out)
 {
@@ -82,7 +78,7 @@ const char *bench_fix_of_interface(const char *fix, const char *netdev, char *te
                      " (NETDEV is an interface of this host: ip link lists them)", text_out);
 }
 
-/* The subject may be a port or an interface. */
+/* @subject: may be a port or an interface. */
 static void put_subject(const struct bench_machine *machine, const char *subject, const char *fix,
                         char *text_out)
 {
@@ -189,8 +185,6 @@ int bench_findings_exit_status(const struct bench_findings *findings)
     return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
 }
 
-/* ---- all ranks ----------------------------------------------------------------------------- */
-
 void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes)
 {
     size_t used = 0;
@@ -221,7 +215,7 @@ static bool is_same(const struct bench_finding *a, const struct bench_finding *b
             (strcmp(a->evidence, b->evidence) == 0 && strcmp(a->fix, b->fix) == 0));
 }
 
-/* Of another process. */
+/* It comes from another process. */
 static bool is_legal(const struct bench_finding *finding)
 {
     return finding->check >= 0 && finding->check < BENCH_N_CHECKS && finding->severity >= 0 &&
@@ -231,7 +225,7 @@ static bool is_legal(const struct bench_finding *finding)
            memchr(finding->fix, 0, sizeof(finding->fix)) != NULL;
 }
 
-/* @all: n_each findings of every rank. @counts: how many of them are used, by rank. */
+/* @all: n_each a rank. @counts: used ones, by rank. */
 static gyre_status join(const struct bench_doctor *doctor, const struct bench_finding *all,
                         const int *counts, int n_each, struct bench_findings *merged)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The hosts of a job, and how their processes tell each other the results of a step.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/util.h"
@@ -9,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it. */
 struct place {
     char host[64];
     uint64_t hash;
@@ -55,7 +52,7 @@ void bench_hosts_free(struct bench_hosts *hosts)
     hosts->names = NULL;
 }
 
-/* A process that waited for the peer in vain knows less than the peer that failed. */
+/* A process that waited in vain knows less than the peer that failed. */
 gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
                          size_t n_bytes, void *all)
 {

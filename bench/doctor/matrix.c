@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Measured pairs: the judgement of the slowest one, and the tables of all of them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
@@ -41,8 +38,8 @@ double bench_matrix_line(const struct bench_matrix *matrix, int pair)
                 matrix->line_gbytes_per_s[pair % matrix->n]);
 }
 
-/* Where the lines of all measured pairs are known, pairs are compared by their share of the line: a
- * slow port that is used well is not slow. */
+/* If all lines are known, pairs are compared by their share of it, so that a slow port in full use
+ * is not slow. */
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix)
 {
     struct bench_matrix_rates rates = {.slow = -1, .fast = -1};
@@ -85,9 +82,7 @@ void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *
               matrix->gbytes_per_s[fast], rest);
 }
 
-/* ---- tables --------------------------------------------------------------------------------- */
-
-/* The words around a title, names and cells. */
+/* Words around titles, names and cells. */
 static const struct style {
     const char *begin, *colon, *corner, *heading, *behind_heading, *row, *behind_name, *end;
     const char *latency;
@@ -136,7 +131,7 @@ static void put_cell(FILE *file, enum bench_format format, const char *text, int
         fprintf(file, "<td style=\"background:hsl(%d,70%%,82%%)\">%s</td>", hue, text);
 }
 
-/* Of one rail. In HTML the worst pair is red and the best one green. */
+/* In HTML the worst pair is red, the best green. */
 static void put_values(FILE *file, enum bench_format format, const struct bench_matrix *matrix,
                        int rail, bool is_rate)
 {
@@ -149,7 +144,7 @@ static void put_values(FILE *file, enum bench_format format, const struct bench_
     for (int i = 0; i < n * n; i++) {
         if (matrix->rails[i / n] != rail || matrix->rails[i % n] != rail)
             continue;
-        low = fmin(low, values[i]); /* of NAN and a number, the number */
+        low = fmin(low, values[i]); /* takes the number of NAN and a number */
         high = fmax(high, values[i]);
         const int n_text = (int)strlen(cell_text(matrix, values, i, text, sizeof(text)));
         const int n_name = (int)strlen(matrix->names[i / n]);

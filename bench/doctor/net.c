@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the network interfaces and addresses of a root folder, and makes the library's choice among
- * them.
+ * Interfaces and addresses of a root folder, and the library's choice among them.
  */
 #include "bench/doctor/machine.h"
 
@@ -24,14 +23,14 @@ static int64_t number_of(const char *root, const char *name, const char *file)
 {
     char path[192];
     int64_t number = 0;
-    /* A link that is down or virtual has the speed -1. */
+    /* The speed -1 means down or virtual. */
     return bench_read_number(root, path_of(name, file, path), &number) == BENCH_READ_OK &&
                    number > 0
                ? number
                : 0;
 }
 
-/* "Device: eth0" of /proc/net/vlan/NAME is the interface below. */
+/* "Device: eth0" names the interface below. */
 static bool read_vlan(const char *root, struct bench_netdev *device)
 {
     char path[64], text[1024];
@@ -74,7 +73,7 @@ static void read_device(const char *root, const char *name, struct bench_netdev 
     (void)bench_read_link(root, path_of(name, "master", path), device->master,
                           sizeof(device->master));
     device->is_up = (flags & FLAG_UP) != 0;
-    /* Loopback and tunnels have no carrier, and their state is "unknown" (RFC 2863). */
+    /* Loopback and tunnels have no carrier and are "unknown" (RFC 2863). */
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
     device->mtu = number_of(root, name, "mtu");
     device->mbit_per_s = number_of(root, name, "speed");
@@ -89,7 +88,7 @@ static int compare_by_index(const void *a, const void *b)
     return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
-/* In the order of their index, as getifaddrs(). */
+/* By index, as getifaddrs(). */
 static bool read_devices(struct bench_machine *machine)
 {
     char(*names)[BENCH_NAME_BYTES];
@@ -106,7 +105,7 @@ static bool read_devices(struct bench_machine *machine)
     for (int i = 0; has_memory && i < n; i++) {
         char path[192];
         const char *name = names[order[i][1]];
-        /* A file of the folder, such as bonding_masters, is no interface. */
+        /* bonding_masters and the like are no interfaces. */
         if (bench_exists(machine->root, path_of(name, "flags", path)))
             read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
     }
@@ -114,8 +113,6 @@ static bool read_devices(struct bench_machine *machine)
     free(names);
     return has_memory;
 }
-
-/* ---- addresses of another root --------------------------------------------------------------- */
 
 /* "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0". */
 static void add_address(struct bench_machine *machine, const char *line, int family)
@@ -159,8 +156,6 @@ static void sort_by_device(const struct bench_machine *machine, struct gyre_sock
                 list[n_sorted++] = moved;
             }
 }
-
-/* ---- all together -------------------------------------------------------------------------- */
 
 bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine)
 {

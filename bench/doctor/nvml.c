@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The few types that are needed are declared here, as in NVML's public API reference.
+ * Types are declared here, as in NVML's public API reference.
  */
 #include "bench/doctor/trial.h"
 
@@ -21,7 +21,7 @@ _Static_assert(sizeof(struct pci_info) == 68, "layout of nvmlPciInfo_t, version 
 
 enum { OK = 0, CLOCK_SM = 1, ECC_CORRECTED = 0, ECC_UNCORRECTED = 1, ECC_VOLATILE = 0 };
 
-/* X(member, symbol, is required, parameters); every function returns an int, 0 = success. */
+/* X(member, symbol, is required, parameters). Functions return an int, 0 = success. */
 #define NVML_TABLE(X)                                                                            \
     X(init, nvmlInit_v2, 1, (void))                                                              \
     X(shutdown, nvmlShutdown, 1, (void))                                                         \
@@ -48,7 +48,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* ISO C has no cast to a function, so the bytes are copied. */
+/* ISO C has no cast to a function. */
 static const char *load(void *library, struct nvml *nvml_out)
 {
     const char *missing = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Findings as text, as Markdown, as HTML and as JSON (doctor.schema.json). In text, a check without
- * a problem takes one line; a problem is printed with its evidence, its fix and its page.
+ * Findings as text, Markdown, HTML and JSON (doctor.schema.json).
  */
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
@@ -25,7 +24,7 @@ const char *bench_doctor_summary(const struct bench_doctor_report *report, char 
     return text_out;
 }
 
-/* A link names a heading without its dots. */
+/* A link omits the heading's dots. */
 const char *bench_finding_doc(const struct bench_finding *finding, char *text_out)
 {
     size_t used = (size_t)snprintf(text_out, 96, "docs/doctor.md#");
@@ -42,8 +41,6 @@ const char *bench_severity_name(int severity)
                                                           "fail"};
     return names[severity];
 }
-
-/* ---- text ---------------------------------------------------------------------------------- */
 
 static void print_lines(FILE *file, int indent, const char *text)
 {
@@ -117,7 +114,7 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
 {
     const struct bench_findings *findings = &report->doctor->findings;
     const int n_skipped = report->n_by_severity[BENCH_SKIPPED];
-    /* Open MPI gives its processes a terminal even if its own output goes to a file. */
+    /* Open MPI's processes have a terminal even if its output goes to a file. */
     const bool has_colours = report->doctor->launcher.n_processes == 1 &&
                              isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
     char summary[128];
@@ -170,8 +167,6 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
     if (n_taken > 0)
         fputs("\n", file);
 }
-
-/* ---- Markdown ------------------------------------------------------------------------------ */
 
 /* A bar would end the cell, a newline the table. */
 static void put_cell(FILE *file, const char *text)
@@ -231,7 +226,7 @@ void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *rep
     bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->rails);
 }
 
-/* ---- HTML: one file that loads nothing ------------------------------------------------------- */
+/* One HTML file that loads nothing. */
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -249,7 +244,7 @@ static const char head[] =
     "@media(max-width:60em){table{display:block;overflow-x:auto}}\n"
     "</style></head><body>\n";
 
-/* With line ends, which gyre_text_put_markup() would make blanks. */
+/* gyre_text_put_markup() would make line ends blanks. */
 static void put_lines(const char *text, FILE *file)
 {
     char line[sizeof(((struct bench_finding *)NULL)->evidence)];
@@ -297,7 +292,7 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
     fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
           file);
-    /* Problems first, the worst on top; within a severity in the order of checks. */
+    /* The worst on top, then by check. */
     for (size_t k = 0; k < BENCH_N_SEVERITIES; k++)
         for (int i = 0; i < findings->n; i++)
             if (findings->list[i].severity == (int32_t)order[k])
@@ -308,8 +303,6 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
     bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->rails);
     fputs("</body></html>\n", file);
 }
-
-/* ---- JSON ---------------------------------------------------------------------------------- */
 
 #ifdef GYRE_BENCH_WITH_JSON
 

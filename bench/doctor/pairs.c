@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A child process makes one communicator over all devices, then measures one pair after the other;
- * the parent reads its events from a pipe, each with a deadline.
+ * A child makes one communicator over all devices and measures each pair; the parent reads its
+ * events from a pipe, each with a deadline.
  */
 #include "bench/doctor/trial.h"
 
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_MS       2000 /* for a killed child to be gone */
+#define END_MS       2000 /* until a killed child is gone */
 #define SMALL_BYTES  8
 #define LARGE_BYTES  ((size_t)32 << 20)
 #define N_SMALL      20
@@ -26,12 +26,9 @@
 #define TIMEOUT_MS   10000
 #define HOST_DEVICES 3
 
-/* ---- the child ----------------------------------------------------------------------------- */
-
 void bench_pair_tell(int fd, const struct bench_pair_event *event)
 {
-    /* Smaller than PIPE_BUF, so it is written whole or not at all. If the parent is gone the write
-     * fails. */
+    /* Smaller than PIPE_BUF, so written whole or not at all. It fails without the parent. */
     if (write(fd, event, sizeof(*event)) != (ssize_t)sizeof(*event))
         _exit(1);
 }
@@ -148,7 +145,7 @@ static gyre_status open_devices(struct copier *copier)
     return GYRE_SUCCESS;
 }
 
-/* A broken device could hang in a release, and the process ends anyway. */
+/* Nothing is released, as a broken device could hang, and the process ends. */
 void bench_pairs_measure(int fd, int kind)
 {
     struct copier copier = {.fd = fd, .kind = (gyre_device_kind)kind};
@@ -167,8 +164,6 @@ void bench_pairs_measure(int fd, int kind)
     snprintf(last.cause, sizeof(last.cause), "%.255s", gyre_cause());
     bench_pair_tell(fd, &last);
 }
-
-/* ---- the parent ---------------------------------------------------------------------------- */
 
 static gyre_status read_event(int fd, int timeout_ms, struct bench_pair_event *event_out)
 {
@@ -216,7 +211,7 @@ static bool take(const struct bench_pair_event *event, struct bench_pairs *pairs
     return false;
 }
 
-/* A child that hangs in a driver may not end even if it is killed; then it is left alone. */
+/* A child that hangs in a driver may outlive the kill and is left alone. */
 static void end_child(pid_t child)
 {
     kill(child, SIGKILL);
@@ -238,7 +233,7 @@ gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout
             pairs_out->latency_us[i][j] = pairs_out->gbytes_per_s[i][j] = NAN;
     if (pipe(fds) != 0)
         return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* or the child would print the text again */
+    fflush(NULL); /* else the child prints it again */
     const pid_t child = fork();
     if (child < 0) {
         status = gyre_fail_errno(errno, "fork");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads RDMA ports, and GID tables from sysfs, without libibverbs: a port that cannot be
- * opened can still be described.
+ * Reads sysfs without libibverbs, so that a port that cannot be opened can be described.
  */
 #include "bench/doctor/machine.h"
 
@@ -105,7 +104,7 @@ bool bench_can_reach(const struct gyre_params *params, const struct gyre_transpo
     return false;
 }
 
-/* Two ranks whose adapters work can only be kept apart by variables. */
+/* Only variables keep two ranks with working adapters apart. */
 const char *bench_rdma_off(const struct gyre_params *params, char *text_out)
 {
     const struct gyre_peer_info ranks[2] = {{.ib_usable = 1}, {.rank = 1, .ib_usable = 1}};
@@ -116,7 +115,7 @@ const char *bench_rdma_off(const struct gyre_params *params, char *text_out)
     return NULL;
 }
 
-/* What jobs leave out is no adapter for any check. */
+/* No check counts adapters that jobs leave out. */
 static void find_nics(struct bench_machine *machine)
 {
     machine->has_nic = false;
@@ -176,8 +175,6 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
     find_nics(machine);
 }
 
-/* ---- GID tables ---------------------------------------------------------------------------- */
-
 /* Reads "fe80:0000:0000:0000:5054:00ff:fe12:3456". */
 static bool parse_gid(const char *text, uint8_t raw_out[16])
 {
@@ -193,8 +190,7 @@ static bool parse_gid(const char *text, uint8_t raw_out[16])
     return true;
 }
 
-/* The kernel shows neither type nor interface of an empty row, nor in a container those of a row of
- * another network namespace. */
+/* The kernel hides the type and interface of empty rows and of other network namespaces. */
 static void read_row(const struct bench_machine *machine, const struct bench_rdma_port *port,
                      struct gyre_ib_gid_row *row)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Bounded reading of files below a root folder; PCI functions and lists of processors.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"
@@ -32,7 +29,7 @@ static enum bench_read result_of(int error_number)
     switch (error_number) {
     case ENOENT:
     case ENOTDIR:
-    case EINVAL: /* sysfs: no value now, as the speed of a link that is down */
+    case EINVAL: /* sysfs has no value now */
     case ENODEV:
     case ENXIO:
     case ENODATA:
@@ -65,7 +62,7 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
     while (*n_out < n_max) {
         const ssize_t n = read(fd, (char *)bytes_out + *n_out, n_max - *n_out);
         if (n < 0 && (errno == EINTR || errno == EPIPE))
-            continue; /* EPIPE: a message of /dev/kmsg was overwritten; the next one follows */
+            continue; /* EPIPE: /dev/kmsg overwrote a message, the next follows */
         if (n < 0 && errno != EAGAIN && *n_out == 0)
             result = result_of(errno);
         if (n <= 0)
@@ -76,7 +73,7 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
     return result;
 }
 
-/* Without blanks at the end. One that is empty or has a NUL inside is broken. */
+/* Trims blanks. Empty or with a NUL is broken. */
 static enum bench_read finish_text(enum bench_read result, char *text, size_t n)
 {
     text[n] = '\0';
@@ -119,10 +116,10 @@ enum bench_read bench_read_all(const char *root, const char *path, char **text_o
     }
 }
 
-/* Returns the process; -1 = it does not start. */
+/* -1 = not started. */
 static pid_t start_program(char *const *words, int output)
 {
-    static const char *const folders[] = {"", "/usr/sbin/"}; /* users may not have it in PATH */
+    static const char *const folders[] = {"", "/usr/sbin/"}; /* often not in PATH */
     posix_spawn_file_actions_t actions;
     pid_t child = -1;
     int error = posix_spawn_file_actions_init(&actions);
@@ -281,8 +278,6 @@ char *bench_next_line(char **rest)
     return strsep(rest, "\n");
 }
 
-/* ---- PCI ------------------------------------------------------------------------------- */
-
 const char *bench_pci_path(const char *bus_id, const char *file, char *text_out)
 {
     snprintf(text_out, 192, "/sys/bus/pci/devices/%.63s/%.63s", bus_id, file);
@@ -315,7 +310,7 @@ static bool read_pci(struct bench_machine *machine)
     return machine->pci != NULL;
 }
 
-/* "2" is the number of the GPU, "GPU-5f1c" the beginning of its UUID. */
+/* @visible: a GPU's number, or the beginning of its UUID. */
 static bool is_visible(const struct bench_machine *machine, const char *bus_id, int number,
                        const char *visible)
 {
@@ -392,15 +387,15 @@ enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
     return width == 0 || most_width > 32 ? BENCH_READ_ABSENT : BENCH_READ_OK;
 }
 
-/* PCI Express Base Specification: generations 1 and 2 send 10 bits a byte, 3 to 5 send 130 bits for
- * 128, 6 sends 242 bytes of 256. */
+/* PCI Express Base Specification: generations 1 and 2 send 10 bits a byte, 3 to 5 send 130 for 128,
+ * 6 sends 242 bytes of 256. */
 double bench_pci_gbit_per_s(int width, double gt_per_s)
 {
     const double part = gt_per_s < 6 ? 0.8 : gt_per_s < 40 ? 128.0 / 130.0 : 242.0 / 256.0;
     return width * gt_per_s * part;
 }
 
-/* "0-15,32-47". Returns the number of processors, or -1. */
+/* Returns the number of processors, or -1. */
 static int read_cpus(const char *list, bool *set_out)
 {
     int n = 0;
@@ -444,8 +439,6 @@ int bench_cpus_overlap(const char *a, const char *b)
             return 1;
     return 0;
 }
-
-/* ---- the whole machine --------------------------------------------------------------------- */
 
 gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
                                struct bench_machine *machine_out)

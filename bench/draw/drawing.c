@@ -58,7 +58,7 @@ static gyre_status open_steps(struct bench_drawing *drawing)
     return GYRE_SUCCESS;
 }
 
-/* Out of place, then in place. The report of the first refusal is kept. */
+/* Out of place, then in place; keeps the first refusal. */
 static gyre_status verify(struct bench_drawing *drawing)
 {
     for (int i = 0; i < 2; i++) {
@@ -131,10 +131,7 @@ gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_o
     return GYRE_SUCCESS;
 }
 
-/* ---- the state after a round ---------------------------------------------------------------- */
-
-/* An input is at the chunk with its number or, where OUT alone consists of blocks, at the rank's
- * block. */
+/* An input lies at its chunk, or at the rank's block where only OUT consists of blocks. */
 static void place_inputs(const struct bench_drawing *drawing, uint32_t *now)
 {
     for (uint32_t i = 0; i < drawing->n_values && drawing->values[i].n_operands == 0; i++) {
@@ -184,8 +181,6 @@ void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32
     }
 }
 
-/* ---- the meaning of a value ---------------------------------------------------------------- */
-
 uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has)
 {
     if (value == BENCH_DRAW_NOTHING)
@@ -216,16 +211,14 @@ bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint
         return known->n_operands == 0 && known->rank == expect.source;
     bool *has = calloc(drawing->n_ranks, sizeof(*has));
     if (has == NULL)
-        return false; /* only a mark in a picture is lost */
+        return false; /* a picture only loses a mark */
     const bool is_whole =
         known->is_final && bench_draw_contributors(drawing, value, has) == drawing->n_ranks;
     free(has);
     return is_whole;
 }
 
-/* ---- predicted times ------------------------------------------------------------------------ */
-
-/* Of all rail programs together; they take about a second. The drawing shows one. */
+/* Of all rail programs, though one is drawn. They take about a second. */
 #define MAX_SIMULATED_STEPS 1000000
 
 struct recorder {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FIFOs keep their order, so the n-th slot that is received is the n-th slot that was sent.
+ * FIFOs keep their order, so the n-th slot received is the n-th sent.
  */
 #include "bench/draw/drawing.h"
 
@@ -15,7 +15,7 @@ _Static_assert(BENCH_DRAW_NOTHING == GYRE_NO_VALUE, "values have the verifier's 
 
 struct slot {
     uint32_t value;
-    uint32_t next; /* 0 = the last one */
+    uint32_t next; /* 0 = last */
 };
 
 struct fifo {
@@ -25,15 +25,15 @@ struct fifo {
 
 struct known {
     uint32_t stored;
-    uint32_t next; /* with the same number in the store; 0 = none */
+    uint32_t next; /* 0 = none */
 };
 
 struct walk {
     struct bench_drawing *drawing;
     struct gyre_values *values;
-    struct known *known; /* by value; number 0 is unused */
+    struct known *known; /* by value, number 0 is unused */
     uint32_t known_capacity;
-    uint32_t *newest; /* by number in the store: newest value; 0 = none */
+    uint32_t *newest; /* value by number in the verifier's store, 0 = none */
     uint32_t newest_capacity;
     struct bench_draw_state state;
     uint32_t n_lanes;
@@ -42,7 +42,7 @@ struct walk {
     uint32_t n_slots, slots_capacity;
     uint32_t n_scratch;
     uint32_t *scratch;     /* [rank][n_scratch] */
-    uint32_t *first_input; /* by rank: value of IN(0); other inputs follow */
+    uint32_t *first_input; /* by rank: value of IN(0), others follow */
 };
 
 static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, size_t elem_bytes)
@@ -59,10 +59,7 @@ static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, 
     return GYRE_SUCCESS;
 }
 
-/* ---- values -------------------------------------------------------------------------------- */
-
-/* @stored: its number in the verifier's store, which has `value` as its newest value from now
- * on. */
+/* Makes `value` the newest of @stored, its number in the verifier's store. */
 static gyre_status add_value(struct walk *walk, uint32_t stored, struct bench_draw_value value,
                              uint32_t *value_out)
 {
@@ -79,7 +76,7 @@ static gyre_status add_value(struct walk *walk, uint32_t stored, struct bench_dr
     return GYRE_SUCCESS;
 }
 
-/* The store numbers its values in order. */
+/* The store numbers values in order. */
 static gyre_status reserve_newest(struct walk *walk, uint32_t stored)
 {
     const uint32_t n_before = walk->newest_capacity;
@@ -88,7 +85,7 @@ static gyre_status reserve_newest(struct walk *walk, uint32_t stored)
     return GYRE_SUCCESS;
 }
 
-/* @stored: its number in the verifier's store. */
+/* @stored: number in the verifier's store. */
 static gyre_status remember(struct walk *walk, uint32_t stored, const uint32_t *ins, uint32_t n_ins,
                             uint32_t *value_out)
 {
@@ -159,13 +156,11 @@ static gyre_status reduce(struct walk *walk, const struct gyre_step *step, const
         return remember(walk, stored, ins, step->n_ins, value_out);
     case GYRE_VALUE_NO_MEMORY:
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the values of a drawing");
-    default: /* one contribution twice */
+    default: /* a contribution twice */
         *value_out = BENCH_DRAW_NOTHING;
         return GYRE_SUCCESS;
     }
 }
-
-/* ---- one step ------------------------------------------------------------------------------ */
 
 static struct fifo *fifo_of(const struct walk *walk, uint32_t rank, struct gyre_operand operand)
 {
@@ -186,7 +181,7 @@ static uint32_t read_operand(struct walk *walk, uint32_t rank, struct gyre_opera
         return walk->scratch[(size_t)rank * walk->n_scratch + operand.index];
     default: {
         struct fifo *fifo = fifo_of(walk, rank, operand);
-        const struct slot *slot = &walk->slots[fifo->first]; /* there is one */
+        const struct slot *slot = &walk->slots[fifo->first];
         fifo->first = slot->next;
         return slot->value;
     }
@@ -237,8 +232,6 @@ static gyre_status run_steps(void *context, const struct gyre_round_steps *steps
     return GYRE_SUCCESS;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------ */
-
 static gyre_status run_walk(struct walk *walk)
 {
     struct bench_drawing *drawing = walk->drawing;
@@ -255,7 +248,6 @@ static gyre_status run_walk(struct walk *walk)
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }
 
-/* Of the program that has the most. */
 static void measure_programs(struct walk *walk)
 {
     const struct bench_drawing *drawing = walk->drawing;

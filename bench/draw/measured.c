@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns the steps of a trace into steps with times, as the simulator gives them.
+ * Turns a trace's steps into steps as the simulator gives them.
  */
 #include "bench/draw/drawing.h"
 
@@ -13,12 +13,12 @@
 
 struct arrival {
     uint64_t id;
-    double seen_us; /* 0 = the receiver did not wait for the slot */
+    double seen_us; /* 0 = did not wait */
     double ready_us;
 };
 
 struct arrivals {
-    struct arrival *of_slots; /* sorted by id */
+    struct arrival *of_slots;
     uint32_t n;
 };
 
@@ -70,7 +70,7 @@ static bool fits(const struct bench_drawing *drawing, const struct bench_trace_s
            step->n_outs == count_sends(&program->steps[worker->first_step + (uint32_t)step->step]);
 }
 
-/* 0 = the call did not run these programs. */
+/* 0 = the call ran other programs. */
 static uint32_t count_tiles(const struct bench_drawing *drawing, const struct bench_trace *trace,
                             int call)
 {
@@ -140,7 +140,7 @@ static void add_step(const struct bench_trace *trace, const struct bench_trace_s
         const struct arrival *found =
             bsearch(&wanted, arrivals->of_slots, arrivals->n, sizeof(wanted), compare_arrivals);
         double seen_us = step->end_us;
-        /* A slot can be used before the sender has read the clock at the end of its step. */
+        /* A slot can be used before the sender reads the clock. */
         if (found != NULL)
             seen_us = fmin(fmax(found->seen_us, seen_us), found->ready_us);
         added->arrived_ns[k] = (seen_us - start_us) * 1e3;

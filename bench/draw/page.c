@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page.html with the style, the scripts and the drawing's data in place of its marks. In the data,
- * steps are the lines of the programs' text form, so that the page and the text cannot differ.
- * docs/draw.md describes the fields.
+ * page.html with style, scripts and data in place of its marks. Steps in the data are lines of the
+ * programs' text form, so that page and text cannot differ. docs/draw.md describes the fields.
  */
 #include "bench/draw/page.h"
 
@@ -20,7 +19,7 @@ static void write_field(const char *name, const char *text, FILE *file)
     fputs(",\n", file);
 }
 
-/* @at: in the program's text. Returns the text after the lines. */
+/* @at: in the text. Returns what follows the lines. */
 static const char *write_lines(const char *at, uint32_t n_steps, FILE *file)
 {
     fputs("\"text\":[", file);
@@ -81,8 +80,8 @@ static void write_values(const struct bench_drawing *drawing, FILE *file)
     fputs("],\n", file);
 }
 
-/* The state before the first round, and what the collective wants in each chunk of OUT: the chunk
- * of IN, and the rank that it comes from, or -1 for all ranks. */
+/* The initial state, and the wanted chunk of IN with its rank for each chunk of OUT, -1 = all
+ * ranks. */
 static gyre_status write_ends(const struct bench_drawing *drawing, FILE *file)
 {
     struct bench_draw_state state;
@@ -214,7 +213,7 @@ static gyre_status write_part(const char *mark, size_t n_mark, const struct benc
 gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file)
 {
     static const char open_mark[] = "<!--{", close_mark[] = "}-->";
-    const char *at = (const char *)bench_draw_page_html.bytes; /* terminated */
+    const char *at = (const char *)bench_draw_page_html.bytes; /* ends with 0 */
     for (;;) {
         const char *open = strstr(at, open_mark);
         const char *close = open == NULL ? NULL : strstr(open, close_mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The build turns the files of the page into arrays (cmake/embed.cmake).
+ * The build embeds the page's files (cmake/embed.cmake).
  */
 #ifndef GYRE_BENCH_DRAW_PAGE_H
 #define GYRE_BENCH_DRAW_PAGE_H
@@ -10,20 +10,19 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** bench_draw_page - one self-contained file. A failed write stays in the file's error flag.
- * Errors: OUT_OF_MEMORY. */
+/** One self-contained file. Failed writes stay in the file's error flag. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** bench_draw_json - docs/draw.md. Errors: OUT_OF_MEMORY. */
+/** As docs/draw.md describes it. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** bench_draw_svg - @round: the only one, or -1: the first, the last and, evenly spread, as many as
- * there is room for. Errors: INVALID_ARGUMENT (no such round), OUT_OF_MEMORY. */
+/** @round: the only one, or -1: the first, the last and others between. Errors: INVALID_ARGUMENT
+ * (no such round), OUT_OF_MEMORY. */
 gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *title, int round,
                            FILE *file);
 
 struct bench_draw_embedded {
-    const unsigned char *bytes; /* a zero byte follows the last one */
+    const unsigned char *bytes; /* a zero byte follows */
     size_t n_bytes;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One panel for each round. Every value is defined once and used for every rank that has it.
+ * A panel for each round. Each value is defined once for all ranks that have it.
  */
 #include "bench/draw/svg.h"
 
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BARS     24000 /* about a megabyte */
+#define MAX_BARS     24000 /* about 1 MB */
 #define MAX_COLUMNS  4
 #define MARGIN       16
 #define HEADER_ROOM  40
 #define FOOTER_ROOM  64
-#define LINE_LETTERS 150 /* of a finding, at 1000 pixels */
+#define LINE_LETTERS 150 /* at 1000 pixels */
 
 static const char style[] =
     "<style>\n"
@@ -32,8 +32,6 @@ static const char style[] =
     ".f{stroke:#5a6170}.s{fill:#a4abb8}.a{stroke:#eceef2}.t{fill:#eceef2}.d{stroke:#eceef2}\n"
     ".w{stroke:#ff8a80}.x{fill:#ff8a80}.h,.c{stroke:#15171b}}\n"
     "</style>\n";
-
-/* ---- values ------------------------------------------------------------------------------- */
 
 static void define_value(const struct bench_svg *picture, uint32_t value)
 {
@@ -89,8 +87,6 @@ static gyre_status define_values(struct bench_svg *picture)
     free(is_used);
     return rewind_state(picture);
 }
-
-/* ---- the picture -------------------------------------------------------------------------- */
 
 static void choose_panels(struct bench_svg *picture, int round)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture while it is drawn. svg_panel.c draws one panel.
+ * A picture while it is drawn.
  */
 #ifndef GYRE_BENCH_DRAW_SVG_H
 #define GYRE_BENCH_DRAW_SVG_H
@@ -17,21 +17,21 @@ struct bench_draw_layout {
     double width, height;
     struct bench_draw_box *ranks;
     struct bench_draw_box *hosts;
-    uint32_t n_hosts; /* 0 = one host, without a frame */
+    uint32_t n_hosts; /* 0 = one, without a frame */
 };
 
-/** bench_draw_layout_open - ranks on a circle, or in one frame for each host. @scale: 1 = as one of
- * several rounds. Errors: OUT_OF_MEMORY. */
+/** Ranks on a circle, or a frame for each host. @scale: 1 = among several rounds. Errors:
+ * OUT_OF_MEMORY. */
 gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double scale,
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);
 
-/** bench_draw_arrow - bent to the left, so that the two directions lie beside each other.
- * @curve_out: start, control point and end of a quadratic curve, each x and y. */
+/** Bent left, so that both directions are visible. @curve_out: start, control point and end of a
+ * quadratic curve, each x and y. */
 void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
                       double curve_out[6]);
 
-/** bench_draw_rank_colour - as in the page. @text_out: "#rrggbb". */
+/** As in the page. @text_out: "#rrggbb". */
 void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8]);
 
 #define BENCH_SVG_MAX_PANELS   12
@@ -43,19 +43,18 @@ struct bench_svg {
     struct bench_draw_state state;
     FILE *file;
     bool *has;
-    uint32_t n_applied;                    /* rounds of `state` */
-    uint32_t panels[BENCH_SVG_MAX_PANELS]; /* rounds before each panel */
+    uint32_t n_applied;                    /* rounds in `state` */
+    uint32_t panels[BENCH_SVG_MAX_PANELS]; /* rounds before each */
     uint32_t n_panels;
     uint32_t n_columns;
     double scale;
 };
 
-/** bench_svg_define_columns - the backgrounds of a rank's two columns: e0 (the chunks that the rank
- * works on) and e1 (its output). */
+/** Backgrounds: e0 for the chunks that a rank works on, e1 for its output. */
 void bench_svg_define_columns(const struct bench_svg *picture);
 
-/** bench_svg_draw_panel - the present state, and the slots that were sent in the round before. Bars
- * use the symbols of values, v1, v2 and so on. */
+/** The present state and the slots of the round before. Bars use the symbols of values, v1, v2 and
+ * so on. */
 void bench_svg_draw_panel(const struct bench_svg *picture);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Boxes, arrows, bars and colours look as in the page (network.js).
+ * It looks as the page (network.js).
  */
 #include "bench/draw/svg.h"
 
@@ -11,14 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- places and colours --------------------------------------------------------------------- */
-
-#define TITLE_ROOM 14   /* above each box, for the rank's number */
+#define TITLE_ROOM 14   /* for the number above a box */
 #define BEND       0.18 /* of the distance */
-#define ROW_BEND   0.42 /* in a row, where arrows pass the ranks between */
+#define ROW_BEND   0.42 /* past the ranks between */
 
-/* Okabe and Ito, "Color Universal Design", 2008, without the colours that are hard to see on white;
- * then a scale from dark blue to yellow, for more ranks. */
+/* Okabe and Ito, "Color Universal Design", 2008, without those hard to see on white, then dark blue
+ * to yellow. */
 static const uint8_t few_colours[8][3] = {
     {0xe6, 0x9f, 0x00}, {0x56, 0xb4, 0xe9}, {0x00, 0x9e, 0x73}, {0xcc, 0x79, 0xa7},
     {0x00, 0x72, 0xb2}, {0xd5, 0x5e, 0x00}, {0xb8, 0xa8, 0x00}, {0x8a, 0x8a, 0x8a}};
@@ -39,7 +37,7 @@ void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8])
     snprintf(text_out, 8, "#%02x%02x%02x", rgb[0] & 255, rgb[1] & 255, rgb[2] & 255);
 }
 
-/* At equal distances along an ellipse, the first one at the top, clockwise. */
+/* At equal distances, clockwise from the top. */
 static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks, double radius_x,
                              double radius_y)
 {
@@ -58,7 +56,7 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
                 }
             const double next_x = radius_x * sin(turn * i / FINE);
             const double next_y = -radius_y * cos(turn * i / FINE);
-            /* hypot() is of glibc 2.35, and would keep the wheel off older systems. */
+            /* hypot() is of glibc 2.35, which older systems lack. */
             done += sqrt((next_x - x) * (next_x - x) + (next_y - y) * (next_y - y));
             x = next_x;
             y = next_y;
@@ -117,8 +115,8 @@ static uint32_t most_of_a_host(const struct bench_drawing *drawing)
     return most;
 }
 
-/* A few small hosts stand above each other, with their ranks in a row: links between hosts are then
- * upright. Other shapes are a grid of hosts with a grid of ranks in each. */
+/* A few small hosts stand above each other, each a row, so that links between hosts are upright.
+ * Other shapes are grids. */
 static void place_in_hosts(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            double scale)
 {
@@ -165,8 +163,7 @@ void bench_draw_layout_close(struct bench_draw_layout *layout)
     free(layout->hosts);
 }
 
-/* Where the line from the middle of a box towards a point leaves the box, its title, and a
- * margin. */
+/* Where the line towards a point leaves the box with its title and margin. */
 static void leave_box(const struct bench_draw_box *box, const double *towards, double margin,
                       double *point_out)
 {
@@ -192,8 +189,6 @@ void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uin
     leave_box(a, &curve_out[2], 2, &curve_out[0]);
     leave_box(b, &curve_out[2], 3, &curve_out[4]);
 }
-
-/* ---- the panel ------------------------------------------------------------------------------ */
 
 #define MAX_CAPTIONS 160
 
@@ -258,7 +253,7 @@ static void draw_column(const struct bench_svg *picture, uint32_t rank, bool is_
     }
 }
 
-/* BENCH_DRAW_NEVER if the verifier refuses no step, or one that never runs. */
+/* BENCH_DRAW_NEVER without a refused step that runs. */
 static uint32_t round_of_finding(const struct bench_drawing *drawing)
 {
     const struct gyre_verify_place *place = &drawing->report.place;
@@ -270,7 +265,7 @@ static uint32_t round_of_finding(const struct bench_drawing *drawing)
         .round;
 }
 
-/* From the round of the finding on, or, if there is none, at the end. */
+/* From the finding's round on, else at the end. */
 static bool is_wrong_now(const struct bench_svg *picture, uint32_t rank)
 {
     const struct bench_drawing *drawing = picture->drawing;

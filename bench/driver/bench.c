@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From main() to the exit status: options, processes, ranks as threads, combinations of --sweep.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/bench.h"
 
 #include "bench/driver/rank_thread.h"
@@ -18,8 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The ranks of several processes need a rendezvous. The communicators of a single process are made
- * all at once. */
+/* Several processes need a rendezvous, a single one makes its communicators at once. */
 static gyre_status prepare_comms(struct bench_run *run)
 {
     const gyre_config config = bench_config_of(&run->options);
@@ -39,7 +35,7 @@ static gyre_status prepare_comms(struct bench_run *run)
     return status;
 }
 
-/* Of a rank but local rank 0. */
+/* For each rank but local rank 0. */
 struct thread {
     pthread_t id;
     struct bench_run *run;
@@ -62,20 +58,20 @@ static gyre_status run_ranks(struct bench_run *run)
     for (int i = 1; i < n_local; i++) {
         threads[i] = (struct thread){.run = run, .local = i};
         const int result = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
-        if (result != 0) { /* the other ranks already wait for this one */
+        if (result != 0) { /* other ranks already wait for this one */
             fprintf(stderr, "%s: cannot start the thread of rank %d: %s\n", run->kind->name, i,
                     strerror(result));
             _exit(1);
         }
     }
-    bench_rank_thread(run, 0); /* on the main thread, the only one that may use MPI */
+    bench_rank_thread(run, 0); /* the main thread, which alone may use MPI */
     for (int i = 1; i < n_local; i++)
         pthread_join(threads[i].id, NULL);
     free(threads);
     return GYRE_SUCCESS;
 }
 
-/* NULL counts as one empty word. */
+/* NULL is one empty word. */
 static int count_words(const char *list)
 {
     int n = 1;
@@ -111,8 +107,7 @@ gyre_status bench_combination_path(const char *path, const struct bench_combinat
     const char *const words[] = {combination->algo, combination->proto, combination->channels};
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
-    const char *dot =
-        strrchr(name, '.'); /* a name that begins with its only dot has no extension */
+    const char *dot = strrchr(name, '.'); /* a leading dot starts no extension */
     const size_t n_stem = dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path);
     char suffix[128] = "";
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
@@ -125,7 +120,7 @@ gyre_status bench_combination_path(const char *path, const struct bench_combinat
     return GYRE_SUCCESS;
 }
 
-/* The number of channels is fixed when a communicator is made, so each combination has its own. */
+/* A communicator's number of channels is fixed, so each combination has its own. */
 static gyre_status run_combination(struct bench_run *run,
                                    const struct bench_combination *combination)
 {
@@ -163,7 +158,7 @@ static gyre_status run_combinations(struct bench_run *run)
     int n_failed = 0;
     for (int i = 0; bench_combination_find(&run->options, i, &combination); i++) {
         GYRE_TRY(run_combination(run, &combination));
-        n_failed += run->exit_status != 0; /* the cause was printed; others may still work */
+        n_failed += run->exit_status != 0; /* after a printed cause others may still work */
         if (run->interrupted_by != 0)
             return GYRE_SUCCESS;
     }

@@ -12,16 +12,15 @@ struct bench_rank;
 struct bench_kind {
     const char *name;
     enum gyre_collective coll;
-    bool is_in_place_checkable; /* false: in place is only timed */
-    /* In place of the table of sizes; NULL = the table. */
+    bool is_in_place_checkable; /* else in place is only timed */
+    /* NULL = the table of sizes. */
     gyre_status (*run)(struct bench_rank *rank);
-    size_t min_bytes; /* defaults of -b, -e and -f; 0 = those of nccl-tests */
+    size_t min_bytes; /* defaults of -b, -e, -f; 0 = nccl-tests' */
     size_t max_bytes;
     int step_factor;
 };
 
-/** bench_main - exit status 0 only if the run succeeded, every checked value was right and all
- * output was written. */
+/** 0 if the run succeeded, checked values were right and output was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

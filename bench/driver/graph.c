@@ -16,7 +16,7 @@ struct bench_graph {
 
 gyre_status bench_graph_begin(gyre_stream stream)
 {
-    /* thread-local, because other rank threads of this process may allocate meanwhile */
+    /* other rank threads may allocate meanwhile */
     GYRE_CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     return GYRE_SUCCESS;
 }

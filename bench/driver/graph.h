@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that are captured once and then replayed. Without CUDA every function returns UNSUPPORTED.
+ * Calls captured once and replayed. Without CUDA all functions return UNSUPPORTED.
  */
 #ifndef GYRE_BENCH_GRAPH_H
 #define GYRE_BENCH_GRAPH_H
@@ -9,16 +9,16 @@
 
 struct bench_graph;
 
-/** bench_graph_begin - until bench_graph_end() the stream records calls. Run the calls once before:
- * loading and allocating cannot be captured. */
+/** Captures the stream until bench_graph_end(). Calls must have run before, since loading and
+ * allocating cannot be captured. */
 gyre_status bench_graph_begin(gyre_stream stream);
 
-/** bench_graph_end - call it after a failed call too: the stream cannot be used before. */
+/** Needed after a failed call too, before the stream can be used. */
 gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out);
 
 gyre_status bench_graph_launch(struct bench_graph *graph, gyre_stream stream);
 
-/** bench_graph_close - the launches must be done. NULL does nothing. */
+/** The launches must be done. @graph: may be NULL. */
 void bench_graph_close(struct bench_graph *graph);
 
 #endif

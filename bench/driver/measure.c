@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * As nccl-tests: a barrier, n iterations enqueued one after the other, and one wait. The time of an
- * iteration is that of the batch divided by n.
+ * As nccl-tests: a barrier, n iterations enqueued, one wait, and the time divided by n.
  */
 #include "bench/driver/measure.h"
 
@@ -16,7 +15,7 @@
 #include <string.h>
 
 #define MAX_SAMPLES      10000
-#define MAX_QUEUED_CALLS 8192 /* no less than the largest -m */
+#define MAX_QUEUED_CALLS 8192 /* at least the largest -m */
 
 static int ascending(const void *left, const void *right)
 {
@@ -69,8 +68,8 @@ static gyre_status iterate(const struct bench_rank *rank, const struct bench_cal
 static gyre_status run_iterations(const struct bench_rank *rank, const struct bench_call *call,
                                   int n)
 {
-    /* A host stream keeps about 550 bytes of each call until it is waited for, so long batches wait
-     * in between. CUDA limits its own queues. */
+    /* A host stream keeps about 550 bytes a call until it is waited for. CUDA limits its queues
+     * itself. */
     const int n_most = MAX_QUEUED_CALLS / rank->options->n_aggregated;
     for (int i = 0; i < n; i++) {
         GYRE_TRY(iterate(rank, call));
@@ -92,7 +91,7 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
         status = iterate(rank, call);
     const gyre_status ended = bench_graph_end(rank->stream, &graph);
     status = status != GYRE_SUCCESS ? status : ended;
-    if (status == GYRE_SUCCESS) /* the first launch also uploads the graph */
+    if (status == GYRE_SUCCESS) /* the first launch uploads the graph */
         status = bench_graph_launch(graph, rank->stream);
     if (status == GYRE_SUCCESS)
         status = bench_wait(rank);
@@ -107,8 +106,7 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* As many empty kernels, which no library can save. 0 without GPUs, and with -G or -z, which do not
- * time the calls alone. */
+/* Time of as many empty kernels. 0 without GPUs, and with -G or -z, which time more than calls. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;
@@ -123,8 +121,7 @@ static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
     return GYRE_SUCCESS;
 }
 
-/* @host_us_out: the enqueue's part of *us_out; 0 with graphs, whose launch enqueues all calls at
- * once. */
+/* @host_us_out: of the enqueue, 0 with graphs. */
 static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,
                               double *us_out, double *host_us_out)
 {
@@ -138,7 +135,7 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
     GYRE_TRY(bench_wait(rank));
     const uint64_t end_ns = rank->options->is_cputime ? called_ns : gyre_now_ns();
     *us_out = (double)(end_ns - start_ns) / 1e3 / n_calls;
-    if (!rank->options->is_blocking) /* else the enqueue includes the waits */
+    if (!rank->options->is_blocking) /* else it includes the waits */
         *host_us_out = (double)(called_ns - start_ns) / 1e3 / n_calls;
     return GYRE_SUCCESS;
 }

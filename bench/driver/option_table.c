@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #define MAX_OPTIONS 64
-#define FIRST_LONG  256 /* plus a row's number */
+#define FIRST_LONG  256 /* plus the row */
 
 /* Beside gyre_dtype_names. */
 static const struct {
@@ -70,7 +70,7 @@ bool bench_is_same_file(const char *a, const char *b)
 static bool read_number(const struct bench_option *option, const char *text, int *value_out)
 {
     char *end = NULL;
-    /* Decimal or, as nccl-tests reads them, 0x10; never octal. */
+    /* Decimal or 0x10 as in nccl-tests, never octal. */
     const bool is_hex = text[0] == '0' && gyre_text_lower(text[1]) == 'x';
     errno = 0;
     const long value = strtol(text, &end, is_hex ? 16 : 10);
@@ -98,7 +98,6 @@ static bool read_word(const struct bench_option *option, const char *text, int *
     return is_all || found >= 0;
 }
 
-/* False if the value is not legal. */
 static bool read_value(const struct bench_option *option, const char *text, void *field)
 {
     int number = 0;
@@ -177,7 +176,7 @@ static gyre_status refuse(const struct bench_option *option, const char *text, b
                      is_list ? "one of" : "", legal);
 }
 
-/* About a value that has no or another effect; a line that does not fit is left out. */
+/* Drops lines that do not fit. */
 static void note(const struct bench_option *option, const char *text, char *notes)
 {
     const size_t used = strlen(notes);
@@ -192,7 +191,7 @@ static void note(const struct bench_option *option, const char *text, char *note
                  option->letter, value, option->why);
 }
 
-/* For getopt_long(). Letters begin with ':', if the program refuses in its words. */
+/* For getopt_long(). A leading ':' lets the program word refusals. */
 static void list_options(const struct bench_command_line *line, struct option *names, char *letters)
 {
     if (line->unknown != NULL)
@@ -222,7 +221,7 @@ gyre_status bench_options_read(const struct bench_command_line *line, int argc, 
         if (id == -1)
             break;
         if ((id == '?' || id == ':') && line->unknown == NULL) {
-            gyre_set_cause(""); /* getopt_long() has said it */
+            gyre_set_cause(""); /* said by getopt_long() */
             return GYRE_ERROR_INVALID_ARGUMENT;
         }
         if (id == '?' || id == ':')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parser, the refusals and the help text of a program read the same rows; man pages and the
- * bash completion are made from the help.
+ * Parser, refusals and help read the same rows; man pages and bash completion are made from the
+ * help.
  */
 #ifndef GYRE_BENCH_OPTION_TABLE_H
 #define GYRE_BENCH_OPTION_TABLE_H
@@ -12,44 +12,43 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define BENCH_ALL         (-1) /* the value "all" */
+#define BENCH_ALL         (-1) /* "all" */
 #define BENCH_MAX_TEXTS   16
 #define BENCH_NOTES_BYTES 1024
 #define BENCH_NO_SUCH     "no such option, or its value is missing"
 
 enum bench_option_type {
-    BENCH_FLAG,    /* bool; takes no value */
-    BENCH_BOOL,    /* bool: a number from 0 to high; all but 0 mean true */
-    BENCH_NUMBER,  /* int from low to high */
+    BENCH_FLAG,    /* bool, without a value */
+    BENCH_BOOL,    /* bool: 0 to high, all but 0 are true */
+    BENCH_NUMBER,  /* int, low to high */
     BENCH_AMOUNT,  /* double above 0, at most high */
-    BENCH_BYTES,   /* size_t from low to high; high 0 = no limit */
-    BENCH_WORD,    /* int: the index of one of the words, from low to high - 1 */
+    BENCH_BYTES,   /* size_t from low, high 0 = no limit */
+    BENCH_WORD,    /* int: index of a word, low to high - 1 */
     BENCH_DTYPE,   /* int: gyre_dtype */
-    BENCH_TEXT,    /* const char *: the text of argv or, where the row has words, one of these */
-    BENCH_TEXTS,   /* struct bench_texts: the option may be given several times */
-    BENCH_IGNORED, /* a number from 0 to high, which is not kept */
+    BENCH_TEXT,    /* const char * of argv, or one of the row's words */
+    BENCH_TEXTS,   /* struct bench_texts: may be repeated */
+    BENCH_IGNORED, /* 0 to high, not kept */
 };
 
-/* Between the processes of one run. */
 enum bench_agreement {
-    BENCH_SAME,    /* all have the same */
-    BENCH_PRESENT, /* all or none give it; rank 0 alone opens the file */
-    BENCH_OWN      /* it may differ */
+    BENCH_SAME,
+    BENCH_PRESENT, /* all or none give it, rank 0 opens the file */
+    BENCH_OWN
 };
 
-/* A row without a name ends the table. */
+/* An unnamed row ends the table. */
 struct bench_option {
     int letter; /* 0 = none */
     const char *name;
-    const char *value; /* in the help */
-    const char *help;  /* NULL = the row shares the text of the next one */
+    const char *value;
+    const char *help; /* NULL = shared with the next row */
     enum bench_option_type type;
-    size_t at; /* offset of the field */
+    size_t at; /* field's offset */
     long low, high;
     const char *const *words;
-    const char *expected; /* legal values in a refusal; NULL = as the type */
-    const char *why;      /* BENCH_IGNORED: why the option has no effect */
-    bool has_all;         /* "all" is legal, too */
+    const char *expected; /* in refusals, NULL = by type */
+    const char *why;      /* BENCH_IGNORED: the reason */
+    bool has_all;         /* accepts "all" */
     enum bench_agreement agreement;
 };
 
@@ -60,31 +59,27 @@ struct bench_texts {
 
 struct bench_command_line {
     const struct bench_option *options;
-    const char *user; /* refusals begin with it; NULL = a bench */
-    /* For an unknown option and one without its value; NULL = as getopt_long(). */
+    const char *user; /* begins refusals, NULL = a bench */
+    /* Refusals, NULL = getopt_long()'s. */
     const char *unknown, *valueless;
-    bool has_arguments; /* from argv[optind] on */
+    bool has_arguments; /* from argv[optind] */
 };
 
-/** bench_options_read - argv into the fields of the program's struct. It ends behind --help.
- * @notes: NULL, or BENCH_NOTES_BYTES that begin with "": gets a line for each option that has no or
- *         another effect.
- * Errors: INVALID_ARGUMENT with the option and its legal values. */
+/** Reads argv into the program's struct, up to --help. @notes: NULL, or BENCH_NOTES_BYTES of "",
+ * gets options without effect or with another one. Errors: INVALID_ARGUMENT with legal values. */
 gyre_status bench_options_read(const struct bench_command_line *line, int argc, char **argv,
                                void *fields, char *notes);
 
-/** bench_options_take - for tools: a refusal is printed on standard error. Returns false after
- * one. */
+/** For tools: prints a refusal on standard error and returns false. */
 bool bench_options_take(const struct bench_command_line *line, int argc, char **argv, void *fields);
 
-/** bench_options_print - the help, whose text begins in `column`. */
+/** The help, with its text from `column`. */
 void bench_options_print(const struct bench_option *options, int column, FILE *out);
 
-/** bench_parse_bytes - "8", "64K", "1M", "2G" (powers of 1024), with B or iB behind it or not.
- * Pure. */
+/** "8", "64K", "1M", "2G" (powers of 1024), with or without B or iB. Pure. */
 gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
-/** bench_is_same_file - do both paths lead to one file, or are they the same text? */
+/** Do both lead to one file, or are they equal? */
 bool bench_is_same_file(const char *a, const char *b);
 
 #endif

@@ -174,7 +174,7 @@ gyre_status bench_options_take_size(const char **at, size_t *n_bytes_out)
     return bench_parse_bytes(text, n_bytes_out);
 }
 
-/* Makes -b and -e the least and the largest size of --sizes. */
+/* Makes -b and -e the bounds of --sizes. */
 static gyre_status read_sizes(struct bench_options *options)
 {
     const char *at = options->sizes;
@@ -222,7 +222,7 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Refuses a protocol that does not exist, before the ranks meet. */
+/* Refuses unknown protocols before the ranks meet. */
 static gyre_status check_proto(const char *algorithm, const char *protos)
 {
     struct gyre_filter filter;
@@ -232,7 +232,7 @@ static gyre_status check_proto(const char *algorithm, const char *protos)
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s@%s", algorithm, protos);
 }
 
-/* Is the first name of `at` also one of the names before it in the list? */
+/* Is the first name of `at` earlier in the list? */
 static bool is_double(const char *list, const char *at)
 {
     const size_t n_bytes = strcspn(at, ",");
@@ -242,8 +242,6 @@ static bool is_double(const char *list, const char *at)
     return false;
 }
 
-/* The list of --compare-algos: algorithms, words, and the engine of --compare. An algorithm may be
- * followed by '@' and a protocol, as in GYRE_PROTO. */
 static gyre_status check_contenders(const char *list, bool has_file, const char *engine)
 {
     int n = 0, n_engines = 0;
@@ -282,8 +280,7 @@ static gyre_status check_contenders(const char *list, bool has_file, const char 
     return GYRE_SUCCESS;
 }
 
-/* Refuses options that do not go together, and options that nothing would read: a user who gives an
- * option expects an effect. */
+/* Refuses contradictions, and options without effect. */
 static gyre_status check_together(const struct bench_options *o, const struct bench_kind *kind)
 {
     const bool reports = o->json_path != NULL || o->csv_path != NULL;
@@ -312,7 +309,7 @@ static gyre_status check_together(const struct bench_options *o, const struct be
              (o->op == BENCH_ALL || o->dtype == BENCH_ALL || o->root == BENCH_ALL),
          "--compare-algos takes one type, operation and root, not all"},
         {o->is_predict && o->limits_path != NULL, "--limits does not go with --predict 1"},
-        /* the words of gyre's side would hold for one of the two libraries only */
+        /* gyre's words would hold for one library only */
         {is_old != (o->old_library != NULL), "--compare old and --old-lib need each other"},
         {is_old && (o->algo != NULL || o->proto != NULL || o->algo_file != NULL ||
                     o->result_path != NULL || o->is_sweep),
@@ -350,7 +347,6 @@ static gyre_status check_together(const struct bench_options *o, const struct be
                : check_contenders(o->compare_algos, o->algo_file != NULL, o->compare);
 }
 
-/* The lists of --sweep: an empty word would stand for the tuner's choice without a name. */
 static gyre_status check_sweep(const struct bench_options *options)
 {
     const char *const lists[][2] = {
@@ -377,13 +373,13 @@ static gyre_status check_sweep(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Refuses words that are not the name of an algorithm, a protocol or a path, and lists that would
- * not count: they restrict sends and receives, which have one algorithm, only if they name them. */
+/* Refuses unknown words, and lists that do not name the one algorithm of sends and receives, on
+ * which they would have no effect. */
 static gyre_status check_allowed(const struct bench_options *options, const struct bench_kind *kind)
 {
     struct gyre_filter any, filter;
     struct gyre_filter_words words = bench_options_allowed(options);
-    words.algos = options->algo; /* also when they are lists of --sweep */
+    words.algos = options->algo; /* also as lists of --sweep */
     words.protos = options->proto;
     GYRE_TRY(gyre_filter_parse("", "", "", &any));
     filter = any;
@@ -455,8 +451,7 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     if (options_out->nccl_mode == BENCH_NCCL_DEFAULT)
         options_out->nccl_mode = BENCH_NCCL_PLAIN;
     GYRE_TRY(read_sizes(options_out));
-    /* A failure is told by the init, to all ranks, and here where an option may name what is
-     * missing. */
+    /* The init reports a failure to all ranks. Here an option may name what is missing. */
     char missing[GYRE_CAUSE_MAX_BYTES / 2] = "";
     if (gyre_plugins_load_own() != GYRE_SUCCESS)
         snprintf(missing, sizeof(missing), "%s", gyre_cause());

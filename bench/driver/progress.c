@@ -12,11 +12,11 @@
 
 struct bench_progress {
     pthread_t thread;
-    pthread_mutex_t lock; /* protects all fields below */
+    pthread_mutex_t lock; /* protects the other fields */
     pthread_cond_t ended;
     bool is_ending;
     bool is_line_shown;
-    const char *phase; /* NULL = no size is being measured */
+    const char *phase; /* NULL = none */
     size_t n_bytes;
     uint64_t started_ns;
 };
@@ -28,7 +28,7 @@ static void wipe(struct bench_progress *progress)
     progress->is_line_shown = false;
 }
 
-/* Once a second, so that nothing is printed inside a timed loop. */
+/* Once a second, outside timed loops. */
 static void *watch(void *argument)
 {
     struct bench_progress *progress = argument;

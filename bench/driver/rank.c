@@ -66,7 +66,7 @@ static gyre_status open_buffers(struct bench_rank *rank)
     GYRE_TRY(ops->open(rank->ordinal, &rank->device));
     if (!rank->options->is_stream_null)
         GYRE_TRY(gyre_stream_create(&rank->stream, rank->device_kind, rank->ordinal));
-    /* one element more than max_bytes, for -u */
+    /* one more element, for -u */
     rank->buffers.n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
     GYRE_TRY(gyre_mem_alloc(&rank->buffers.send, rank->buffers.n_bytes, rank->device_kind,
                             rank->ordinal));
@@ -113,7 +113,7 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status)
             gyre_status_name(status), gyre_cause());
 }
 
-/* Once. The other ranks learn of it through the communicator. */
+/* Once. Other ranks learn through the communicator. */
 static void report(struct bench_rank *rank, gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -133,7 +133,7 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
     if (status != GYRE_SUCCESS)
         report(rank, status);
     const gyre_status agreed = bench_ranks_agree_on(&rank->member, status, &failed);
-    if (agreed != GYRE_SUCCESS && failed < 0) /* a process is gone and could not report it itself */
+    if (agreed != GYRE_SUCCESS && failed < 0) /* a lost process reported nothing */
         report(rank, agreed);
     return agreed;
 }
@@ -273,7 +273,7 @@ gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
     rank->seed++;
     const struct gyre_pattern pattern = pattern_of(rank, &call->what);
     GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
-    /* in place, the input lies in the memory that was just zeroed */
+    /* in place, the input was just zeroed */
     return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,
                              call->what.count * n_blocks, (void *)(uintptr_t)call->send);
 }

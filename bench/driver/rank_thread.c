@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of sizes. Each size is timed out of place and in place, and compared with another
- * engine if --compare was given. Rank 0 hands each row to its outputs.
+ * Each size is timed out of place and in place, and compared if --compare was given. Rank 0 gives
+ * each row to its outputs.
  */
 #include "bench/driver/rank_thread.h"
 
@@ -18,19 +18,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One rank's part of the table. */
+/* Of one rank. */
 struct table {
     struct bench_run *run;
     struct bench_rank rank;
     struct bench_place *places;
     struct bench_setting setting;
-    struct bench_machine machine; /* opened with --json only */
+    struct bench_machine machine; /* only with --json */
     struct bench_engine engine;
     char engine_text[640];
-    struct bench_output *output; /* on rank 0 only */
+    struct bench_output *output; /* on rank 0 */
     struct bench_summary summary;
     int n_halves;
-    int n_inaccurate; /* number of failed lines of --accuracy */
+    int n_inaccurate; /* failed lines of --accuracy */
 };
 
 static void describe_place(struct table *table, struct bench_place *place)
@@ -65,7 +65,7 @@ static gyre_status open_engine(struct table *table)
     return ops->version(table->engine.state, table->engine_text, sizeof(table->engine_text));
 }
 
-/* Reads the limit of --limits, which is that of links between the GPUs of one host. */
+/* The limit of --limits is for links within a host. */
 static gyre_status read_limit(struct table *table)
 {
     const char *path = table->run->options.limits_path;
@@ -156,8 +156,7 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
     call = bench_call_of(rank, &rank->buffers, what, true);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (table->engine.ops != NULL) {
-        /* MPI's broadcast works in place only, so it is compared in place, all others out of place
-         */
+        /* MPI's broadcast is only in place; others compare out of place */
         call = bench_call_of(rank, &rank->buffers, what,
                              what->coll == GYRE_COLL_BROADCAST && !table->engine.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison));
@@ -183,8 +182,7 @@ static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
     return GYRE_SUCCESS;
 }
 
-/* All sizes of one type, operation and root.
- * @wanted: its bytes and its count are those of no size. */
+/* For one type, operation and root. @wanted: size and count are unset. */
 static gyre_status measure_sizes(struct table *table, struct bench_case wanted, int cycle)
 {
     const struct bench_options *options = &table->run->options;
@@ -200,8 +198,8 @@ static gyre_status measure_sizes(struct table *table, struct bench_case wanted, 
     return GYRE_SUCCESS;
 }
 
-/* As measure_sizes(), with an operation that belongs to the communicator and the type. Its factor
- * is 1, so that the check of a sum holds. */
+/* The operation belongs to communicator and type. Its factor is 1, so that the check of a sum
+ * holds. */
 static gyre_status measure_mulsum(struct table *table, struct bench_case wanted, int cycle)
 {
     const uint64_t one = gyre_premultiply_scalar(wanted.dtype, 1);
@@ -268,7 +266,7 @@ static gyre_status finish(struct table *table, gyre_status status)
     if (table->rank.member.local == 0)
         table->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
                                   table->n_inaccurate > 0;
-    /* as a shell reports the signal, for processes that did not get it themselves */
+    /* As a shell reports it, for processes that got no signal. */
     if (table->rank.member.local == 0 && table->run->interrupted_by != 0)
         table->run->exit_status = 128 + table->run->interrupted_by;
     return status;
@@ -277,7 +275,7 @@ static gyre_status finish(struct table *table, gyre_status status)
 static gyre_status run_table(struct table *table)
 {
     const int n_cycles = table->run->options.n_cycles;
-    /* before the header, which scripts take as a sign that the table runs */
+    /* Scripts take the header as a sign that the table runs. */
     if (table->rank.member.local == 0)
         bench_interrupt_open();
     GYRE_TRY(open_output(table));

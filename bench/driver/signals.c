@@ -11,14 +11,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* In which the current size may end: mpirun and schedulers send SIGKILL five seconds or more after
- * SIGTERM. */
+/* mpirun and schedulers send SIGKILL five or more seconds after SIGTERM. */
 #define GRACE_S 4
 
-/* Set by the signal handler only. */
+/* Written by the signal handler only. */
 static volatile sig_atomic_t number_that_came;
 
-/* A signal that was ignored when the process began stays ignored. */
+/* Signals that were ignored at the start stay ignored. */
 static void set_action(int number, void (*handler)(int number))
 {
     const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
@@ -33,7 +32,7 @@ static void set_handler(void (*handler)(int number))
     set_action(SIGTERM, handler);
 }
 
-/* To the process and not to this thread: threads of the library block all signals. */
+/* To the process: the library's threads block all signals. */
 static void end_by(int number)
 {
     set_handler(SIG_DFL);
@@ -46,8 +45,7 @@ static void on_alarm(int number)
     end_by(number_that_came);
 }
 
-/* The end of the current size may be hours away, so a second signal or the alarm ends the process.
- */
+/* The size may last hours, so a second signal or the alarm ends the process. */
 static void on_interrupt(int number)
 {
     number_that_came = number;
@@ -83,8 +81,6 @@ void bench_interrupt_exit(void)
     if (number_that_came != 0)
         end_by(number_that_came);
 }
-
-/* ---- SIGUSR1 ------------------------------------------------------------------------------ */
 
 /* Posted by the signal handler. */
 static sem_t wishes;
@@ -148,7 +144,7 @@ void bench_dump_set(struct bench_dump *dump, gyre_comm *comm)
     pthread_mutex_unlock(&dump->lock);
 }
 
-/* The semaphore stays, because the signal may still come. */
+/* The semaphore stays, as signals may still come. */
 void bench_dump_close(struct bench_dump *dump)
 {
     if (dump == NULL)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM end the process as usual. While a table runs, the first signal ends the table
- * after the current size, and the rows so far are reported. If that takes more than a few seconds,
- * or a second signal comes, the process ends at once. In each case the parent sees that the signal
- * ended it.
+ * After the first SIGINT or SIGTERM a running table ends with the current size and is reported.
+ * After a few seconds or a second signal the process ends at once. The parent always sees that a
+ * signal ended it.
  *
- * SIGUSR1: the process prints on standard error where the ranks are in their calls, and goes on.
+ * SIGUSR1 prints on standard error where the ranks are in their calls.
  */
 #ifndef GYRE_BENCH_SIGNALS_H
 #define GYRE_BENCH_SIGNALS_H
@@ -14,30 +13,27 @@
 
 #include <stdbool.h>
 
-/** bench_interrupt_open / close - between these calls the first signal only sets
- * bench_interrupt_number() and starts the alarm that ends the process. After a first signal open
- * does nothing. Called by one thread of the process. */
+/** Between these calls the first signal only sets bench_interrupt_number() and starts the alarm
+ * that ends the process. No effect after a signal. One thread calls them. */
 void bench_interrupt_open(void);
 void bench_interrupt_close(void);
 
-/** bench_interrupt_number - 0 = none. Any thread. */
+/** 0 = none. Any thread. */
 int bench_interrupt_number(void);
 
-/** bench_interrupt_exit - end the process by the signal that came, so that shells, mpirun and
- * schedulers know that the run is incomplete. All output must be flushed before. Returns if no
- * signal came. */
+/** Ends the process by its signal, so that shells, mpirun and schedulers see an incomplete run.
+ * Output must be flushed before. Returns without a signal. */
 void bench_interrupt_exit(void);
 
 struct bench_dump;
 
-/** bench_dump_open / close - from open on SIGUSR1 no longer ends the process, also after close. A
- * thread waits for the signal, so a dump comes also while all ranks wait. Called by one thread of
- * the process. Errors: SYSTEM (no thread). */
+/** SIGUSR1 no longer ends the process from open on, even after close. A thread waits for it, so it
+ * works while all ranks wait. One thread calls them. Errors: SYSTEM (no thread). */
 gyre_status bench_dump_open(struct bench_dump **dump_out);
 void bench_dump_close(struct bench_dump *dump);
 
-/** bench_dump_set - NULL: no communicator, which is printed. Waits for a dump that is being
- * printed, so that the old communicator can be destroyed. @dump: or NULL. */
+/** The communicator to print, or NULL. Waits for a running dump, so that the old one can be
+ * destroyed. @dump: may be NULL. */
 void bench_dump_set(struct bench_dump *dump, gyre_comm *comm);
 
 #endif

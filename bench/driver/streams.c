@@ -17,7 +17,7 @@ void bench_streams_open(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
-    /* A write beyond ulimit -f then fails with a message, where the process would end silently. */
+    /* A write beyond ulimit -f then fails with a message instead of ending the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -30,9 +30,8 @@ int bench_streams_close(const char *program, int exit_status)
 {
     bool is_lost = fflush(stdout) != 0;
     const char *why = strerror(errno);
-    if (!is_lost && ferror(stdout) != 0 &&
-        exit_status == 0) { /* otherwise the failure was reported earlier */
-        /* The stream does not keep the reason of an earlier failure: one more line tells it. */
+    if (!is_lost && ferror(stdout) != 0 && exit_status == 0) { /* else reported earlier */
+        /* The stream keeps no reason, so one more line finds it. */
         is_lost = true;
         why = putchar('\n') == EOF || fflush(stdout) != 0 ? strerror(errno) : "was interrupted";
     }

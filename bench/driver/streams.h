@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The standard streams of a program, at its start and at its end.
+ * A program's standard streams.
  */
 #ifndef GYRE_BENCH_STREAMS_H
 #define GYRE_BENCH_STREAMS_H
 
 #include "core/foundation/base/status.h"
 
-/** bench_streams_open - closed standard streams on /dev/null: otherwise the next socket would get
- * the number, and printed text would go to a peer. Call it first in main(). */
+/** Opens closed standard streams on /dev/null, as the next socket would get their number and send
+ * printed text to a peer. First in main(). */
 void bench_streams_open(void);
 
-/** bench_streams_flush - Errors: SYSTEM. */
+/** Errors: SYSTEM. */
 gyre_status bench_streams_flush(void);
 
-/** bench_streams_close - call it last in main(). Returns @exit_status, or 1 in place of 0 if output
- * was lost, which is printed on standard error. */
+/** Last in main(). Returns @exit_status, or 1 for 0 if output was lost, after printing so. */
 int bench_streams_close(const char *program, int exit_status);
 
 #endif

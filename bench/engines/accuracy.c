@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre and the other engine sum the same random inputs. Each size is summed again with new inputs
- * until there are enough results for their largest error to be meaningful.
+ * gyre and the engine sum the same random inputs, with new ones until a size has enough results for
+ * a meaningful largest error.
  */
 #include "bench/engines/accuracy.h"
 
@@ -16,10 +16,8 @@
 
 #define MIN_RESULTS (1 << 18) /* of a line */
 
-/* The factors by which errors may differ by chance. Sums of the same inputs in different orders,
- * with as many roundings, have the same distribution of errors: their means over MIN_RESULTS differ
- * by less than 1 %, their largest errors were at most a factor of 1.19 apart in 180 simulated
- * trials (2026-11). */
+/* Errors of correct engines differ by chance. Over MIN_RESULTS their means differ by less than 1 %
+ * and their maxima by at most 1.19 (180 simulated trials, 2026-11). */
 #define MAX_FACTOR  1.25
 #define MEAN_FACTOR 1.02
 
@@ -28,7 +26,6 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_
     return gyre->max <= reference->max * MAX_FACTOR && gyre->mean <= reference->mean * MEAN_FACTOR;
 }
 
-/* gyre, or the engine in one of its modes. */
 struct side {
     const struct bench_engine *engine; /* NULL = gyre */
     const char *mode;
@@ -45,7 +42,7 @@ struct sides {
 struct counts {
     int n_lines;
     int n_failed;
-    bool is_printed[GYRE_N_DTYPES]; /* that the engine lacks the type */
+    bool is_printed[GYRE_N_DTYPES];
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
@@ -62,7 +59,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     return GYRE_SUCCESS;
 }
 
-/* The result is cleared first, so that the other side's cannot be taken for this one. */
+/* The result is cleared, so that no other side's can stand for it. */
 static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
                                 struct side *side)
 {
@@ -71,7 +68,7 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->member.n_ranks,
                                                 rank->seed};
     GYRE_TRY(device->ops->zero(device, call.recv, what->n_bytes));
-    /* The cast removes the const that bench_call_of() added. */
+    /* Removes bench_call_of()'s const. */
     GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
                                 (void *)(uintptr_t)call.send));
     if (side->engine == NULL) {
@@ -84,7 +81,7 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     return gyre_accuracy_check(device, &inputs, what->count, call.recv, &side->error);
 }
 
-/* If the engine cannot do the case, rank 0 prints why, once a type. */
+/* Rank 0 prints, once a type, why the engine cannot do a case. */
 static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
                        const struct bench_case *what, struct counts *counts,
                        struct sides *sides_out)
@@ -145,7 +142,7 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
     fflush(stdout);
 }
 
-/* NULL = against the bound alone. */
+/* @reference: NULL = only the bound counts. */
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
 {

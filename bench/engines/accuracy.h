@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --accuracy: the rounding errors of gyre's sums beside those of another engine.
+ * --accuracy: rounding errors of gyre's sums beside another engine's.
  */
 #ifndef GYRE_BENCH_ACCURACY_H
 #define GYRE_BENCH_ACCURACY_H
@@ -12,15 +12,13 @@ struct bench_accuracy {
     double mean;
 };
 
-/** bench_is_as_accurate - but for a factor by which two correct engines that add in different
- * orders differ by chance. Pure. */
+/** Allows for chance between correct engines with different orders. Pure. */
 bool bench_is_as_accurate(const struct bench_accuracy *gyre,
                           const struct bench_accuracy *reference);
 
-/** bench_accuracy - rank 0 prints a line for each type, size and mode. Collective. @engine: ops
- * NULL = gyre alone. @n_failed_out: lines where gyre's error exceeds the engine's, or the bound of
- * any order of additions. Errors: UNSUPPORTED (not an all-reduce), INVALID_ARGUMENT (not a sum, or
- * not a floating-point type). */
+/** Rank 0 prints a line for each type, size and mode. Collective. @engine: ops NULL = gyre alone.
+ * @n_failed_out: errors above the engine's or above the bound. Errors: UNSUPPORTED (not an
+ * all-reduce), INVALID_ARGUMENT (not a sum, or not floating-point). */
 gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *engine,
                            int *n_failed_out);
 

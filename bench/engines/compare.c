@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre and each mode of the engine are sampled in turns, round after round. Each round gives one
- * ratio, and the result is the median of the ratios.
+ * gyre and each mode are sampled in turns. Each round gives a ratio, and the median of these is the
+ * result.
  */
 #include "bench/engines/compare.h"
 
@@ -15,30 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One engine's samples of a round last about this long, so that a scheduler tick of 4 ms is a small
- * part of it. */
+/* Long against a scheduler tick of 4 ms. */
 #define SAMPLES_US      20000.0
-#define LONGEST_TURN_US 200000.0 /* of the slower engine, in host memory */
+#define LONGEST_TURN_US 200000.0 /* of the slowest engine, in host memory */
 #define MAX_CALLS       2000
 #define MIN_CALLS       5
 #define PROBE_CALLS     3
-/* Replays of a graph follow each other for about this long, so that the launch, the wait and the
- * skew of the ranks, ten microseconds or more, are a small part of a call. */
+/* Long against launch, wait and skew of the ranks, ten microseconds or more. */
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-/* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
- */
+/* A sample: n_batch calls of one engine and one wait, or replays of their graph. */
 struct batch {
     const struct bench_engine *engine; /* NULL = gyre */
-    struct bench_contender *contender; /* NULL = gyre's call as it is, or the engine's mode */
+    struct bench_contender *contender; /* NULL = gyre's choice, or the engine's mode */
     const struct bench_call *call;
     int n_batch;
     struct bench_graph *graph; /* NULL = not captured */
     int n_replays;
 };
 
-/* In the order of their turns: gyre's, then one for each mode. */
+/* By turn: gyre's, then one for each mode. */
 struct batches {
     struct batch list[BENCH_MAX_CONTENDERS];
     struct bench_call calls[BENCH_MAX_CONTENDERS];
@@ -54,7 +51,7 @@ static gyre_status enqueue_batch(struct bench_rank *rank, const struct batch *ba
     return GYRE_SUCCESS;
 }
 
-/* @host_us: the time of the enqueue is added; none of graphs, whose launch enqueues all calls. */
+/* @host_us: grows by the enqueue, except for graphs. */
 static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch, double *host_us)
 {
     const uint64_t start_ns = gyre_now_ns();
@@ -69,8 +66,8 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch,
                : batch->engine->ops->wait(batch->engine->state);
 }
 
-/* Makes the plan choose the batch's contender. The call runs once, so that making the plan anew is
- * not timed. Beside a name with a protocol, a name without one takes any protocol. */
+/* Lets the plan choose the batch's contender. One call makes the new plan untimed. A name without a
+ * protocol allows any. */
 static gyre_status select_batch(struct bench_rank *rank, const struct batch *batch)
 {
     if (batch->contender == NULL || batch->engine != NULL || batch->graph != NULL)
@@ -97,7 +94,6 @@ static gyre_status select_batch(struct bench_rank *rank, const struct batch *bat
     return bench_wait(rank);
 }
 
-/* The caller closes batch->graph. */
 static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
 {
     GYRE_TRY(select_batch(rank, batch));
@@ -110,13 +106,11 @@ static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
     GYRE_TRY(status);
     GYRE_TRY(ended);
     double host_us = 0;
-    return run_batch(rank, batch, &host_us); /* the first launch also uploads the graph */
+    return run_batch(rank, batch, &host_us); /* also uploads the graph */
 }
 
-/* Times n samples of one engine. Collective.
- * @us: us[i] becomes the time of a call of sample i, the longest over the ranks.
- * @host_us: the times of this rank's enqueues are added.
- * @turn_us_out: the time that the slowest rank took for all samples, divided by the calls. */
+/* Times n samples. Collective. @us: by sample, longest over ranks. @host_us: grows by this rank's
+ * enqueues. @turn_us_out: a call's time on the slowest rank. */
 static gyre_status time_batch(struct bench_rank *rank, const struct batch *batch, double *us,
                               size_t n, double *host_us, double *turn_us_out)
 {
@@ -152,11 +146,11 @@ void bench_comparison_judge(double *turns, struct bench_comparison *comparison)
     for (size_t round = 0; round < n_rounds; round++)
         ratios[round] = reference[round] / turns[round];
     comparison->ratio = bench_median_of(ratios, n_rounds);
-    size_t spread = 0; /* 1.96 standard deviations of the median's rank, on both sides */
+    size_t spread = 0; /* 1.96 standard deviations of the median's rank */
     while ((double)(spread * spread) < 3.84 * (double)n_rounds)
         spread++;
     const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
-    comparison->ratio_low = ratios[low]; /* bench_median_of() has sorted the ratios */
+    comparison->ratio_low = ratios[low]; /* sorted by bench_median_of() */
     comparison->ratio_high = ratios[n_rounds - 1 - low];
     comparison->gyre_us = bench_median_of(turns, n_rounds);
 }
@@ -166,17 +160,16 @@ static int clamp(double value, int least, int most)
     return value > most ? most : value < least ? least : (int)value;
 }
 
-/* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
- * All ranks get the same numbers. On the host the shortest sample counts, because ranks that share
- * cores do not begin a turn at once, and the fastest engine fills the turn, as far as the turn of
- * the slowest one does not get too long. */
+/* Finds replays for a sample and samples for a turn, the same on all ranks. On the host the
+ * shortest sample counts, because ranks that share cores begin apart, and the fastest engine fills
+ * the turn unless the slowest one's gets too long. */
 static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
     double slowest_us = 0, fastest_us = 0, host_us = 0, turn_us = 0;
     const bool is_host = rank->device_kind == GYRE_DEVICE_HOST;
-    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
+    for (int pass = 0; pass < 2; pass++) { /* the first warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
             GYRE_TRY(time_batch(rank, &batches->list[i], us, PROBE_CALLS, &host_us, &turn_us));
@@ -222,10 +215,10 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
 }
 
 struct samples {
-    double *all;     /* n_rounds * n_calls for each batch */
-    double *turns;   /* n_rounds for each batch, and one row more */
-    double *scratch; /* n_calls */
-    double *pair;    /* scratch space, three rows of n_rounds */
+    double *all;   /* n_rounds * n_calls a batch */
+    double *turns; /* n_rounds a batch, and a row of scratch */
+    double *scratch;
+    double *pair; /* scratch, 3 * n_rounds */
 };
 
 static void fill_extremes(const struct samples *samples, int reference,
@@ -261,7 +254,7 @@ static gyre_status keep_samples(const struct samples *samples, const struct batc
     return GYRE_SUCCESS;
 }
 
-/* Judges each contender by itself, against the first. @results: of all contenders but the first. */
+/* Judges each contender against the first. @results: without the first. */
 static void judge_contenders(const struct samples *samples, const struct batches *batches,
                              struct bench_comparison *results)
 {
@@ -289,14 +282,13 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     double host_us[BENCH_MAX_CONTENDERS] = {0};
     for (size_t round = 0; round < n_rounds; round++)
         for (int turn = 0; turn < batches->n; turn++) {
-            /* Every other round goes backwards, so that a slow drift of the machine's speed adds
-             * as much to each batch. */
+            /* Alternating directions spread a drift of the machine's speed evenly. */
             const int i = round % 2 == 0 ? turn : batches->n - 1 - turn;
             double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
             double turn_us;
             GYRE_TRY(time_batch(rank, &batches->list[i], at, n_calls, &host_us[i], &turn_us));
-            /* In host memory the mean counts: there calls do not end one by one, so most are short
-             * and a few long, and their median can be less than the links allow. */
+            /* In host memory most calls are short and a few long, so a median can be less than the
+             * links allow. */
             samples->turns[(size_t)i * n_rounds + round] =
                 rank->device_kind == GYRE_DEVICE_HOST
                     ? turn_us
@@ -365,7 +357,6 @@ static void list_batches(const struct bench_rank *rank, const struct bench_engin
                                               .n_replays = 1};
 }
 
-/* Captures graphs where -G asks for them, and compares. */
 static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *batches,
                                        bool can_capture, struct bench_comparison *result)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of --compare-algos. The others are held against the first algorithm of the list.
+ * --compare-algos holds the others against the first algorithm.
  */
 #include "bench/engines/compare.h"
 
@@ -17,10 +17,9 @@ struct list {
     char names[BENCH_MAX_CONTENDERS][BENCH_CONTENDER_BYTES];
     struct bench_contender contenders[BENCH_MAX_CONTENDERS];
     int n;
-    const struct bench_engine *engine; /* of --compare; without ops if there is none */
+    const struct bench_engine *engine; /* of --compare, may lack ops */
 };
 
-/* The files of rank 0. */
 struct files {
     struct bench_json *json;
     struct bench_tidy *tidy;
@@ -128,7 +127,7 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
                                 .op = (gyre_op)options->op,
                                 .root = options->root,
                                 .n_bytes = options->min_bytes};
-    const char *at = options->sizes; /* the options were checked before */
+    const char *at = options->sizes; /* checked before */
     while (at != NULL ? bench_options_take_size(&at, &wanted.n_bytes) == GYRE_SUCCESS
                       : wanted.n_bytes <= options->max_bytes) {
         const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
@@ -146,7 +145,6 @@ gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_sett
 {
     struct list list = {.engine = engine};
     struct files files = {NULL, NULL};
-    /* the options were checked before */
     for (const char *at = rank->options->compare_algos; *at != '\0'; at += *at == ',') {
         const size_t n_bytes = strcspn(at, ",");
         char *name = list.names[list.n];

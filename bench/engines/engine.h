@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A collective library that is measured beside gyre (--compare).
+ * A collective library beside gyre (--compare).
  */
 #ifndef GYRE_BENCH_ENGINE_H
 #define GYRE_BENCH_ENGINE_H
@@ -9,30 +9,27 @@
 
 #define BENCH_MAX_MODES 4
 
-/* Modes differ in the buffers of the calls. */
 struct bench_mode {
     const char *name;
-    const struct bench_buffers *buffers; /* NULL = the buffers of gyre's calls */
+    const struct bench_buffers *buffers; /* NULL = gyre's */
 };
 
 struct bench_engine_ops {
-    const char *name; /* the word that --compare takes */
+    const char *name; /* word of --compare */
     /* One state per rank. Collective. */
     gyre_status (*open)(const struct bench_rank *rank, void **state_out);
-    /* For people. */
     gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
-    /* 1 to BENCH_MAX_MODES. Returns their number. */
+    /* Returns their number, 1 to BENCH_MAX_MODES. */
     int (*modes)(void *state, struct bench_mode *modes_out);
     /* Errors: UNSUPPORTED with the reason. */
     gyre_status (*check)(void *state, const struct bench_call *call);
-    /* True: run() enqueues the call, on the rank's stream if that can be captured. False: run()
-     * returns when the call is done. */
+    /* True: run() enqueues on the rank's stream if that can be captured. False: run() returns when
+     * the call is done. */
     bool is_on_stream;
     gyre_status (*run)(void *state, const struct bench_call *call);
-    /* Until everything that run() enqueued is done. */
+    /* Until all that run() enqueued is done. */
     gyre_status (*wait)(void *state);
-    /* Known reasons why values of this call may be wrong, and a remedy, as the end of a sentence;
-     * "" if none is known. Pure. */
+    /* Known reasons for wrong values and a remedy, as the end of a sentence. "" = none. Pure. */
     const char *(*wrong_value_hint)(const struct bench_call *call);
     void (*close)(void *state);
 };
@@ -47,7 +44,7 @@ extern const struct bench_engine_ops bench_engine_old;
 extern const struct bench_engine_ops bench_engine_nccl;
 #endif
 
-/** bench_engine_find - errors: UNSUPPORTED (this build does not contain the engine). */
+/** Errors: UNSUPPORTED (not in this build). */
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
 
 struct bench_engine {

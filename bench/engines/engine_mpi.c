@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Over the same buffers in host memory. Each rank is one process, whose main thread alone calls
- * MPI. MPI's default error handler ends the job with a message, so the results of its calls need no
- * check.
+ * Over the same host memory. A rank is a process, whose main thread alone calls MPI. MPI's default
+ * error handler ends the job with a message, so results need no check.
  */
 #include "bench/engines/engine.h"
 
@@ -71,7 +70,7 @@ static gyre_status mpi_version(void *state, char *text_out, size_t n_bytes)
     int n_text;
     (void)state;
     MPI_Get_library_version(text, &n_text);
-    text[strcspn(text, ",\n")] = '\0'; /* the rest of the text describes the package */
+    text[strcspn(text, ",\n")] = '\0'; /* the package's description */
     snprintf(text_out, n_bytes, "%s", text);
     return GYRE_SUCCESS;
 }
@@ -114,8 +113,7 @@ static gyre_status mpi_run(void *state, const struct bench_call *call)
         MPI_Allreduce(send, recv, count, type, op, world);
         break;
     case GYRE_COLL_BROADCAST:
-        /* MPI has one buffer: the input on the root, the output on all other ranks. gyre's root
-         * also writes its receive buffer, so MPI's root must do the same work. */
+        /* gyre's root also writes its receive buffer, so MPI's root must do the same work. */
         MPI_Bcast(rank == root ? (void *)(uintptr_t)send : recv, count, type, root, world);
         if (rank == root && recv != send)
             memcpy(recv, send, call->what.n_bytes);
@@ -138,7 +136,7 @@ static gyre_status mpi_run(void *state, const struct bench_call *call)
     case GYRE_COLL_SCATTER:
         MPI_Scatter(send, count, type, recv, count, type, root, world);
         break;
-    default: /* sends and receives */
+    default:
         MPI_Sendrecv(send, count, type, (rank + 1) % n_ranks, 0, recv, count, type,
                      (rank + n_ranks - 1) % n_ranks, 0, world, MPI_STATUS_IGNORE);
         break;
@@ -152,7 +150,7 @@ static gyre_status mpi_wait(void *state)
     return GYRE_SUCCESS; /* mpi_run() has waited */
 }
 
-/* Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 gave 127, and -56 without op/avx. */
+/* Open MPI 4.1.4 on AMD EPYC, 2026-11: 100 + 100 in int8 gave 127, and -56 without op/avx. */
 static const char *mpi_wrong_value_hint(const struct bench_call *call)
 {
     const bool is_byte = gyre_dtype_bytes(call->what.dtype) == 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL as the compared engine (--compare nccl), in the modes that --nccl-mode names. zero-sm has a
- * communicator of its own, because the policy belongs to a communicator.
+ * --compare nccl in the modes of --nccl-mode. zero-sm has its own communicator, to which the policy
+ * belongs.
  */
 #include "bench/engines/engine.h"
 #include "bench/engines/nccl.h"
@@ -13,7 +13,7 @@
 
 #define N_PINNED 4
 
-/* The modes that have buffers of their own. */
+/* Modes with own buffers. */
 enum { WITH_REGISTERED, WITH_WINDOWS, WITH_ZERO_SM, N_OWN };
 static const char *const own_names[N_OWN] = {"registered", "window", "zero-sm"};
 
@@ -21,12 +21,12 @@ struct nccl {
     const struct bench_rank *rank;
     struct bench_nccl_api api;
     void *comm;
-    void *zero_comm; /* made with BENCH_NCCL_POLICY_ZERO; NULL = none */
+    void *zero_comm; /* with BENCH_NCCL_POLICY_ZERO, NULL = none */
     struct bench_nccl_windows own[N_OWN];
     bool is_open[N_OWN];
-    char left_out[192]; /* modes that --nccl-mode best does without, and why; "" = none */
+    char left_out[192]; /* by --nccl-mode best, with reasons, "" = none */
     bool is_pinned[N_PINNED];
-    char *before[N_PINNED]; /* NULL = it was not set */
+    char *before[N_PINNED]; /* NULL = unset */
 };
 
 static const char *path_of(const struct bench_options *options)
@@ -47,12 +47,11 @@ static bool wants_plain(const struct nccl *nccl)
     return mode == BENCH_NCCL_BEST || mode == BENCH_NCCL_PLAIN;
 }
 
-/* What --nccl-algo, --nccl-proto and --nccl-channels set; NCCL reads them when a communicator is
- * made. */
+/* NCCL reads them when a communicator is made. */
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS",
                                                    "NCCL_MAX_NCHANNELS"};
 
-/* By local rank 0 alone. The later all-gather of the id makes all threads see them. */
+/* By local rank 0 alone. The all-gather of the id publishes them to all threads. */
 static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;
@@ -68,7 +67,7 @@ static void pin_variables(struct nccl *nccl)
     }
 }
 
-/* gyre reads the variables too, when the next combination of --sweep makes a communicator. */
+/* gyre reads them too, for the next communicator of --sweep. */
 static void restore_variables(struct nccl *nccl)
 {
     for (int i = 0; i < N_PINNED; i++) {
@@ -80,8 +79,8 @@ static void restore_variables(struct nccl *nccl)
     }
 }
 
-/* @is_orderly: all ranks leave together. Otherwise nothing may wait for other ranks, as
- * ncclCommDestroy() would. */
+/* @is_orderly: all ranks leave together. Else nothing may wait for others, as ncclCommDestroy()
+ * does. */
 static void leave(struct nccl *nccl, bool is_orderly)
 {
     void *const comms[] = {nccl->comm, nccl->zero_comm};
@@ -112,7 +111,7 @@ struct init_report {
 static gyre_status prepare(struct nccl *nccl)
 {
     const struct bench_rank *rank = nccl->rank;
-    int previous; /* the thread belongs to this rank, so its GPU may stay current */
+    int previous; /* the thread is this rank's, so its GPU stays current */
     if (rank->device_kind != GYRE_DEVICE_CUDA)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl needs --device cuda");
     GYRE_TRY(bench_nccl_api_load(path_of(rank->options), &nccl->api));
@@ -122,8 +121,8 @@ static gyre_status prepare(struct nccl *nccl)
     return GYRE_SUCCESS;
 }
 
-/* If one rank is missing, ncclCommInitRank() waits for ever. NCCL refuses to mix versions without
- * naming the ranks. */
+/* ncclCommInitRank() waits for ever for a missing rank, and refuses mixed versions without naming
+ * ranks. */
 static gyre_status check_reports(const struct bench_rank *rank, const struct init_report *all)
 {
     for (int i = 0; i < rank->member.n_ranks; i++)
@@ -139,8 +138,7 @@ static gyre_status check_reports(const struct bench_rank *rank, const struct ini
     return GYRE_SUCCESS;
 }
 
-/* Makes a communicator of NCCL's. Collective.
- * @status: of this rank so far. @cta_policy: 0 = the default. */
+/* Collective. @status: so far. @cta_policy: 0 = default. */
 static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, void **comm_out)
 {
     const struct bench_member *member = &nccl->rank->member;
@@ -173,8 +171,7 @@ static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, v
     return status;
 }
 
-/* Opens the buffers of a mode, and the communicator of zero-sm. All ranks have one version of NCCL,
- * so they find the same functions. */
+/* All ranks have one version of NCCL and find the same functions. */
 static gyre_status open_own(struct nccl *nccl, int own)
 {
     const struct bench_rank *rank = nccl->rank;
@@ -192,8 +189,8 @@ static gyre_status open_own(struct nccl *nccl, int own)
     return bench_nccl_windows_open(&rank->member, comm, rank->buffers.n_bytes, &nccl->own[own]);
 }
 
-/* Did all ranks find that NCCL lacks a mode? Collective. Ranks that found different things must not
- * go on: some would wait for the others in the next mode. */
+/* Do all ranks lack the mode? Collective. Ranks that disagree must stop, or some would wait for
+ * ever in the next mode. */
 static gyre_status agree_on_lack(const struct bench_rank *rank, gyre_status status,
                                  bool *is_lacking_out)
 {
@@ -251,7 +248,7 @@ static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
     return status;
 }
 
-/* The version comes first, up to the first comma: reports carry it by itself. */
+/* Up to the first comma it is the version, which reports carry alone. */
 static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
 {
     const struct nccl *nccl = state;
@@ -293,7 +290,7 @@ static gyre_status nccl_check(void *state, const struct bench_call *call)
 {
     (void)state;
     (void)call;
-    return GYRE_SUCCESS; /* it has everything that a bench measures */
+    return GYRE_SUCCESS; /* it has all that benches measure */
 }
 
 static gyre_status nccl_run(void *state, const struct bench_call *call)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Another libgyre.so as the compared engine (--compare old --old-lib FILE), with a communicator,
- * buffers and, in host memory, a stream of its own. A copy of the linked version shows the scatter
- * of the comparison itself.
+ * --compare old --old-lib FILE: another libgyre.so with its own communicator, buffers and, in host
+ * memory, stream. A copy of the linked version shows the comparison's own scatter.
  */
 #include "bench/engines/engine.h"
 
@@ -21,7 +20,7 @@ struct old {
     gyre_registration registrations[2];
 };
 
-/* The cause of an error lies in the library that returned it. */
+/* The library that failed holds the cause. */
 static gyre_status pass_on(const struct old *old, gyre_status status)
 {
     return status == GYRE_SUCCESS ? status
@@ -29,8 +28,8 @@ static gyre_status pass_on(const struct old *old, gyre_status status)
                                               old->library.last_error());
 }
 
-/* RTLD_DEEPBIND: the library calls its own functions, not the bench's of the same names. It stays
- * loaded, because its threads may end later. */
+/* RTLD_DEEPBIND: its calls reach its own functions, not the bench's. Its threads may end later, so
+ * it stays loaded. */
 static gyre_status load(struct old *old)
 {
     const char *path = old->rank->options->old_library;
@@ -72,7 +71,7 @@ static gyre_status join(struct old *old)
     return bench_ranks_agree(member, status);
 }
 
-/* Only the library's own buffers can be windows in host memory. */
+/* In host memory only the library's own buffers can be windows. */
 static gyre_status open_buffers(struct old *old)
 {
     const struct bench_rank *rank = old->rank;
@@ -163,7 +162,7 @@ static gyre_status old_check(void *state, const struct bench_call *call)
 {
     (void)state;
     (void)call;
-    return GYRE_SUCCESS; /* it has everything that a bench measures */
+    return GYRE_SUCCESS; /* it has all that benches measure */
 }
 
 static gyre_status old_run(void *state, const struct bench_call *call)

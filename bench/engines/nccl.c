@@ -9,11 +9,9 @@
 #include <string.h>
 
 #define CONFIG_MAGIC   0xcafebeefU /* NCCL_CONFIG_INITIALIZER of nccl.h */
-#define CONFIG_VERSION 22809       /* of the nccl.h that struct bench_nccl_config follows */
+#define CONFIG_VERSION 22809       /* of struct bench_nccl_config */
 
-/* ISO C has no cast from the result of dlsym() to a function, so the bytes of the pointer are
- * copied.
- */
+/* ISO C has no cast from dlsym()'s result to a function. */
 bool bench_nccl_find(void *library, const char *symbol, void *function_out)
 {
     void *found = dlsym(library, symbol);
@@ -47,7 +45,7 @@ gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s (see --nccl-lib)", dlerror());
-    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym() also looks into dependencies. */
+    /* gyre's own libnccl.so.2 depends on libgyre, where dlsym() looks too. */
     if (dlsym(library, "gyre_get_version") != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare nccl: %s is gyre itself; name NCCL's with --nccl-lib", path);
@@ -74,8 +72,7 @@ gyre_status bench_nccl_api_check(const struct bench_nccl_api *api, int result, c
     return gyre_fail(GYRE_ERROR_DEVICE, "%s: %s", call, api->error_text(result));
 }
 
-/* The version is no newer than the library's own, because a field that the library does not know
- * must not be promised. */
+/* A newer version would promise fields that the library does not know. */
 struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, int cta_policy)
 {
     return (struct bench_nccl_config){
@@ -97,10 +94,8 @@ struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, 
     };
 }
 
-/* ---- calls -------------------------------------------------------------------------------- */
-
-/* Before 2.28 NCCL has no all-to-all, gather and scatter. Its users, and nccl-tests, write a group
- * of sends and receives. */
+/* NCCL before 2.28 lacks all-to-all, gather and scatter. As in nccl-tests, grouped sends and
+ * receives replace them. */
 struct transfer {
     const struct bench_nccl_api *api;
     void *comm;
@@ -140,7 +135,7 @@ static int run_group(const struct transfer *transfer, const struct bench_member 
         if (result == 0)
             result = recv_block(transfer, 0, (me + n_ranks - 1) % n_ranks);
     } else if (coll == GYRE_COLL_GATHER) {
-        result = send_block(transfer, 0, root); /* the root sends to itself, too */
+        result = send_block(transfer, 0, root); /* also to itself */
     } else if (coll == GYRE_COLL_SCATTER) {
         result = recv_block(transfer, 0, root);
     }
@@ -213,9 +208,7 @@ gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
                                 gyre_collectives[call->what.coll].name);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------ */
-
-/* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h; ncclMemAlloc() aligns to more. */
+/* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h, below ncclMemAlloc()'s. */
 #define WINDOW_ALIGN_BYTES 4096
 
 gyre_status bench_nccl_windows_load(void *library, const char *path,
@@ -271,7 +264,7 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
     for (int i = 0; i < 2; i++)
         GYRE_TRY(check_result(windows, add(windows, bases[i], &windows->handles[i]), call,
                               windows->buffers.n_bytes));
-    /* NCCL that cannot use windows returns success without one, and would be timed without. */
+    /* NCCL returns success without a window where it cannot use them. */
     if (is_window && (windows->handles[0] == NULL || windows->handles[1] == NULL))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--nccl-mode: NCCL makes no symmetric windows here; is one of "
@@ -279,8 +272,8 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
     return GYRE_SUCCESS;
 }
 
-/* Both buffers are allocated before any is registered, and the ranks agree in between: a rank
- * without memory would leave the others waiting inside NCCL. */
+/* The ranks agree after allocating: one without memory would leave the others waiting inside NCCL.
+ */
 gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows)
 {

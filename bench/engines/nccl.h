@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's functions and buffers, of whatever libnccl.so.2 the user names. Their types are written
- * out here, so that one build can load any NCCL from 2.20 to 2.32, and tests a stand-in on host
- * memory.
+ * NCCL's types are written out, so that one build can load any NCCL from 2.20 to 2.32, and tests a
+ * stand-in on host memory.
  */
 #ifndef GYRE_BENCH_NCCL_H
 #define GYRE_BENCH_NCCL_H
@@ -14,9 +13,8 @@ struct bench_nccl_id {
     char bytes[128];
 };
 
-/* ncclConfig_t as of 2.28. NCCL copies no more bytes than it knows, and sets fields that are newer
- * than `version` to their defaults. So an older NCCL ignores the end of this struct, and a newer
- * one has defaults for what is missing here. */
+/* ncclConfig_t of 2.28. NCCL copies only bytes that it knows, and gives fields newer than `version`
+ * their defaults, so it works with older and newer NCCL. */
 struct bench_nccl_config {
     size_t size;
     unsigned magic;
@@ -37,8 +35,8 @@ struct bench_nccl_config {
     int nvlink_centric_sched;
 };
 
-/* X(member, symbol, result, parameters). ncclResult_t is an int with 0 = success; types and
- * operations are ints with the same numbers as gyre's; handles and streams are pointers. */
+/* X(member, symbol, result, parameters). ncclResult_t is an int, 0 = success. Types and operations
+ * have gyre's numbers; handles and streams are pointers. */
 #define BENCH_NCCL_REQUIRED_TABLE(X)                                                              \
     X(get_version, ncclGetVersion, int, (int *version))                                           \
     X(get_id, ncclGetUniqueId, int, (struct bench_nccl_id * id))                                  \
@@ -65,8 +63,8 @@ struct bench_nccl_config {
     X(group_start, ncclGroupStart, int, (void))                                                   \
     X(group_end, ncclGroupEnd, int, (void))
 
-/* NULL in the struct if the library lacks the function. Without the configuration there is no
- * zero-sm mode; for the others a group of sends and receives stands in. */
+/* NULL if the library lacks it. Without the configuration zero-sm is missing. Grouped sends and
+ * receives replace the others. */
 #define BENCH_NCCL_OPTIONAL_TABLE(X)                                \
     X(init_config, ncclCommInitRankConfig, int,                     \
       (void **comm, int n_ranks, struct bench_nccl_id id, int rank, \
@@ -81,11 +79,11 @@ struct bench_nccl_config {
     X(scatter, ncclScatter, int,                                                                  \
       (const void *send, void *recv, size_t count, int type, int root, void *comm, void *stream))
 
-#define BENCH_NCCL_MIN_VERSION     22000 /* 2.20.0: the oldest that is tried */
-#define BENCH_NCCL_ZERO_SM_VERSION 22800 /* since 2.28 copy engines may carry collectives out */
+#define BENCH_NCCL_MIN_VERSION     22000 /* 2.20.0, the oldest tested */
+#define BENCH_NCCL_ZERO_SM_VERSION 22800 /* copy engines since 2.28 */
 
 struct bench_nccl_api {
-    void *library; /* from dlopen(); stays loaded, because NCCL's threads may end later */
+    void *library; /* of dlopen(), stays loaded for threads that end later */
     int version;   /* 22803 is 2.28.3 */
 #define BENCH_NCCL_MEMBER(member, symbol, result, parameters) result(*member) parameters;
     BENCH_NCCL_REQUIRED_TABLE(BENCH_NCCL_MEMBER)
@@ -93,38 +91,36 @@ struct bench_nccl_api {
 #undef BENCH_NCCL_MEMBER
 };
 
-/** bench_nccl_find - @function_out: the address of a pointer. Returns false and stores NULL if the
- * library lacks it. */
+/** @function_out: address of a pointer. False, storing NULL, if the library lacks it. */
 bool bench_nccl_find(void *library, const char *symbol, void *function_out);
 
-/** bench_nccl_api_load - @path as dlopen() takes it. Errors: UNSUPPORTED (no such library, a
- * required function is missing, older than BENCH_NCCL_MIN_VERSION, gyre's own libnccl.so.2). */
+/** @path: for dlopen(). Errors: UNSUPPORTED (no library, no required function, too old, or gyre's
+ * own libnccl.so.2). */
 gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out);
 
-/** bench_nccl_api_look_up - of a library that is loaded, gyre's too. */
+/** As bench_nccl_api_load(), of a loaded library, gyre's too. */
 gyre_status bench_nccl_api_look_up(void *library, const char *path, struct bench_nccl_api *api_out);
 
-/** bench_nccl_api_missing - the collectives that the library lacks and what stands in for them; ""
- * = none. */
+/** Missing collectives and their replacements. "" = none. */
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes);
 
-/** bench_nccl_api_check - errors: DEVICE with NCCL's text, if @result of @call is one. */
+/** Errors: DEVICE with NCCL's text. */
 gyre_status bench_nccl_api_check(const struct bench_nccl_api *api, int result, const char *call);
 
 struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, int cta_policy);
 
-#define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO: use no multiprocessors where possible */
+#define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO */
 
 gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
                             const struct bench_member *member, const struct bench_call *call,
                             void *stream);
 
 enum bench_nccl_buffer_kind {
-    BENCH_NCCL_IN_WINDOWS, /* ncclCommWindowRegister() with the flag for symmetric windows */
+    BENCH_NCCL_IN_WINDOWS, /* ncclCommWindowRegister(), symmetric */
     BENCH_NCCL_REGISTERED, /* ncclCommRegister() */
 };
 
-/* X(member, symbol, result, parameters, the kind that needs it, or -1 = both) */
+/* X(member, symbol, result, parameters, kind that needs it, -1 = both) */
 #define BENCH_NCCL_WINDOW_TABLE(X)                                                                \
     X(alloc, ncclMemAlloc, int, (void **ptr, size_t n_bytes), -1)                                 \
     X(free, ncclMemFree, int, (void *ptr), -1)                                                    \
@@ -138,35 +134,32 @@ enum bench_nccl_buffer_kind {
 
 #define BENCH_NCCL_WINDOW_SYMMETRIC 1 /* NCCL_WIN_COLL_SYMMETRIC */
 
-/* Buffers that NCCL allocates itself and knows in advance: symmetric windows for its kernels on
- * symmetric memory (2.27) and its copy engines (2.28), registrations for rings without staging
- * (2.19).
- */
+/* NCCL's own buffers: symmetric windows for kernels (2.27) and copy engines (2.28), registrations
+ * for rings without staging (2.19). */
 struct bench_nccl_windows {
 #define BENCH_NCCL_WINDOW_MEMBER(member, symbol, result, parameters, kind) \
     result(*member) parameters;
     BENCH_NCCL_WINDOW_TABLE(BENCH_NCCL_WINDOW_MEMBER)
 #undef BENCH_NCCL_WINDOW_MEMBER
     enum bench_nccl_buffer_kind kind;
-    void *comm; /* the ncclComm_t; NULL until bench_nccl_windows_open() */
+    void *comm; /* the ncclComm_t, NULL before bench_nccl_windows_open() */
     struct bench_buffers buffers;
-    void *handles[2]; /* of send and recv: windows or registrations */
+    void *handles[2]; /* of send and recv */
 };
 
-/** bench_nccl_windows_load - @library: from dlopen(). @path: its name in messages. Errors:
- * UNSUPPORTED. */
+/** @library: from dlopen(). @path: for messages. Errors: UNSUPPORTED. */
 gyre_status bench_nccl_windows_load(void *library, const char *path,
                                     enum bench_nccl_buffer_kind kind,
                                     struct bench_nccl_windows *windows_out);
 
-/** bench_nccl_windows_open - both buffers of at least n_bytes each, registered. Collective; the
- * rank's GPU must be the current one. Close the windows after a failure too. @comm: outlives the
- * windows. Errors: DEVICE (with NCCL's own text), UNSUPPORTED (NCCL makes no windows here). */
+/** Registers two buffers of at least n_bytes. Collective, on the rank's current GPU. Close them
+ * after a failure too. @comm: outlives them. Errors: DEVICE (with NCCL's text), UNSUPPORTED (no
+ * windows here). */
 gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows);
 
-/** bench_nccl_windows_close - @is_orderly: all ranks close together and the communicator works;
- * deregistering may wait for the other ranks. Else it was aborted, which ends its windows too. */
+/** @is_orderly: all ranks close together with a working communicator, as deregistering may wait for
+ * them. Else it was aborted with its windows. */
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly);
 
 #endif

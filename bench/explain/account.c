@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where one thread runs all workers of a rank, its steps are one sequence. Elsewhere each worker is
- * a sequence of its own, and the result is the mean over the workers. Every moment of a sequence is
- * counted once.
+ * Steps of a rank are one sequence if one thread runs all its workers, else one a worker, with
+ * their mean as result. Each moment of a sequence counts once.
  */
 #include "bench/explain/trace_reader.h"
 
@@ -22,15 +21,13 @@ const char *const bench_spent_meanings[BENCH_N_SPENT] = {
 #undef BENCH_SPENT_MEANING
 };
 
-/* ---- when slots were sent ----------------------------------------------------------------- */
-
 struct sent_slot {
     uint64_t id;
     double sent_us;
 };
 
 struct sent_slots {
-    struct sent_slot *slots; /* sorted by id */
+    struct sent_slot *slots;
     uint32_t n;
     uint32_t n_unpaired;
 };
@@ -54,7 +51,7 @@ static bool collect_sent(const struct bench_trace *trace, struct sent_slots *sen
     return true;
 }
 
-/* INFINITY = not known of some slot. */
+/* INFINITY = unknown for some slot. */
 static double find_sent(const struct bench_trace *trace, const struct bench_trace_step *step,
                         struct sent_slots *sent)
 {
@@ -69,14 +66,12 @@ static double find_sent(const struct bench_trace *trace, const struct bench_trac
     return last_us;
 }
 
-/* ---- one sequence of steps ---------------------------------------------------------------- */
-
 static double clamp(double value, double low, double high)
 {
     return fmin(fmax(value, low), high);
 }
 
-/* From *now_us to the end of the step. @weight: of this sequence. */
+/* From *now_us to the step's end. @weight: the sequence's. */
 static void add_step(const struct bench_trace_step *step, double sent_us, double weight,
                      double *now_us, double *spent_us)
 {
@@ -94,7 +89,7 @@ static void add_step(const struct bench_trace_step *step, double sent_us, double
     *now_us = end_us;
 }
 
-/* The steps are sorted by lane if workers have threads of their own. */
+/* Sorted by lane if workers have threads. */
 static void add_steps(const struct bench_trace *trace, const struct bench_trace_step *steps,
                       uint32_t n_steps, struct sent_slots *sent, struct bench_account *account)
 {
@@ -115,8 +110,6 @@ static void add_steps(const struct bench_trace *trace, const struct bench_trace_
         account->spent_us[BENCH_SPENT_OTHER] += call->end_us - call->begin_us;
 }
 
-/* ---- all calls ---------------------------------------------------------------------------- */
-
 static int compare_steps(const void *left, const void *right)
 {
     const struct bench_trace_step *a = left, *b = right;
@@ -136,11 +129,10 @@ static int compare_calls(const void *left, const void *right)
         return a->pid < b->pid ? -1 : 1;
     if (a->call != b->call)
         return a->call < b->call ? -1 : 1;
-    return (a->launch_us < 0) - (b->launch_us < 0); /* launches come before runs */
+    return (a->launch_us < 0) - (b->launch_us < 0); /* launches before runs */
 }
 
-/* For the launch and the run of a call. Launches without a run are dropped: the call did not
- * end. */
+/* A launch and its run become one entry. A launch without a run did not end and goes. */
 static void join_calls(struct bench_trace *trace)
 {
     uint32_t n = 0;
@@ -177,7 +169,7 @@ static void merge_lanes(struct bench_trace *trace)
         qsort(trace->steps, trace->n_steps, sizeof(*trace->steps), compare_steps);
 }
 
-/* @before: the rank's previous call, or NULL. */
+/* @before: on the same rank, or NULL. */
 static void open_account(const struct bench_trace_call *call, const struct bench_trace_call *before,
                          int rank, struct bench_account *account)
 {

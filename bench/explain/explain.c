@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre explain: where the time of calls went. Files of ranks of one job belong together; a
- * simulated trace is shown beside them.
+ * gyre explain: where the time of calls went. Files of a job's ranks belong together; a simulated
+ * trace is shown beside them.
  *
  *    gyre explain trace.json
  *    gyre explain trace.0.json trace.1.json predicted.json --json explained.json
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DIFFERENCE 0.05 /* between the sum of the parts and the measured time */
+#define MAX_DIFFERENCE 0.05 /* between parts and measured time */
 #define MAX_RANKS      16384
 
 struct source {
@@ -29,11 +29,9 @@ struct options {
     bool wants_calls;
 };
 
-/* ---- sums --------------------------------------------------------------------------------- */
-
 struct group {
     const struct bench_trace_call *like;
-    int rank; /* -1 = all ranks */
+    int rank; /* -1 = all */
     uint32_t n;
     double measured_us;
     double spent_us[BENCH_N_SPENT];
@@ -88,7 +86,7 @@ static int count_ranks(const struct bench_accounts *accounts)
     return n_ranks;
 }
 
-/* Accounts whose parts do not add up to the measured time. */
+/* Parts that miss the measured time. */
 static uint32_t count_wrong(const struct bench_accounts *accounts)
 {
     uint32_t n = 0;
@@ -99,8 +97,6 @@ static uint32_t count_wrong(const struct bench_accounts *accounts)
     }
     return n;
 }
-
-/* ---- text --------------------------------------------------------------------------------- */
 
 static void print_row(const char *name, uint32_t n, double measured_us, const double *spent_us)
 {
@@ -165,7 +161,7 @@ static void print_source(const char *title, const struct source *source,
                accounts->n_unpaired);
 }
 
-/* The algorithms may have different names, because a program from a file has its own. */
+/* Programs from files have names of their own. */
 static void print_differences(const struct source *measured, const struct source *predicted)
 {
     for (uint32_t i = 0; i < measured->accounts.n; i++) {
@@ -184,8 +180,6 @@ static void print_differences(const struct source *measured, const struct source
         print_row("difference", own.n, own.measured_us - other.measured_us, own.spent_us);
     }
 }
-
-/* ---- JSON --------------------------------------------------------------------------------- */
 
 static void write_spent(FILE *file, double measured_us, const double *spent_us)
 {
@@ -257,9 +251,7 @@ static gyre_status write_json(const char *path, const struct source *measured,
     return status;
 }
 
-/* ---- the command -------------------------------------------------------------------------- */
-
-/* The ranks must be possible, and not in an earlier file. @n_before: ranks of earlier files. */
+/* Ranks must be possible and new. @n_before: of earlier files. */
 static gyre_status check_ranks(const char *path, const struct bench_trace *trace, uint32_t n_before)
 {
     for (uint32_t i = n_before; i < trace->n_ranks; i++) {

@@ -106,13 +106,13 @@ static bool add_step(struct bench_trace *trace, const struct json_object *event,
     if (!add_ids(trace, args, "received", &step->first_in, &step->n_ins) ||
         !add_ids(trace, args, "sent", &step->first_out, &step->n_outs))
         return false;
-    /* An event that lacks a time is left out: comparisons with NAN are false. */
+    /* NAN fails every comparison, so events without a time are left out. */
     trace->n_steps += step->begin_us <= step->data_us && step->data_us <= step->ready_us &&
                       step->ready_us <= step->end_us;
     return true;
 }
 
-/* join_calls() makes one entry of a launch and its run. */
+/* join_calls() joins a launch and its run. */
 static bool add_call(struct bench_trace *trace, const struct json_object *event,
                      const struct json_object *args)
 {
@@ -168,7 +168,7 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
     return true;
 }
 
-/* So that no two ranks have one process number. */
+/* No two ranks may share a process number. */
 static int64_t find_shift(const struct bench_trace *trace, const struct json_object *events)
 {
     int64_t most = -1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the traces that GYRE_TRACE_FILE and schedule --trace write (docs/trace.md), and says where
- * the time of calls went. Files are not trusted.
+ * Reads traces of GYRE_TRACE_FILE and schedule --trace (docs/trace.md), which are not trusted.
  */
 #ifndef GYRE_BENCH_TRACE_READER_H
 #define GYRE_BENCH_TRACE_READER_H
@@ -11,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* It waited for data from begin to data, then for credit to ready. */
+/* Waits for data from begin to data, then for credit to ready. */
 struct bench_trace_step {
     int64_t pid;
     int lane;
@@ -20,23 +19,22 @@ struct bench_trace_step {
     double n_bytes;
     bool reduces;
     double begin_us, data_us, ready_us, end_us;
-    uint32_t first_in, n_ins; /* hashes of the slots' ids, in `ids` */
+    uint32_t first_in, n_ins; /* hashes of slots' ids, in `ids` */
     uint32_t first_out, n_outs;
 };
 
 struct bench_trace_call {
     int64_t pid;
     int call;
-    double launch_us; /* below 0: not known */
+    double launch_us; /* below 0: unknown */
     double begin_us;
     double end_us;
     double n_bytes;
     char collective[24];
-    char algorithm[16]; /* "" = only the launch is known */
+    char algorithm[16]; /* "" = only launched */
 };
 
-/* If an earlier file has a process number of a file, too, all numbers of the later file are
- * shifted. */
+/* Process numbers that an earlier file has are shifted, all of a file alike. */
 struct bench_trace_rank {
     int64_t pid;
     int rank;
@@ -44,7 +42,7 @@ struct bench_trace_rank {
     bool shares_a_thread;
     double complete_from_us;
     double n_lost;
-    double n_left_out; /* not recorded */
+    double n_left_out;
 };
 
 struct bench_trace {
@@ -57,14 +55,11 @@ struct bench_trace {
     uint32_t ranks_capacity, calls_capacity, steps_capacity, ids_capacity;
 };
 
-/** bench_trace_read - add a file to one of two traces, the measured and the simulated one, which
- * are all zero at first. Errors: INVALID_ARGUMENT (not a trace of gyre), UNSUPPORTED (built without
- * json-c), OUT_OF_MEMORY, SYSTEM. */
+/** Adds a file to the measured or the simulated trace, both zero at first. Errors: INVALID_ARGUMENT
+ * (not gyre's trace), UNSUPPORTED (no json-c), OUT_OF_MEMORY, SYSTEM. */
 gyre_status bench_trace_read(const char *path, struct bench_trace *traces, bool *is_simulated_out);
 
 void bench_trace_free(struct bench_trace *trace);
-
-/* ---- where the time went ------------------------------------------------------------------ */
 
 /* X(enum suffix, name, meaning) */
 #define BENCH_SPENT_TABLE(X)                                                     \
@@ -86,25 +81,24 @@ enum bench_spent {
 extern const char *const bench_spent_names[BENCH_N_SPENT];
 extern const char *const bench_spent_meanings[BENCH_N_SPENT];
 
-/* Of one call on one rank. Its time begins when the caller launches it, or when the rank's call
- * before it has ended, if that is later; it ends with the rank's last step. */
+/* One call on one rank, from its launch or the end of the rank's previous call, whichever is later,
+ * to the rank's last step. */
 struct bench_account {
     const struct bench_trace_call *call;
     int rank;
     double measured_us;
-    double spent_us[BENCH_N_SPENT]; /* with several threads: means over the workers */
+    double spent_us[BENCH_N_SPENT]; /* mean over the workers' threads */
 };
 
 struct bench_accounts {
     struct bench_account *accounts;
     uint32_t n;
-    uint32_t n_left_out; /* calls with lost events */
+    uint32_t n_left_out; /* calls that lost events */
     double n_unrecorded; /* launches without steps */
     uint32_t n_unpaired; /* slots without a sending step */
 };
 
-/** bench_account_all - changes the order of the trace's calls, into which the accounts point.
- * Errors: OUT_OF_MEMORY. */
+/** Reorders the trace's calls, into which accounts point. Errors: OUT_OF_MEMORY. */
 gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out);
 
 #endif

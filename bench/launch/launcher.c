@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that was started as one of many but cannot join the others must refuse to run: it would
- * measure itself alone, and its output would look like a result.
+ * A process that cannot join the others must refuse to run: its output would look like a result.
  */
 #include "bench/launch/launcher.h"
 
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATHER_NS (3600 * 1000000000ULL) /* for the slowest process to finish a size */
+#define GATHER_NS (3600 * 1000000000ULL) /* until the slowest process ends a size */
 
 gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out)
@@ -53,13 +52,10 @@ const struct bench_launcher_ops bench_launcher_alone = {
     .close = alone_close,
 };
 
-/* ---- processes that meet at an address ---------------------------------------------------- */
-
 static gyre_status meet_open(struct bench_launcher *launcher)
 {
     struct gyre_params params;
-    /* a process whose variables are wrong joins all the same, and tells the others (rendezvous.h)
-     */
+    /* A process with wrong variables joins too and tells the others (rendezvous.h). */
     static char *const none[] = {NULL};
     if (gyre_params_load(&params) != GYRE_SUCCESS)
         GYRE_TRY(gyre_params_from(none, &params));
@@ -108,7 +104,7 @@ const struct bench_launcher_ops bench_launcher_meet = {
     .close = meet_close,
 };
 
-/* Hosts are compared by their hash; the launcher's numbers are not relied on. */
+/* Hosts are compared by hash, as launchers' numbers are unreliable. */
 static gyre_status find_local_process(struct bench_launcher *launcher)
 {
     uint64_t mine = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the processes of a run gather a few bytes (the unique id, times, error counts): over MPI,
- * over connections to process 0, or not at all.
+ * How a run's processes gather a few bytes: over MPI, over connections to process 0, or not at all.
  */
 #ifndef GYRE_BENCH_LAUNCHER_H
 #define GYRE_BENCH_LAUNCHER_H
@@ -22,26 +21,25 @@ struct bench_launcher {
 
 struct bench_launcher_ops {
     const char *name;
-    /* Fills in process, n_processes and state. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
+    /* Sets process, n_processes and state. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
     gyre_status (*open)(struct bench_launcher *launcher);
-    /* n_bytes from each process, by process. Also a barrier. Main thread only. */
+    /* n_bytes by process. Also a barrier. Main thread only. */
     gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                               void *all_out);
     void (*close)(struct bench_launcher *launcher);
 };
 
 extern const struct bench_launcher_ops bench_launcher_alone;
-extern const struct bench_launcher_ops bench_launcher_meet; /* process 0 listens at an address */
+extern const struct bench_launcher_ops bench_launcher_meet; /* process 0 listens */
 #ifdef GYRE_BENCH_WITH_MPI
 extern const struct bench_launcher_ops bench_launcher_mpi;
 #endif
 
-/** bench_launcher_detect - errors: those of gyre_launch_find(). */
+/** Errors: as gyre_launch_find(). */
 gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out);
 
-/** bench_launcher_open - detect the launcher and join the other processes. Close it with
- * ops->close(). */
+/** Joins the other processes. Closed by ops->close(). */
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
 #endif

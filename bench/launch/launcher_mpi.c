@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only the main thread calls MPI. MPI's default error handler ends the job with a message, so the
- * results of its calls need no check.
+ * Only the main thread calls MPI. MPI's default error handler ends the job with a message, so
+ * results need no check.
  */
 #include "bench/launch/launcher.h"
 
@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* MPI's own waits keep a core busy, which ranks that are still measured need. So a wait looks for
- * the result for a short time only, and then naps. */
+/* MPI's waits keep a core busy that measured ranks need. So a wait polls briefly, then naps. */
 #define BUSY_NS 100000
 #define NAP_NS  20000
 
@@ -61,8 +60,8 @@ static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *m
     MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD,
                    &request);
     wait_for(&request);
-    /* Times are taken after a gather, but ranks come out of naps at different moments. By now all
-     * are awake, so they leave this barrier together. */
+    /* Naps end at different moments. Now all are awake and leave together, before times are taken.
+     */
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     wait_for(&request);
     return GYRE_SUCCESS;

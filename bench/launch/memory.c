@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Descriptions and connectors of one peer, and data of set-up. An all-reduce of 8 bytes by ring
- * takes 4.1 KiB for each pair of 256 threads. */
+/* Descriptions, connectors and set-up data. An all-reduce of 8 bytes by ring takes 4.1 KiB for each
+ * pair of 256 threads. */
 #define PEER_BYTES 4096
 
 uint64_t bench_memory_needed(const struct bench_options *options, uint64_t n_ranks,
@@ -20,7 +20,7 @@ uint64_t bench_memory_needed(const struct bench_options *options, uint64_t n_ran
     return n_ranks_here * (2 * buffer_bytes + (n_ranks > 1 ? n_ranks * PEER_BYTES : 0));
 }
 
-/* In a file of names and numbers; "" = at the start of the file. */
+/* @name: "" = at the file's start. */
 static bool find_number(const char *path, const char *name, uint64_t *number_out)
 {
     char line[512];
@@ -33,13 +33,13 @@ static bool find_number(const char *path, const char *name, uint64_t *number_out
         if (strncmp(line, name, strlen(name)) != 0)
             continue;
         *number_out = strtoull(line + strlen(name), &end, 10);
-        is_found = end != line + strlen(name); /* there was a number, and not "max" */
+        is_found = end != line + strlen(name); /* not "max" */
     }
     fclose(file);
     return is_found;
 }
 
-/* The limit of a control group less the memory in use that cannot be dropped. */
+/* The limit less memory in use that cannot be dropped. */
 static uint64_t group_leaves(const char *folder, const char *limit, const char *usage)
 {
     char path[PATH_MAX];
@@ -56,8 +56,7 @@ static uint64_t group_leaves(const char *folder, const char *limit, const char *
     return most - gyre_min_u64(most, used);
 }
 
-/* The least that the group at `folder` below `base` and the groups above it leave, because any of
- * them may have the limit. A container sees its own group at `base`. */
+/* Any group from `folder` up to `base` may have the limit. A container sees its own at `base`. */
 static uint64_t groups_leave(const char *base, char *folder, const char *limit, const char *usage)
 {
     uint64_t least = UINT64_MAX;
@@ -72,7 +71,7 @@ static uint64_t groups_leave(const char *base, char *folder, const char *limit, 
     }
 }
 
-/* Reads /proc/self/cgroup for both versions of control groups: "0::/a/b" and "4:memory:/a/b". */
+/* /proc/self/cgroup has "0::/a/b" or, in version 1, "4:memory:/a/b". */
 static uint64_t find_group(const char *root)
 {
     char line[PATH_MAX], path[PATH_MAX], base[PATH_MAX];

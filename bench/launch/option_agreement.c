@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* That a message lists with their values. */
+/* In one message. */
 #define MOST_NAMED 8
 
 static void put_word(const char *word, char *text)
@@ -40,7 +40,7 @@ static void put_value(const struct bench_option *row, const void *field, char *t
         put_word(*(const char *const *)field, text);
     else if (row->type == BENCH_BYTES)
         snprintf(text, BENCH_OPTION_TEXT_BYTES, "%zu", *(const size_t *)field);
-    else if (number == BENCH_ALL) /* no option takes a negative number */
+    else if (number == BENCH_ALL) /* no option is negative */
         put_word("all", text);
     else if (row->type == BENCH_DTYPE || row->type == BENCH_WORD)
         put_word((row->type == BENCH_DTYPE ? gyre_dtype_names : row->words)[number], text);
@@ -62,7 +62,7 @@ void bench_option_texts_of(const struct bench_kind *kind, const struct bench_opt
     *texts_out = texts;
 }
 
-/* Text i counted from 1; text 0 is the program's name. */
+/* Text 0 is the program's name. */
 static const struct bench_option *row_of(size_t i_text)
 {
     const struct bench_option *row = bench_option_rows;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads of a process gather through memory, then local rank 0, the main thread, gathers over
- * the launcher.
+ * A process's threads gather through memory, then local rank 0, the main thread, over the launcher.
  */
 #include "bench/launch/ranks.h"
 
@@ -66,7 +65,7 @@ gyre_status bench_ranks_all_gather(const struct bench_member *member, const void
         memcpy(all_out, ranks->gathered, n_bytes * (size_t)member->n_ranks);
     else if (status != GYRE_SUCCESS)
         gyre_set_cause(ranks->cause);
-    /* no rank starts the next gather while another rank still reads this one */
+    /* no rank starts the next gather while another reads this one */
     pthread_barrier_wait(&ranks->barrier);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that failed before the rendezvous would leave the others waiting there until
- * GYRE_BOOTSTRAP_TIMEOUT, so the processes gather the result of each one's check first.
+ * Processes gather their checks first, as a failed one would leave the others waiting until
+ * GYRE_BOOTSTRAP_TIMEOUT.
  */
 #include "bench/launch/rendezvous.h"
 
@@ -12,11 +12,11 @@
 
 struct report {
     gyre_status status;
-    char cause[GYRE_CAUSE_MAX_BYTES]; /* if the check failed */
-    gyre_unique_id id;                /* of process 0 only */
+    char cause[GYRE_CAUSE_MAX_BYTES]; /* of a failed check */
+    gyre_unique_id id;                /* only of process 0 */
 };
 
-/* This process's own failure, or else that of the first process that failed. */
+/* This process's own failure first, else the first process's. */
 static gyre_status find_failure(const struct bench_launcher *launcher, int n_local,
                                 const struct report *all)
 {

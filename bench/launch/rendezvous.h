@@ -7,9 +7,8 @@
 
 #include "bench/launch/launcher.h"
 
-/** bench_rendezvous - each process checks its environment, @config and its device, and process 0
- * makes the unique id. Collective over the processes. @n_local: ranks of each process. Errors,
- * which name the rank and the cause: that of this process, else REMOTE. */
+/** Processes check environment, @config and device, then process 0 makes the id. Collective over
+ * processes. @n_local: ranks a process. Errors name rank and cause: this process's, else REMOTE. */
 gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
                              const gyre_config *config, gyre_unique_id *id_out);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The least that any call on a GPU can take.
+ * The least time of any call on a GPU.
  */
 #ifndef GYRE_BENCH_EMPTY_LAUNCH_H
 #define GYRE_BENCH_EMPTY_LAUNCH_H
 
 #include "core/gyre.h"
 
-#define BENCH_PARAMETER_BYTES 712 /* as gyre's kernels for short calls have */
+#define BENCH_PARAMETER_BYTES 712 /* as gyre's kernels for short calls */
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,12 +19,11 @@ struct bench_empty_args {
 
 extern const void *const bench_empty_kernel;
 
-/** bench_launch_empty - one warp, on a stream of the current GPU. The first launch also loads the
- * kernel. Errors: DEVICE. */
+/** One warp on the current GPU. The first launch loads the kernel. Errors: DEVICE. */
 gyre_status bench_launch_empty(gyre_stream stream);
 
-/** bench_time_launches - n_launches one after the other, waited for. @stream: of GPU `ordinal`.
- * @us_out: of one launch. Errors: DEVICE. */
+/** Launches in sequence, then waits. @stream: of GPU `ordinal`. @us_out: of one launch. Errors:
+ * DEVICE. */
 gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches, double *us_out);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rates and times that no collective can beat, and the ceilings of busbw that follow from them. The
- * program `limits` measures them; --limits of the other benches reads its file.
+ * Rates and times that no collective can beat, and the ceilings of busbw from them. `limits`
+ * measures them, --limits reads its file.
  */
 #ifndef GYRE_BENCH_LIMITS_H
 #define GYRE_BENCH_LIMITS_H
@@ -9,12 +9,11 @@
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/types.h"
 
-/* The next GPU's SMs load the data, this GPU's SMs store them, or a copy engine moves them. */
+/* Loads by the next GPU's SMs, stores by this one's, or a copy engine. */
 enum bench_way { BENCH_WAY_PULL, BENCH_WAY_PUSH, BENCH_WAY_COPY_ENGINE, BENCH_N_WAYS };
 
-/* Of busbw. An all-reduce has two phases, and each may move data in another way. The one phase of
- * any other collective has the ceiling of two phases that are alike. X(name, way of the first
- * phase, way of the second phase) */
+/* Of busbw. An all-reduce has two phases, other collectives count as two alike. X(name, way of
+ * phase one, way of phase two) */
 #define BENCH_CEILING_TABLE(X)                        \
     X(pull, PULL, PULL)                               \
     X(push, PUSH, PUSH)                               \
@@ -33,20 +32,19 @@ enum bench_ceiling {
 
 extern const char *const bench_ceiling_names[BENCH_N_CEILINGS];
 
-/** bench_ceiling_of - @gbytes_per_s: by enum bench_way, for one direction of one GPU's link. */
+/** @gbytes_per_s: by enum bench_way, one direction of a GPU's link. */
 double bench_ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS]);
 
-/** bench_ceiling_of_phases - the phases of an all-reduce move the same bytes one after the other,
- * so their times add up. Rates are for one direction of one GPU's link. Returns GB/s; 0 = a rate is
- * not a positive finite number. */
+/** Both phases move the same bytes in sequence, so times add up. Rates are for one direction of a
+ * GPU's link. Returns GB/s, 0 = a rate is not positive and finite. */
 double bench_ceiling_of_phases(double reduce_scatter_gbytes_per_s, double all_gather_gbytes_per_s);
 
 #define BENCH_LIMITS_MAX_GPUS  16
 #define BENCH_LIMITS_N_POINTS  5
 #define BENCH_LIMITS_MAX_NOTES 32
 
-/* Measured at BENCH_LIMITS_N_POINTS points, which are numbers of blocks or sizes of a copy. X(id,
- * name in the file, unit of its points, way, description) */
+/* Each has BENCH_LIMITS_N_POINTS points, numbers of blocks or sizes of a copy. X(id, name in the
+ * file, unit, way, description) */
 #define BENCH_LIMITS_PATH_TABLE(X)                                                     \
     X(STORE, sm_store, blocks, PUSH, "SM stores of 16 B to the next GPU, 512 threads") \
     X(LOAD, sm_load, blocks, PULL, "SM loads of 16 B from the next GPU, 512 threads")  \
@@ -71,8 +69,7 @@ struct bench_limits_path_traits {
 
 extern const struct bench_limits_path_traits bench_limits_paths[BENCH_LIMITS_N_PATHS];
 
-/* GPUs 0 to n_gpus - 1, all active at once. GB/s of the slowest GPU in one direction; 0 = not
- * measured. */
+/* GPUs 0 to n_gpus - 1 at once. The slowest GPU counts, in one direction. 0 = not measured. */
 struct bench_limits_ring {
     int n_gpus;
     double gbytes_per_s[BENCH_LIMITS_N_PATHS][BENCH_LIMITS_N_POINTS];
@@ -94,12 +91,12 @@ struct bench_limits_note {
 struct bench_limits {
     int n_gpus;
     struct bench_limits_gpu gpus[BENCH_LIMITS_MAX_GPUS];
-    uint64_t buffer_bytes;  /* of a GPU; a pass moves as much, except for copies of a given size */
-    double launch_us;       /* from one empty kernel of a full stream to the next */
-    double launch_wait_us;  /* an empty kernel, launched and waited for */
-    double graph_launch_us; /* from one empty kernel of a CUDA graph to the next */
-    double flag_us;         /* a flag from GPU 0 to GPU 1, one way */
-    double local_copy_gbytes_per_s; /* within GPU 0's memory; bytes read plus written */
+    uint64_t buffer_bytes;          /* of a GPU and of a pass, unless copies have a size */
+    double launch_us;               /* between empty kernels of a full stream */
+    double launch_wait_us;          /* an empty kernel, launched and waited for */
+    double graph_launch_us;         /* between empty kernels of a CUDA graph */
+    double flag_us;                 /* GPU 0 to GPU 1, one way */
+    double local_copy_gbytes_per_s; /* on GPU 0, bytes read plus written */
     int n_rings;
     struct bench_limits_ring rings[BENCH_LIMITS_MAX_GPUS];
     int n_notes;
@@ -107,36 +104,30 @@ struct bench_limits {
 };
 
 struct bench_limit {
-    double gbytes_per_s; /* of busbw; 0 = none */
+    double gbytes_per_s; /* busbw, 0 = none */
     const char *ceiling;
 };
 
-/** bench_limits_measure - all GPUs that this process sees, which should be idle. Errors:
- * UNSUPPORTED (no GPU, no driver, or built without CUDA), TIMEOUT (a GPU waited over two seconds
- * for another GPU or for the host), DEVICE (also when bytes did not arrive as they were sent),
- * OUT_OF_MEMORY. */
+/** All visible GPUs, which should be idle. Errors: UNSUPPORTED (no GPU, driver or CUDA), TIMEOUT (a
+ * GPU waited over two seconds), DEVICE (also wrong bytes), OUT_OF_MEMORY. */
 gyre_status bench_limits_measure(struct bench_limits *limits_out);
 
-/** bench_limits_note - a figure that was not measured, and why. Beyond BENCH_LIMITS_MAX_NOTES notes
- * are dropped. */
+/** Why a figure is missing. Notes beyond BENCH_LIMITS_MAX_NOTES are dropped. */
 void bench_limits_note(struct bench_limits *limits, const char *what, const char *why, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** bench_limits_ceiling - for each way the fastest path to the next GPU at its best point. Stores
- * to all GPUs at once do not count, because a collective can send to one GPU after the other. GB/s;
- * 0 = not measured. */
+/** GB/s by each way's fastest path to the next GPU, 0 = not measured. Stores to all GPUs do not
+ * count, as a collective can send to one after the other. */
 double bench_limits_ceiling(const struct bench_limits_ring *ring, enum bench_ceiling ceiling);
 
 void bench_limits_print(const struct bench_limits *limits);
 
-/** bench_limits_write - errors: SYSTEM, UNSUPPORTED (built without json-c). */
+/** Errors: SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_limits_write(const struct bench_limits *limits, const char *path);
 
-/** bench_limits_read - the ceiling of a collective's busbw: for an all-reduce both phases by the
- * SMs' fastest stores, else the rate of those stores. Loads are slower, and copy engines do not
- * reduce. @n_ranks: GPUs of the ring that was measured. Errors: SYSTEM, INVALID_ARGUMENT (not such
- * a file, no ring of n_ranks GPUs, or no such ceiling in it), UNSUPPORTED (built without
- * json-c). */
+/** The ceiling of busbw by the SMs' fastest stores, as loads are slower and copy engines do not
+ * reduce. @n_ranks: GPUs of the ring. Errors: SYSTEM, INVALID_ARGUMENT (wrong file, no such ring or
+ * ceiling), UNSUPPORTED (no json-c). */
 gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
                               struct bench_limit *limit_out);
 

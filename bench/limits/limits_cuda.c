@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches and local memory first, then rings, the largest first, so that a slow machine that runs
- * out of time lacks only small ones.
+ * Launches, local memory, then the largest rings, so that a slow machine lacks only small ones.
  */
 #include "bench/limits/limits.h"
 
@@ -16,8 +15,8 @@
 
 #define BUFFER_BYTES (512ULL << 20)
 
-/* No ring begins later, so that everything ends within 20 s: over PCIe 3 at 12 GB/s, a ring of 21
- * large points of five passes each takes 5 s. */
+/* No ring begins later, to end within 20 s: over PCIe 3 at 12 GB/s, a ring of 21 large points of
+ * five passes takes 5 s. */
 #define RINGS_NS         14000000000ULL
 
 #define N_LAUNCHES       5000
@@ -70,7 +69,7 @@ static gyre_status time_graph(gyre_stream stream, double *us_out)
         if (i > 0)
             continue;
         GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), close_graph);
-        begin_ns = gyre_now_ns(); /* the first launch also uploads the graph */
+        begin_ns = gyre_now_ns(); /* also uploads the graph */
     }
     GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), close_graph);
     *us_out = us_since(begin_ns) / (N_GRAPH_LAUNCHES * N_GRAPH_KERNELS);
@@ -96,11 +95,11 @@ static gyre_status measure_memory(struct bench_rig *rig, struct bench_limits *li
         .path = BENCH_LIMITS_STORE, .point = 2 * rig->gpus[0].info.n_sms, .n_gpus = 1};
     double gbytes_per_s = 0;
     GYRE_TRY(bench_rig_time(rig, &transfer, &gbytes_per_s));
-    limits->local_copy_gbytes_per_s = 2 * gbytes_per_s; /* each byte is read and written */
+    limits->local_copy_gbytes_per_s = 2 * gbytes_per_s; /* read and written */
     return GYRE_SUCCESS;
 }
 
-/* Each GPU writes a word into the other's `to` buffer in turn. */
+/* The GPUs write into each other's `to` buffer in turn. */
 static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limits)
 {
     for (int i = 0; i < 2; i++)

@@ -3,18 +3,18 @@
 
 #include "core/foundation/device/cuda_error.h"
 
-/* With 132 blocks this shape stored 364 GB/s to the next GPU (4x H200, CUDA 13.0, 2026-11). */
+/* 132 blocks of this shape stored 364 GB/s to the next GPU (4x H200, CUDA 13.0, 2026-11). */
 #define THREADS 512
-#define UNROLL  4 /* loads in flight of a thread */
+#define UNROLL  4 /* loads in flight */
 
-/* A flag arrives within a few polls, so its time contains no look at the clock. */
+/* A flag arrives within a few polls, untouched by looks at the clock. */
 #define POLLS_PER_LOOK 64U
 
-/* Untimed, in which both kernels start. */
+/* Untimed, until both kernels run. */
 #define WARM_ROUNDS 100U
 
-/* 192 KiB of the 227 KiB of shared memory that a block of sm_90 has: STAGES chunks, of which
- * STORING may still be read by stores when the next load is issued. */
+/* 192 of a block's 227 KiB of shared memory on sm_90. STORING chunks may still be read by stores
+ * when the next load is issued. */
 #define STAGES    12U
 #define STORING   4U
 #define TMA_BYTES (STAGES * BENCH_TMA_BYTES)
@@ -40,10 +40,10 @@ static __device__ __forceinline__ uint64_t clock_ns()
 
 struct wait_clock {
     uint32_t n_polls;
-    uint64_t begin_ns; /* first look at the clock; 0 = none yet */
+    uint64_t begin_ns; /* 0 = no look yet */
 };
 
-/* After a poll that found nothing. If the wait took too long, sets is_overdue and returns true. */
+/* After an empty poll. Sets is_overdue and returns true if the wait took too long. */
 static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
                                                   struct bench_flag_page *flags)
 {
@@ -58,7 +58,7 @@ static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
     return true;
 }
 
-/* False if the wait took too long. */
+/* False if overdue. */
 static __device__ __forceinline__ bool wait_for(const uint32_t *word, uint32_t value,
                                                 struct bench_flag_page *flags)
 {
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = from[i];
 }
 
-/* For every peer in turn, from the next GPU on, so that no GPU is written by all others at once. */
+/* From the next GPU on, so that no GPU is written by all others at once. */
 static __global__ void __launch_bounds__(THREADS)
     scatter_lines(const __grid_constant__ struct bench_scatter scatter)
 {
@@ -167,8 +167,7 @@ static __device__ __forceinline__ void start_store(char *to, struct stage stage)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* @parity: of the barrier's phase, 0 for the first load of a stage. False if the wait took too
- * long. */
+/* @parity: of the barrier's phase, 0 for the stage's first load. False if overdue. */
 static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t parity,
                                                  struct bench_flag_page *flags)
 {
@@ -191,9 +190,8 @@ static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t pa
 
 #endif
 
-/* The k-th chunk of a block is chunk `block + k * blocks`. Loads run STAGES - STORING chunks ahead
- * of the stores. Only bulk copies access the chunks, so the barrier is the only ordering that they
- * need (PTX ISA, "Async proxy"). */
+/* Chunk k of a block is `block + k * blocks`. Loads run STAGES - STORING chunks ahead of stores.
+ * Only bulk copies access chunks, so the barrier orders enough (PTX ISA, "Async proxy"). */
 static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks,
                                    struct bench_flag_page *flags)
 {

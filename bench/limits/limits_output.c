@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ceilings, the table for people, and the file, which is written as a whole and read for one
- * ceiling of one ring.
+ * The file is written as a whole and read for one ceiling of one ring.
  */
 #include "bench/limits/limits.h"
 
@@ -44,7 +43,7 @@ double bench_ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BE
 #define POINTS_blocks      \
     {                      \
         8, 16, 32, 64, 132 \
-    } /* 132 blocks: one on every SM of an H100 or H200 */
+    } /* 132 blocks: every SM of an H100 or H200 */
 #define POINTS_bytes                                    \
     {                                                   \
         1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20 \
@@ -160,8 +159,6 @@ void bench_limits_print(const struct bench_limits *limits)
         printf("# Not measured: %s: %s\n", limits->notes[i].what, limits->notes[i].why);
 }
 
-/* ---- the file ------------------------------------------------------------------------------- */
-
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/json_add.h"
@@ -267,7 +264,7 @@ static gyre_status check_kind(struct json_object *root)
     return GYRE_SUCCESS;
 }
 
-/* The error lists the rings in the file. */
+/* Errors list the file's rings. */
 static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
 {
     char known[96] = "";

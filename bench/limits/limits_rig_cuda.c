@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A round of passes on all GPUs is enqueued behind a sync kernel, so that its time contains neither
- * the host's calls nor the different starts of the GPUs.
+ * A sync kernel precedes each round of passes, so that its time excludes the host's calls and the
+ * GPUs' different starts.
  */
 #include "bench/limits/limits_kernels.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define N_ROUNDS   3
-#define ROUND_US   8000.0 /* aimed at for a round */
+#define ROUND_US   8000.0 /* aim */
 #define MIN_PASSES 1
 #define MAX_PASSES 100 /* a stream takes about 1000 calls without blocking */
 
@@ -21,8 +21,6 @@ gyre_status bench_rig_use(int gpu)
     GYRE_CUDA_TRY(cudaSetDevice(gpu));
     return GYRE_SUCCESS;
 }
-
-/* ---- open and close ----------------------------------------------------------------------- */
 
 static struct gyre_pattern pattern_of(const struct bench_rig *rig)
 {
@@ -92,7 +90,7 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (gpu->stream != NULL) /* running work uses the buffers of other GPUs */
+        if (gpu->stream != NULL) /* running work uses other GPUs' buffers */
             (void)gpu->device->ops->stream_synchronize(gpu->device, gpu->stream);
         if (gpu->begin != NULL)
             (void)cudaEventDestroy(gpu->begin);
@@ -113,8 +111,6 @@ void bench_rig_close(struct bench_rig *rig)
     }
     memset(rig, 0, sizeof(*rig));
 }
-
-/* ---- one transfer --------------------------------------------------------------------------- */
 
 static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
 {
@@ -145,7 +141,6 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
-/* That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {
@@ -166,7 +161,7 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
         return enqueue_scatter(rig, transfer, number);
     case BENCH_LIMITS_TMA_STORE:
         return bench_enqueue_tma_copy(&copy, rig->flags, gpu->stream);
-    default: /* COPY */
+    default:
         GYRE_CUDA_TRY(
             cudaMemcpyAsync(copy.to, copy.from, copy.n_bytes, cudaMemcpyDefault, gpu->stream));
         return GYRE_SUCCESS;
@@ -222,7 +217,7 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
 struct arrival {
     int at;
     int from;
-    uint64_t first; /* first element of the sender's pattern */
+    uint64_t first; /* in the sender's pattern */
     const void *buffer;
     uint64_t n_bytes;
 };
@@ -282,7 +277,7 @@ gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *t
     double us = 0, least_us = 0;
     for (int i = 0; i < transfer->n_gpus; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, rig->n_bytes));
-    for (int warm = 0; warm < 2; warm++) /* the very first pass fills TLBs */
+    for (int warm = 0; warm < 2; warm++) /* the first fills TLBs */
         GYRE_TRY(time_round(rig, transfer, 1, &us));
     const int n_passes =
         (int)gyre_clamp_u32((uint64_t)(ROUND_US / (us > 1 ? us : 1)), MIN_PASSES, MAX_PASSES);

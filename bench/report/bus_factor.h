@@ -1,16 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The factor from algbw to busbw.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_BUS_FACTOR_H
 #define GYRE_BENCH_BUS_FACTOR_H
 
 #include "core/foundation/model/types.h"
 
-/** bench_bus_factor - busbw / algbw: how many times the data crosses the busiest link of an ideal
- * algorithm, as in nccl-tests. Of n blocks a rank keeps its own, so (n - 1) / n of the data crosses
- * its link, in an all-reduce twice. Where every rank sends or receives the whole vector once, the
- * factor is 1. */
+/** Busbw / algbw as in nccl-tests: how often data crosses the busiest link of an ideal algorithm.
+ * Of n blocks a rank keeps its own, so (n - 1) / n crosses its link, in an all-reduce twice. It is
+ * 1 where a rank sends or receives the whole vector once. */
 static inline double bench_bus_factor(enum gyre_collective coll, unsigned n_ranks)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];

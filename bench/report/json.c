@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSON report, whose schema is bench/report/report.schema.json. The whole file is replaced
- * after every row, so it is valid whenever it is read.
+ * The schema is bench/report/report.schema.json. Each row replaces the whole file, which is thus
+ * always valid.
  */
 #include "bench/report/output.h"
 
@@ -25,7 +25,7 @@ bool bench_is_secret(const char *variable)
     char name[128];
     const size_t n_name = strcspn(variable, "=");
     if (n_name >= sizeof(name))
-        return true; /* the name is too long to be checked */
+        return true; /* too long to check */
     for (size_t i = 0; i < n_name; i++)
         name[i] = gyre_text_upper(variable[i]);
     name[n_name] = '\0';
@@ -44,7 +44,7 @@ bool bench_is_secret(const char *variable)
 #include <stdlib.h>
 #include <time.h>
 
-/* A report of this project's benches has less than 100 KB; each row adds about 2 KB. */
+/* A bench's report has less than 100 KB, about 2 KB a row. */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
 extern char **environ;
@@ -175,7 +175,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     return GYRE_SUCCESS;
 }
 
-/* /dev/stdout and the like get the whole report at the end. */
+/* /dev/stdout and the like get the report at the end. */
 static gyre_status write_so_far(const struct bench_json *json)
 {
     return bench_table_file_is_direct(json->path) ? GYRE_SUCCESS
@@ -234,8 +234,8 @@ static void add_versions(struct json_object *row, const struct bench_json *json)
     add_text_or_null(versions, "cuda_runtime", setting->machine->cuda_runtime);
 }
 
-/* Each of gyre's blocks has a multiprocessor to itself while there are enough of them. NCCL does
- * not tell how many it uses. */
+/* A block of gyre has its own multiprocessor while there are enough. NCCL does not tell how many it
+ * uses. */
 static void add_sms(struct json_object *row, const struct bench_setting *setting,
                     const struct gyre_plan_summary *plan)
 {
@@ -369,7 +369,7 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
         add_number(object, "average_busbw_gbytes_per_s", summary->busbw);
         add_bool(object, "interrupted", summary->is_interrupted);
         add_time(json->root, "ended");
-        /* A run that ended before its first row leaves the old file. */
+        /* Without a row the old file stays. */
         const bool is_cut_short = summary->has_failed || summary->is_interrupted;
         if (!is_cut_short || json_object_array_length(json->results) > 0)
             status = bench_json_write(json->root, json->path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only builds with json-c include this header.
+ * Only for builds with json-c.
  */
 #ifndef GYRE_BENCH_JSON_ADD_H
 #define GYRE_BENCH_JSON_ADD_H
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* json-c writes the bytes of a string as they are. */
+/* json-c does not check bytes. */
 static inline struct json_object *json_text(const char *text)
 {
     const size_t n_bytes = GYRE_TEXT_UTF8_BYTES(strlen(text));
@@ -69,11 +69,11 @@ static inline void add_time(struct json_object *object, const char *key)
     add_text(object, key, text);
 }
 
-/** bench_json_write - errors: as gyre_file_replace(). */
+/** Errors: as gyre_file_replace(). */
 gyre_status bench_json_write(struct json_object *root, const char *path);
 
-/** bench_json_read - release the value with json_object_put(). Errors, which name the path: as
- * gyre_file_read(); INVALID_ARGUMENT (not JSON). */
+/** Released by json_object_put(). Errors name the path: as gyre_file_read(), INVALID_ARGUMENT (not
+ * JSON). */
 gyre_status bench_json_read(const char *path, struct json_object **root_out);
 
 #endif

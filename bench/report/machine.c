@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-/* 13000 is 13.0 */
+/* 13000 is 13.0. */
 static void write_version(int version, char text_out[16])
 {
     if (version > 0)
@@ -64,7 +64,7 @@ gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_mac
         mine = (struct bench_clocks){0, 0};
     double slowest[] = {
         -(double)mine.sm_mhz,
-        -(double)mine.memory_mhz}; /* the maximum of the negated clocks is the lowest clock */
+        -(double)mine.memory_mhz}; /* negated, so that the maximum is the lowest clock */
     GYRE_TRY(bench_max_over_ranks(rank, slowest, 2));
     *clocks_out = (struct bench_clocks){(unsigned)-slowest[0], (unsigned)-slowest[1]};
     return GYRE_SUCCESS;

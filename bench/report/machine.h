@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's GPU in reports. On host memory, without CUDA and without NVML it is unknown.
+ * A rank's GPU. Unknown on host memory, without CUDA and without NVML.
  */
 #ifndef GYRE_BENCH_MACHINE_H
 #define GYRE_BENCH_MACHINE_H
@@ -10,9 +10,9 @@
 struct gyre_nvml_clocks;
 
 struct bench_machine {
-    unsigned n_sms;        /* 0 = no GPU */
-    char cuda_driver[16];  /* the newest that the driver supports, as "13.0"; "" = unknown */
-    char cuda_runtime[16]; /* of the runtime */
+    unsigned n_sms;       /* 0 = no GPU */
+    char cuda_driver[16]; /* the driver's newest, "13.0", "" = unknown */
+    char cuda_runtime[16];
     struct gyre_nvml_clocks *clocks; /* NULL = unknown */
 };
 
@@ -24,8 +24,8 @@ struct bench_clocks {
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 
-/** bench_machine_clocks - the lowest clocks over the ranks now, because the slowest GPU sets the
- * pace; unknown if they are so on any rank. Collective; all ranks get the same result. */
+/** The lowest over ranks, as the slowest GPU sets the pace. Unknown if so on any rank. Collective,
+ * with one result on all ranks. */
 gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_machine *machine,
                                  struct bench_clocks *clocks_out);
 

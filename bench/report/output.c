@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table's header, columns and footer are those of nccl-tests, byte for byte, because scripts
- * parse them. Only --compare, --limits, --host-time and -S add columns, and -C on GPUs a line to
- * the footer.
+ * Header, columns and footer are nccl-tests', byte for byte, because scripts parse them. Only
+ * --compare, --limits, --host-time and -S add columns, and -C on GPUs a line to the footer.
  */
 #include "bench/report/output.h"
 
@@ -17,14 +16,14 @@
 
 struct bench_output {
     const struct bench_setting *setting;
-    struct bench_table_file csv; /* zeros = there is none */
+    struct bench_table_file csv; /* zeros = none */
     struct bench_json *json;
-    struct bench_tidy *tidy; /* of all combinations of --sweep; NULL = this is no sweep */
+    struct bench_tidy *tidy; /* of all of --sweep, NULL = no sweep */
 };
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
 
-/* In at most `width` characters where that is possible, with up to two decimals. */
+/* Up to two decimals, if possible within `width`. */
 static void print_figure(double value, int width)
 {
     int n_digits = 0;
@@ -95,7 +94,7 @@ static void print_columns(const struct bench_setting *setting)
         "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place       "
         "   ",
         "", "", "", "", "");
-    if (has_limit) /* after the column of the time stamp and a blank */
+    if (has_limit) /* after the time stamp's column */
         printf("%*s  %% of limit", width, "");
     if (options->has_host_time)
         printf("  host's time%s", compares ? "               " : "     ");
@@ -304,8 +303,7 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         printf("# %-20s : %.2f us, a call takes %.2f us more\n", "Empty launch", summary->launch_us,
                summary->time_us - summary->launch_us);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
-    gyre_status status =
-        bench_streams_flush(); /* after an interrupt, mpirun kills this process soon */
+    gyre_status status = bench_streams_flush(); /* an interrupted mpirun soon kills this process */
     const gyre_status closed = bench_json_close(output->json, summary);
     status = status != GYRE_SUCCESS ? status : closed;
     const bool is_cut_short = summary->has_failed || summary->is_interrupted;

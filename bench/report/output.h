@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The outputs of rank 0: the text table, CSV and JSON, from the same rows. The files are complete
- * after every row, so they are valid however the run ends. Until the first row the old files stay.
+ * Rank 0's text, CSV and JSON from the same rows. Files are complete after every row; until the
+ * first, old files stay.
  */
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-/* Where one rank runs. Ranks all-gather it, so all texts have a fixed size and end with NUL. */
+/* Ranks all-gather it: texts have a fixed size and end with NUL. */
 struct bench_place {
     int rank;
     int pid;
@@ -32,9 +32,9 @@ struct bench_setting {
     int n_ranks;
     const struct bench_place *places; /* by rank */
     const char *device;               /* "host", "cuda" */
-    const char *reference;            /* name, version and mode of the compared engine; "" = none */
+    const char *reference;            /* engine's name, version and mode, "" = none */
     const struct bench_machine *machine;
-    struct bench_limit limit; /* of --limits; set on rank 0 only */
+    struct bench_limit limit; /* of --limits, on rank 0 only */
 };
 
 struct bench_row {
@@ -43,25 +43,24 @@ struct bench_row {
     struct bench_timing in_place;
     struct bench_comparison comparison;
     struct bench_comparison comparison_in_place;
-    struct gyre_plan_summary plan; /* the plan of the calls out of place */
+    struct gyre_plan_summary plan; /* of calls out of place */
     struct bench_clocks clocks;    /* unknown without --json */
     int cycle;
 };
 
 struct bench_summary {
     int64_t n_wrong;
-    double busbw; /* mean over all rows */
+    double busbw; /* mean over rows */
     double time_us;
-    double launch_us;   /* mean over the same; 0 = not measured */
-    double least_busbw; /* NCCL_TESTS_MIN_BW; -1 = not set */
+    double launch_us;   /* mean over rows, 0 = not measured */
+    double least_busbw; /* NCCL_TESTS_MIN_BW, -1 = not set */
     bool is_interrupted;
-    bool has_failed; /* an error ended the run */
+    bool has_failed;
 };
 
 struct bench_output;
 
-/** bench_output_open - errors: SYSTEM (a file cannot be written), UNSUPPORTED (this build has no
- * JSON). */
+/** Errors: SYSTEM (a file), UNSUPPORTED (no JSON). */
 gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
@@ -70,27 +69,25 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
 
 unsigned bench_n_hosts(const struct bench_setting *setting);
 
-/** bench_n_reference_version - the length of the engine's name and version in setting->reference.
- * Its modes follow behind a comma. Pure. */
+/** Length of engine and version in setting->reference; modes follow a comma. Pure. */
 int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
 
-/** bench_json_open - the first row writes the file. Errors: UNSUPPORTED (this build has no
- * json-c). */
+/** The first row writes the file. Errors: UNSUPPORTED (no json-c). */
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
-/** bench_json_row - replaces the file. */
+/** Replaces the file. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
-/** bench_json_contender - one algorithm of --compare-algos. NULL does nothing. @comparison: with
- * the first algorithm; NULL = this is the first one. */
+/** One of --compare-algos. @json: NULL does nothing. @comparison: with the first algorithm, NULL =
+ * this is the first. */
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
                                  const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 
-/** bench_is_reported - @variable: "NAME=value". Pure. */
+/** @variable: "NAME=value". Pure. */
 bool bench_is_reported(const char *variable);
-/** bench_is_secret - must the value be hidden? Pure. */
+/** Is its value hidden? Pure. */
 bool bench_is_secret(const char *variable);
 
 #endif

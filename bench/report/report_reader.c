@@ -68,7 +68,7 @@ static double us_of(struct json_object *row, const char *object, const char *key
     return isfinite(us) && us > 0 ? us : 0;
 }
 
-/* Out of place, or that of the rounds of --compare; 0 = none. */
+/* Out of place or from --compare, 0 = none. */
 static double time_of(struct json_object *row)
 {
     const double us = us_of(row, "comparison", "gyre_us");
@@ -163,8 +163,6 @@ gyre_status bench_report_times_add(const char *path, struct bench_report_times *
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
 }
 
-/* ---- rows for tune ------------------------------------------------------------------------ */
-
 struct reading {
     struct gyre_tuner_facts *facts;
     struct bench_fit_row *rows;
@@ -211,10 +209,10 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
     const gyre_device_kind kind = is_cuda ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
     const bool is_for_a_fit = coll == GYRE_COLL_ALL_REDUCE || coll == GYRE_COLL_ALL_GATHER ||
                               coll == GYRE_COLL_REDUCE_SCATTER;
-    /* constants are fitted to one host only */
+    /* constants are fitted to one host */
     if (!is_for_a_fit || settings == NULL || results == NULL || n_ranks < 2 ||
         n_ranks > GYRE_MAX_RANKS || count_hosts(member(root, "places", json_type_array)) > 1)
-        return GYRE_SUCCESS; /* not a report of calls that can be fitted */
+        return GYRE_SUCCESS; /* not for fits */
     if (int_of(root, "schema_version") != SCHEMA_VERSION)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d",
                          SCHEMA_VERSION);

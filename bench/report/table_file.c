@@ -29,8 +29,7 @@ bool bench_table_file_is_direct(const char *path)
            strncmp(path, "/proc/self/fd/", 14) == 0;
 }
 
-/* The duplicate of a descriptor shares its position, where a regular file opened by its name would
- * be written at two places. */
+/* Opened by name, a regular file would have two positions; a duplicate shares its own. */
 static FILE *open_to_append(const char *path)
 {
     static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that grows while a program measures. Until the first bench_table_file_put() it keeps what
- * it had, so a failed start does not destroy earlier results. After each put the file is whole.
+ * A file that grows during a run. It keeps its contents until the first bench_table_file_put(), so
+ * that a failed start destroys nothing, and is whole after each put.
  */
 #ifndef GYRE_BENCH_TABLE_FILE_H
 #define GYRE_BENCH_TABLE_FILE_H
@@ -12,37 +12,36 @@
 #include <stdio.h>
 
 struct bench_table_file {
-    FILE *file; /* bench_table_file_put() brings it into the file */
+    FILE *file; /* flushed by bench_table_file_put() */
     const char *option;
     const char *path;
     char *text;
     size_t n_bytes;
-    bool is_replaced; /* false: written directly */
+    bool is_replaced; /* else written directly */
 };
 
-/** bench_table_file_check - does not touch the file. @option: for messages, e.g. "--csv". Errors:
- * INVALID_ARGUMENT (a device, a link to nothing, "-"), SYSTEM. */
+/** Leaves the file alone. @option: for messages, e.g. "--csv". Errors: INVALID_ARGUMENT (a device,
+ * a link to nothing, "-"), SYSTEM. */
 gyre_status bench_table_file_check(const char *option, const char *path);
 
-/** bench_table_file_open - pipes and devices are written directly. @appends: write directly behind
- * what the file has. @file_out: must stay where it is until it is closed. After a failure it is of
- * zeros but for the names. Errors: as bench_table_file_check, OUT_OF_MEMORY. */
+/** Pipes and devices are written directly, with @appends all files, behind their contents.
+ * @file_out: must not move while open; of zeros but for names after a failure. Errors: as
+ * bench_table_file_check, OUT_OF_MEMORY. */
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out);
 
-/** bench_table_file_is_direct - does it name an open descriptor such as /dev/stdout, or a device?
- * It may lead to a regular file that the shell keeps open, so it is written directly and not
- * replaced. The files of /dev/shm are ordinary ones. */
+/** An open descriptor or device, not a file of /dev/shm? It may be a regular file that the shell
+ * holds, so it is not replaced. */
 bool bench_table_file_is_direct(const char *path);
 
-/** bench_table_file_append - behind what such a name has. Errors: SYSTEM. */
+/** Behind the file's contents. Errors: SYSTEM. */
 gyre_status bench_table_file_append(const char *option, const char *path, const char *text);
 
-/** bench_table_file_put - errors: SYSTEM. */
+/** Errors: SYSTEM. */
 gyre_status bench_table_file_put(struct bench_table_file *file);
 
-/** bench_table_file_close - what was printed after the last put is lost, unless the file is written
- * directly. A file of zeros does nothing. Errors: SYSTEM. */
+/** Replaced files lose what was printed after the last put. @file: zeros do nothing. Errors:
+ * SYSTEM. */
 gyre_status bench_table_file_close(struct bench_table_file *file);
 
 #endif

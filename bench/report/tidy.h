@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tidy CSV of --compare-algos, --sweep and schedule --predict: a line for each time with what
- * was timed on which machine, so that files of several runs can be put together. `gyre plot
- * --table` has the same columns.
+ * The CSV of --compare-algos, --sweep and schedule --predict: each line says what was timed where,
+ * so that files can be joined. `gyre plot --table` has the same columns.
  */
 #ifndef GYRE_BENCH_TIDY_H
 #define GYRE_BENCH_TIDY_H
@@ -15,9 +14,9 @@
 
 struct bench_tidy_row {
     const char *engine;  /* "gyre", or "predicted" */
-    const char *machine; /* the host of rank 0; for predictions the name of the constants */
+    const char *machine; /* rank 0's host, or the constants' name */
     const char *device;  /* "host" or "cuda" */
-    const char *fabric;  /* the file of a predicted fabric; "" = none */
+    const char *fabric;  /* predicted fabric's file, "" = none */
     unsigned n_ranks;
     unsigned n_hosts;
     enum gyre_collective coll;
@@ -27,23 +26,21 @@ struct bench_tidy_row {
     unsigned n_channels; /* 0 = unknown */
     uint64_t n_bytes;
     double time_us;
-    double ratio; /* to the first algorithm of --compare-algos; 0 = none */
+    double ratio; /* to the first algorithm, 0 = none */
     double ratio_low;
     double ratio_high;
 };
 
 struct bench_tidy;
 
-/** bench_tidy_open - @appends: keep the lines that the file has; the line of names is written if
- * there are none. Otherwise the first line replaces the file. Errors: INVALID_ARGUMENT (a link to
- * nothing, "-"), SYSTEM. */
+/** @appends: keep the file's lines, else the first line replaces it. Errors: INVALID_ARGUMENT (a
+ * link to nothing, "-"), SYSTEM. */
 gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **tidy_out);
 
-/** bench_tidy_row - the line is in the file when the call returns. NULL does nothing. Errors:
- * SYSTEM. */
+/** The file has the line afterwards. @tidy: NULL does nothing. Errors: SYSTEM. */
 gyre_status bench_tidy_row(struct bench_tidy *tidy, const struct bench_tidy_row *row);
 
-/** bench_tidy_close - NULL does nothing. Errors: SYSTEM. */
+/** @tidy: NULL does nothing. Errors: SYSTEM. */
 gyre_status bench_tidy_close(struct bench_tidy *tidy);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ratio = communication / computation. "Overlapped" counts only the communication that remains
- * when computation hides what it can.
+ * Ratio = communication / computation. "Overlapped" excludes communication that computation can
+ * hide.
  */
 #include "bench/tools/bottleneck_output.h"
 
@@ -22,7 +22,7 @@ static bool is_profiled(const struct bench_bottleneck_result *result)
     return result->options->trace != NULL;
 }
 
-/* Tensor-parallel groups across hosts send every layer's activations over the network. */
+/* Then every layer's activations cross the network. */
 static bool is_over_hosts(const struct bench_bottleneck_result *result, int strategy)
 {
     return !is_profiled(result) && strategy == BENCH_TENSOR_PARALLEL && result->n_hosts > 1 &&
@@ -47,7 +47,7 @@ static void print_remarks(const struct bench_bottleneck_result *result, int at)
     if (times <= threshold)
         return;
     printf("#   to reach %g: collectives %.1f times as fast", threshold, times / threshold);
-    /* With more tokens tensor parallel communication grows as computation does. */
+    /* Tensor parallel communication grows with tokens as computation does. */
     if (!is_profiled(result) && at != BENCH_TENSOR_PARALLEL && result->options->compute_ms <= 0)
         printf(", or %.3g tokens a step", result->options->training.n_tokens * times / threshold);
     fputs("\n", stdout);

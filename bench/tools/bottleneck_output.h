@@ -1,22 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The options and the result of `bottleneck`.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BENCH_BOTTLENECK_OUTPUT_H
 #define GYRE_BENCH_BOTTLENECK_OUTPUT_H
 
 #include "bench/tools/shape_options.h"
 #include "bench/tools/training.h"
 
-/* Default of --threshold. With a larger communication / computation, communication is the
- * bottleneck: a rule of thumb of courses on training, since communication is rarely hidden as a
+/* Default --threshold, a rule of thumb of courses on training: communication is rarely hidden as a
  * whole. */
 #define BENCH_TRAINING_RULE 0.3
 
 #define BENCH_REASON_BYTES  256
 
 struct bench_bottleneck_options {
-    struct bench_training training; /* n_ranks is set when the ranks are known */
+    struct bench_training training; /* n_ranks follows later */
     gyre_dtype dtype;
     struct bench_shape_options shape;
     struct bench_schedule_request request;
@@ -24,7 +20,7 @@ struct bench_bottleneck_options {
     const char *model; /* NULL = the nearest one's layers */
     const char *trace;
     double vocabulary, compute_ms, threshold;
-    int n_tensor_ranks; /* 0 = the ranks of one host */
+    int n_tensor_ranks; /* 0 = one host's ranks */
     const char *json_path;
     bool wants_help;
 };
@@ -40,7 +36,7 @@ struct bench_bottleneck_strategy {
     int n_calls;
     const char *name;
     double communication_us, exposed_us;
-    char reason[BENCH_REASON_BYTES]; /* "" = the times are known */
+    char reason[BENCH_REASON_BYTES]; /* "" = times are known */
 };
 
 struct bench_bottleneck_result {
@@ -48,15 +44,14 @@ struct bench_bottleneck_result {
     unsigned n_hosts;
     const char *source; /* predicted, measured or profiled */
     double compute_us;
-    struct bench_profile profile; /* if it is profiled */
+    struct bench_profile profile; /* if profiled */
     int n_strategies;
     struct bench_bottleneck_strategy of[BENCH_N_STRATEGIES];
 };
 
 void bench_bottleneck_print(const struct bench_bottleneck_result *result);
 
-/** bench_bottleneck_write_json - errors: UNSUPPORTED if the build has no json-c; as
- * gyre_file_replace(). */
+/** Errors: UNSUPPORTED (no json-c), as gyre_file_replace(). */
 gyre_status bench_bottleneck_write_json(const struct bench_bottleneck_result *result);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gauss-Newton with damping (Levenberg 1944, Marquardt 1963) over the logarithms of the constants.
- * Derivatives are differences of simulations. Rows that are far off, because of a scheduler tick or
- * a neighbour, get less weight (Huber's weights).
+ * Gauss-Newton with damping (Levenberg 1944, Marquardt 1963) over the constants' logarithms,
+ * derivatives by differences of simulations. Outliers, by a scheduler tick or a neighbour, get less
+ * weight (Huber).
  */
 #include "bench/tools/fit.h"
 
@@ -15,11 +15,11 @@
 #define MAX_CONSTANTS  20
 #define MAX_ITERATIONS 40
 #define MAX_MODELS     128
-#define STEP           0.01 /* change of a logarithm for derivatives */
-#define FAR            0.3  /* rows with a larger error get less weight */
-#define PRIOR          1e-3 /* weight of staying near the start; a row has weight 1 */
-#define MOST           7.0  /* of a logarithm: a constant changes by at most a factor of 1100 */
-#define ENOUGH         1e-6 /* relative gain below which the fit ends */
+#define STEP           0.01 /* of a logarithm, for derivatives */
+#define FAR            0.3  /* worse rows get less weight */
+#define PRIOR          1e-3 /* weight of staying near the start, a row has 1 */
+#define MOST           7.0  /* of a logarithm: a factor of 1100 */
+#define ENOUGH         1e-6 /* relative gain that ends the fit */
 
 struct constant {
     size_t offsets[GYRE_N_LINKS];
@@ -42,7 +42,7 @@ struct fit {
     struct constant constants[MAX_CONSTANTS];
     int n_constants;
     struct gyre_cost start;
-    double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and their right side */
+    double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and right side */
     double *slopes;
     double *errors; /* by row: log(predicted / measured) */
 };
@@ -52,15 +52,13 @@ static double *field_of(struct gyre_cost *cost, size_t offset)
     return (double *)(void *)((char *)cost + offset);
 }
 
-/* ---- the constants ----------------------------------------------------------------------- */
-
 static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
 {
     struct constant *constant = &fit->constants[fit->n_constants++];
     constant->offsets[constant->n_offsets++] = offset;
     if (tied_offset != offset)
         constant->offsets[constant->n_offsets++] = tied_offset;
-    for (int i = 0; i < constant->n_offsets; i++) /* a logarithm starts from a positive value */
+    for (int i = 0; i < constant->n_offsets; i++) /* a logarithm needs a positive start */
         if (*field_of(&fit->start, constant->offsets[i]) <= 0)
             *field_of(&fit->start, constant->offsets[i]) = 100;
 }
@@ -88,7 +86,7 @@ static void choose_constants(struct fit *fit)
             continue;
         const size_t step = OFFSET(step_ns) + (size_t)proto * sizeof(double);
         add_constant(fit, step, step);
-        /* Credit travels on the same links as data. */
+        /* Credit uses the same links as data. */
         if (has_host)
             add_constant(fit, hop_offset(proto, GYRE_LINK_HOST),
                          proto == GYRE_PROTO_SIMPLE ? OFFSET(credit_ns)
@@ -121,8 +119,6 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
             *field_of(&cost, fit->constants[i].offsets[k]) *= exp(moves[i]);
     return cost;
 }
-
-/* ---- the model ---------------------------------------------------------------------------- */
 
 static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
                               struct gyre_simulator **simulator_out)
@@ -176,7 +172,7 @@ static double weight_of(double error)
     return fabs(error) <= FAR ? 1 : FAR / fabs(error);
 }
 
-/* And the weighted sum of squares. */
+/* Also the weighted sum of squares. */
 static gyre_status evaluate(struct fit *fit, const double *moves, double *errors, double *sum_out)
 {
     const struct gyre_cost cost = cost_at(fit, moves);
@@ -210,8 +206,6 @@ static gyre_status find_slopes(struct fit *fit, const double *moves)
     return GYRE_SUCCESS;
 }
 
-/* ---- least squares ------------------------------------------------------------------------ */
-
 static void make_equations(struct fit *fit, const double *moves, double damping)
 {
     memset(fit->matrix, 0, sizeof(fit->matrix));
@@ -230,7 +224,7 @@ static void make_equations(struct fit *fit, const double *moves, double damping)
     }
 }
 
-/* The matrix is positive definite, so no rows need be swapped. */
+/* Positive definite, so without pivoting. */
 static void solve(struct fit *fit, double *change)
 {
     const int n = fit->n_constants;
@@ -255,7 +249,7 @@ static void move(const struct fit *fit, const double *from, const double *change
         to[i] = fmax(-MOST, fmin(MOST, from[i] + change[i]));
 }
 
-/* Until the error no longer falls. @moves: in and out. */
+/* Until the error stops falling. @moves: in and out. */
 static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
 {
     double damping = 1e-2, sum;

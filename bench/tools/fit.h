@@ -10,22 +10,22 @@
 struct bench_fit_row {
     enum gyre_collective coll;
     struct gyre_choice choice;
-    uint64_t n_bytes; /* of the count that the function takes */
+    uint64_t n_bytes; /* of the function's count */
     uint32_t n_ranks; /* 0 = facts->n_ranks */
     double us;
     double predicted_us;
 };
 
 struct bench_fit {
-    double error;  /* root mean square of log(predicted / measured) */
-    double before; /* before the fit */
+    double error; /* root mean square of log(predicted / measured) */
+    double before;
     int n_constants;
     int n_iterations;
 };
 
-/** bench_fit - improve @cost. Constants on which no row depends stay near their values.
- * Deterministic. @facts: of the measured communicator, but for a row's own number of ranks. Errors:
- * INVALID_ARGUMENT (fewer rows than constants), or as gyre_simulator_open(). */
+/** Improves @cost. Constants that no row needs stay near their values. Deterministic. @facts: of
+ * the measured communicator, except a row's own ranks. Errors: INVALID_ARGUMENT (fewer rows than
+ * constants), as gyre_simulator_open(). */
 gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row *rows,
                       size_t n_rows, struct gyre_cost *cost, struct bench_fit *fit_out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --predict shows whether the simulator is right, and whether the tuner is.
+ * --predict shows whether the simulator and the tuner are right.
  */
 #include "bench/tools/trials.h"
 
@@ -14,7 +14,7 @@
 struct summary {
     int n_sizes;
     double log_sum;    /* of |log(predicted / measured)| */
-    double worst_loss; /* of the tuner against the fastest */
+    double worst_loss; /* tuner against fastest */
     size_t worst_bytes;
     int n_losses; /* above MOST_LOSS */
 };
@@ -49,7 +49,7 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* Other than the tuner's own, the first trial, unless there is no other. */
+/* Without the tuner's, the first trial, unless it is alone. */
 static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];
@@ -59,9 +59,8 @@ static const struct bench_trial *find_fastest(const struct bench_trial *trials, 
     return best;
 }
 
-/* The fastest of many trials looks faster than it is, because it was picked for its low time. So it
- * is timed once more beside the tuner's choice, and only that is reported. @pairs_out: for each
- * size the tuner's trial and the fastest other one. */
+/* The fastest of many was picked for its low time and looks too fast, so it is timed again beside
+ * the tuner's choice. @pairs_out: a size's tuner's trial and fastest other. */
 static void pair_with_fastest(const struct bench_trials *trials, struct bench_trials *pairs_out)
 {
     for (int i = 0, next; i < trials->n_trials; i = next) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --rows: predictions of many calls on many machines in one process, for validation and
- * fits. Simulators are kept between rows, since most of the time goes into the programs.
+ * schedule --rows: many calls on many machines in one process. Simulators are kept, since most of
+ * the time goes into their programs.
  */
 #include "algorithms/contenders/contender.h"
 #include "bench/report/bus_factor.h"
@@ -23,7 +23,7 @@
 #define MAX_PATH_BYTES 512
 #define ROUGH_RANKS    1025
 
-/* X(word, field, how the text is read) */
+/* X(word, field, how it is read) */
 #define ROW_WORDS(X)                            \
     X(coll, coll, TEXT)                         \
     X(library, library, TEXT)                   \
@@ -53,14 +53,14 @@
     X(eager_bytes, eager_bytes, NUMBER)         \
     X(dtype_bytes, dtype_bytes, NUMBER)
 
-/* A number that is absent is NAN, a text is NULL. */
+/* NAN or NULL = absent. */
 struct row {
 #define FIELD_TEXT(field)            const char *field;
 #define FIELD_NUMBER(field)          double field;
 #define ROW_FIELD(word, field, kind) FIELD_##kind(field)
     ROW_WORDS(ROW_FIELD)
 #undef ROW_FIELD
-    char constants[MAX_LINE]; /* lines of gyre_cost_from_text() */
+    char constants[MAX_LINE]; /* for gyre_cost_from_text() */
 };
 
 struct kept_cost {
@@ -69,7 +69,7 @@ struct kept_cost {
 };
 
 struct kept_simulator {
-    const struct gyre_algorithm *algorithm; /* NULL = the place is free */
+    const struct gyre_algorithm *algorithm; /* NULL = free place */
     struct gyre_shape shape;
     struct gyre_grouping *grouping;
     struct bench_fabric fabric;
@@ -80,7 +80,7 @@ struct kept_simulator {
 
 struct rows {
     struct kept_cost costs[N_COSTS];
-    unsigned n_costs; /* ever read */
+    unsigned n_costs;
     struct kept_simulator simulators[N_SIMULATORS];
     uint64_t now;
 };
@@ -89,8 +89,6 @@ static double number_or(double number, double otherwise)
 {
     return isnan(number) ? otherwise : number;
 }
-
-/* ---- a row -------------------------------------------------------------------------------- */
 
 static gyre_status read_number(const char *word, const char *text, double *number_out)
 {
@@ -111,12 +109,12 @@ static gyre_status read_word(const char *word, const char *text, struct row *row
         READ_##kind(#name, field);
     ROW_WORDS(ROW_READ)
 #undef ROW_READ
-    const size_t used = strlen(row->constants); /* a constant of the machine, or unknown */
+    const size_t used = strlen(row->constants); /* a constant, or unknown */
     snprintf(&row->constants[used], sizeof(row->constants) - used, "%s = %s\n", word, text);
     return GYRE_SUCCESS;
 }
 
-/* @line: cut into words, to which the row refers. */
+/* @line: is cut into words, which the row keeps. */
 static gyre_status read_row(char *line, struct row *row)
 {
     char *next = NULL;
@@ -191,8 +189,6 @@ static gyre_status read_machine(const struct row *row, const struct gyre_cost *c
         }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gpu=%.40s is not known", row->gpu);
 }
-
-/* ---- what is kept ------------------------------------------------------------------------- */
 
 static gyre_status load_cost(struct rows *rows, const char *path, struct gyre_cost *cost_out)
 {
@@ -282,8 +278,6 @@ static gyre_status find_simulator(struct rows *rows, const struct row *row,
     return status;
 }
 
-/* ---- a prediction ------------------------------------------------------------------------- */
-
 static gyre_status list_ways(const struct row *row, const struct gyre_contender_machine *machine,
                              const struct gyre_contender_call *call,
                              struct gyre_contender_way *ways_out, int *n_out)
@@ -341,7 +335,7 @@ struct answer {
     struct gyre_contender_call call;
     struct gyre_contender_way way;
     struct gyre_prediction prediction;
-    double bound_ns; /* 0 = not known */
+    double bound_ns; /* 0 = unknown */
     char busiest[GYRE_FABRIC_NAME_BYTES];
 };
 
@@ -351,7 +345,7 @@ static double busbw_of(const struct answer *answer)
            bench_bus_factor(answer->call.coll, answer->call.n_ranks);
 }
 
-/* The fastest of the ways that the library may take. @line: cut into words. */
+/* Of the library's ways, the fastest. @line: is cut into words. */
 static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
     struct row own, *const row = &own;
@@ -425,9 +419,7 @@ bool bench_predict_rows(const char *path, FILE *out)
     return ok;
 }
 
-/* ---- a table of sizes --------------------------------------------------------------------- */
-
-/* The request as a row; @words: "nccl" or "nccl,nvls=1,gpu=ampere". */
+/* @words: "nccl" or "nccl,nvls=1,gpu=ampere". */
 static gyre_status write_line(const struct bench_schedule_request *request, const char *words,
                               uint64_t n_bytes, char line_out[MAX_LINE])
 {

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for 4096. */
+/* Direct all_to_all has 21 MB of text for 512 ranks, 64 times that for 4096. */
 #define MAX_FILE_BYTES ((size_t)2 << 30)
 
 void bench_programs_free(struct bench_programs *programs)
@@ -37,7 +37,7 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
     return true;
 }
 
-/* Malloc'ed and terminated, or NULL after printing a failure. */
+/* Malloc'ed and terminated. NULL after printing a failure. */
 static char *read_all(const char *user, const char *path)
 {
     char *text = NULL;
@@ -67,9 +67,7 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
     return status == GYRE_SUCCESS;
 }
 
-/* ---- MSCCL's XML --------------------------------------------------------------------------- */
-
-/* Returns a descriptor to read its output from, or -1 after printing a failure. */
+/* A descriptor for its output, or -1 after printing a failure. */
 static int start_importer(const char *path, pid_t *child_out)
 {
     char folder[PATH_MAX], script[PATH_MAX + 32];
@@ -87,7 +85,7 @@ static int start_importer(const char *path, pid_t *child_out)
         dup2(ends[1], STDOUT_FILENO);
         close(ends[0]);
         close(ends[1]);
-        /* -B: an installed folder must stay as it was installed */
+        /* -B: an installed folder must not change */
         execlp("python3", "python3", "-B", script, path, (char *)NULL);
         fprintf(stderr, "schedule: --from-msccl: cannot start python3, which it needs: %s\n",
                 strerror(errno));
@@ -101,7 +99,7 @@ static int start_importer(const char *path, pid_t *child_out)
     return -1;
 }
 
-/* @min_depth: gets the depth that the programs need. */
+/* @min_depth: that the programs need. */
 static gyre_status prove(const char *path, const struct gyre_program *const *programs,
                          int n_programs, uint32_t *min_depth)
 {
@@ -134,7 +132,7 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
     close(output);
     if (waitpid(child, &exit_status, 0) < 0 || exit_status != 0) {
         free(text);
-        return false; /* it has printed the reason */
+        return false; /* after printing why */
     }
     if (status == GYRE_SUCCESS)
         status = gyre_program_file_parse(text, path, &file);
@@ -152,8 +150,6 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
     *file_out = file;
     return true;
 }
-
-/* ---- fabrics -------------------------------------------------------------------------------- */
 
 bool bench_programs_is_variant(const struct gyre_program_file *file, int set)
 {

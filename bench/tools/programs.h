@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all ranks of one shape, and the fabric of a file. A function that returns bool
- * prints a mistake on standard error.
+ * All ranks' programs of one shape, and a file's fabric. Functions that return bool print mistakes
+ * on standard error.
  */
 #ifndef GYRE_BENCH_TOOLS_PROGRAMS_H
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
@@ -11,7 +11,7 @@
 #include "core/foundation/model/program_file.h"
 
 struct bench_programs {
-    const char *user; /* messages begin with it */
+    const char *user; /* begins messages */
     struct gyre_program *of_rank[GYRE_MAX_RANKS];
     int n;
 };
@@ -21,17 +21,17 @@ void bench_programs_free(struct bench_programs *programs);
 bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                          struct bench_programs *programs);
 
-/** bench_programs_load - @user: as in struct bench_programs. @path: "-" = standard input. */
+/** @user: begins messages. @path: "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
-/** bench_programs_from_msccl - schedule --from-msccl: python3 translates an algorithm of MSCCL
- * (bench/python/from_msccl.py), and the programs are proved. */
+/** Schedule --from-msccl: Python translates an algorithm (bench/python/from_msccl.py), then it is
+ * proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
-/** bench_programs_is_variant - are the programs those of another rail of the set before? */
+/** Is the set another rail's of the set before? */
 bool bench_programs_is_variant(const struct gyre_program_file *file, int set);
 
-/** bench_programs_take - all rail programs of one shape, from @set on. Returns how many. */
+/** All rail programs of one shape from @set on. Returns their number. */
 int bench_programs_take(const struct gyre_program_file *file, int set,
                         struct gyre_given_programs *given_out);
 
@@ -40,8 +40,8 @@ struct bench_fabric {
     struct gyre_grouping grouping;
 };
 
-/** bench_fabric_load - @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason;
- * SYSTEM; OUT_OF_MEMORY. */
+/** @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason, SYSTEM, OUT_OF_MEMORY.
+ */
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
 
 void bench_fabric_close(struct bench_fabric *fabric);

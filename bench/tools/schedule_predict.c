@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of `schedule --predict`, the single predictions of other commands, and the JSON file
- * of schedule, which is written once, at the end, even if a proof has failed.
+ * schedule's JSON file is written once at the end, even after a failed proof.
  */
 #include "bench/tools/schedule_predict.h"
 
@@ -22,7 +21,7 @@ static double percent_of_bound(const struct bench_table *table, uint64_t n_bytes
     return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
 }
 
-/* "-" if no bound is known, as for hosts that share memory. */
+/* "-" = no known bound, as for hosts that share memory. */
 static const char *text_of_bound(const struct bench_table *table, uint64_t n_bytes, double time_ns,
                                  char text_out[MAX_BOUND_TEXT])
 {
@@ -33,7 +32,7 @@ static const char *text_of_bound(const struct bench_table *table, uint64_t n_byt
     return text_out;
 }
 
-/* "ll", or "ll/simple" if links between hosts have another protocol. */
+/* "ll", or "ll/simple" with another protocol between hosts. */
 static void name_proto(const struct bench_table *table, const struct bench_table_cell *cell,
                        char text_out[MAX_PROTO_TEXT])
 {
@@ -51,7 +50,6 @@ static const char *busiest_of(const struct bench_table *table,
     return name;
 }
 
-/* Does nothing if no JSON is wanted. */
 static void add_to_json(const struct bench_table *table, int column, uint64_t n_bytes,
                         const struct bench_table_cell *cell);
 
@@ -226,8 +224,6 @@ gyre_status bench_schedule_simulate(const struct bench_schedule_request *request
     bench_table_close(&table);
     return status;
 }
-
-/* ---- JSON --------------------------------------------------------------------------------- */
 
 #ifdef GYRE_BENCH_WITH_JSON
 

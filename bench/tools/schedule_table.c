@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values that the user does not give come from the tuner's tables, as in a communicator of that
- * size.
+ * Missing values come from the tuner's tables, as in a communicator of that size.
  */
 #include "bench/tools/schedule_table.h"
 
@@ -10,17 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From here on predictions may be off by a percent. Exact ones would take minutes. */
+/* Above it predictions may be off by a percent, where exact ones take minutes. */
 #define MANY_RANKS 1025
 
-/* Of algorithms in which all pairs of ranks exchange data, in a fabric in which no host is like
- * another one: the time grows with the fourth power. From the second number of ranks on these
- * algorithms are left out unless the user names them; above the first number they are refused. */
+/* For exchanges between all pairs in a fabric of unlike hosts, whose time grows with the fourth
+ * power. From MANY on they run only if named, above MOST never. */
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
-/* The latency of the wire that the shipped constants stand for (core/engine/plan/tuning_file.c). A
- * communicator measures it. */
+/* Wire latency in the shipped constants (core/engine/plan/tuning_file.c). Communicators measure it.
+ */
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
@@ -55,7 +53,7 @@ static gyre_status open_costs(struct bench_table *table)
                                 : gyre_fabric_host_rate(fabric) / table->request->grouping->n_nics;
     if (nic_rate > 0) {
         table->cost.nic_bytes_per_ns = nic_rate;
-        table->cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC is the limit */
+        table->cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC limits */
         table->cost.ingress_bytes_per_ns[GYRE_LINK_NETWORK] = 0;
     }
     return GYRE_SUCCESS;
@@ -72,8 +70,7 @@ static gyre_status open_facts(struct bench_table *table)
     facts->is_tcp = facts->is_proxied && request->net == BENCH_NET_SOCKET;
     facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
-    facts->has_lamport =
-        gyre_collectives[request->coll].reduces; /* predictions are for sums of float32 */
+    facts->has_lamport = gyre_collectives[request->coll].reduces; /* sums of float32 */
     if (facts->n_hosts > 1) {
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
@@ -120,7 +117,7 @@ static bool fits(const struct bench_table *table, const struct gyre_algorithm *a
     return least_bytes <= tile_bytes;
 }
 
-/* Through a fabric in which no host stands for the others. Under a single leaf hosts are alike. */
+/* Under a single leaf hosts are alike. */
 static bool has_unlike_pairs(const struct bench_table *table,
                              const struct gyre_algorithm *algorithm)
 {
@@ -145,7 +142,7 @@ static gyre_status check_pairs(const struct bench_table *table,
         algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
 }
 
-/* One that the user named (@is_asked) is left out by an error only. */
+/* @is_asked: only errors leave it out. */
 static gyre_status add_algorithm(struct bench_table *table, const struct gyre_algorithm *algorithm,
                                  bool is_asked, const struct gyre_shape *shape,
                                  const struct gyre_machine *machine)
@@ -218,7 +215,7 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
     struct gyre_filter filter = table->filter;
     struct gyre_tuner_facts facts = table->facts;
     if (request->root == 0 && request->fabric == NULL && !table->all_ranks) {
-        facts.simulator = table->simulators[column]; /* the tuner would open an equal one */
+        facts.simulator = table->simulators[column]; /* else the tuner opens an equal one */
         facts.simulated = table->algorithms[column];
     }
     for (int i = 0; gyre_algorithms[i] != NULL; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stays the same for all sizes, and the cells.
+ * What all sizes share, and the cells.
  */
 #ifndef GYRE_BENCH_SCHEDULE_TABLE_H
 #define GYRE_BENCH_SCHEDULE_TABLE_H
@@ -29,25 +29,22 @@ struct bench_table_cell {
     struct gyre_prediction prediction;
 };
 
-/** bench_table_open - the request, all_ranks and is_quiet are set. The table is closed afterwards
- * also if this fails. Errors: those of the request's values; UNSUPPORTED if the algorithm that it
- * names cannot be simulated. */
+/** Needs request, all_ranks and is_quiet. Closed after a failure too. Errors: of the request's
+ * values, UNSUPPORTED (its algorithm cannot be simulated). */
 gyre_status bench_table_open(struct bench_table *table);
 void bench_table_close(struct bench_table *table);
 
-/** bench_table_call_bytes - of the count that the collective's function takes. @n_bytes: of the
- * whole vector or of all blocks. */
+/** Of the collective's count. @n_bytes: of the vector or all blocks. */
 uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** bench_table_choose - as a communicator would, but for what the request names. @n_bytes:
- * bench_table_call_bytes(). */
+/** As a communicator, except for the request. @n_bytes: bench_table_call_bytes(). */
 gyre_status bench_table_choose(const struct bench_table *table, int column, uint64_t n_bytes,
                                struct gyre_choice *choice);
 
 void bench_table_fill(const struct bench_table *table, const struct gyre_choice *choice,
                       uint64_t n_bytes, struct gyre_simulation *simulation);
 
-/** bench_table_predict - @n_bytes: bench_table_call_bytes(). */
+/** @n_bytes: bench_table_call_bytes(). */
 gyre_status bench_table_predict(struct bench_table *table, int column, uint64_t n_bytes,
                                 struct bench_table_cell *cell);
 

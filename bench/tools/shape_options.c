@@ -31,7 +31,7 @@ void bench_shape_print_algorithms(FILE *out)
         print_algorithm(gyre_library[i], out);
 }
 
-/* False if there are too many. */
+/* False if too many. */
 static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_ranks)
 {
     if (n_of_host < 1 || n_of_host > GYRE_MAX_RANKS - *n_ranks)
@@ -42,7 +42,7 @@ static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_rank
     return true;
 }
 
-/* "2x8" or "7+8". Returns the number of ranks, or 0 if the text is neither. */
+/* "2x8" or "7+8". Returns ranks, 0 = neither. */
 static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
 {
     int n_hosts, n_of_host, n_ranks = 0, n_read = 0;
@@ -80,8 +80,8 @@ static void print_wrong_hosts(const char *user, const char *text, int n_ranks)
                 user, text, GYRE_MAX_RANKS);
 }
 
-/* "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in which
- * they appear. @n_ranks: 0 = as the text says; else it must say the same. */
+/* "0,0,1,1" (renumbered by appearance), "2x8" or "7+8". @n_ranks_inout: 0 = by the text, else it
+ * must match. */
 static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
                         struct gyre_grouping *grouping)
 {
@@ -133,7 +133,7 @@ static void print_unknown(const char *user, const char *given, bool is_algorithm
     fputc('\n', stderr);
 }
 
-/* The algorithm joins those of this process, so that all that knows algorithms knows it. */
+/* It joins this process's algorithms, for all code. */
 static const struct gyre_algorithm *take_from_library(const char *name)
 {
     static struct gyre_algorithm taken; /* one job a process */

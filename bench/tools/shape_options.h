@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options that name the programs of all ranks: an algorithm and a shape, or a file. A function
- * that finds a mistake prints it on standard error and returns false.
+ * Options for all ranks' programs: an algorithm and a shape, or a file. A function that finds a
+ * mistake prints it on standard error and returns false.
  */
 #ifndef GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
 #define GYRE_BENCH_TOOLS_SHAPE_OPTIONS_H
@@ -11,9 +11,9 @@
 
 #include <stdio.h>
 
-/* Texts are those of argv; NULL or 0 = not given. */
+/* Texts are argv's. NULL or 0 = not given. */
 struct bench_shape_options {
-    const char *user; /* messages begin with it */
+    const char *user; /* begins messages */
     const char *algorithm;
     const char *collective;
     const char *hosts;
@@ -23,10 +23,10 @@ struct bench_shape_options {
     int variant; /* -1 = not given */
     int n_nics;
     bool is_placed;
-    const struct gyre_grouping *grouping; /* in place of --hosts; NULL = none */
+    const struct gyre_grouping *grouping; /* replaces --hosts, NULL = none */
 };
 
-/* @type: the program's struct. @shape: its struct bench_shape_options. */
+/* @type: program's struct. @shape: its struct bench_shape_options. */
 /* clang-format off */
 #define BENCH_SHAPE_OPTIONS(type, shape) \
     {'a', "algo", "NAME", "the algorithm", BENCH_TEXT, .at = offsetof(type, shape.algorithm)}, \
@@ -49,7 +49,7 @@ struct bench_shape_options {
     {'f', "file", "FILE", "read the programs from FILE (- = standard input)", \
      BENCH_TEXT, .at = offsetof(type, shape.file)}
 
-/* @request: the program's struct bench_schedule_request. */
+/* @request: program's struct bench_schedule_request. */
 #define BENCH_TILING_OPTIONS(type, request, help) \
     {0, "channels", "N", NULL, \
      BENCH_NUMBER, .at = offsetof(type, request.n_channels), 1, 1024}, \
@@ -63,21 +63,19 @@ struct bench_shape_options {
      BENCH_NET_IB, BENCH_NET_SOCKET + 1, bench_net_words, .expected = "ib (RDMA) or socket (TCP)"}
 /* clang-format on */
 
-extern const char *const bench_net_words[]; /* by enum bench_schedule_net */
+extern const char *const bench_net_words[];
 
 void bench_shape_print_algorithms(FILE *out);
 
-/** bench_shape_find - @needs_algorithm: false: without --algo, algorithm_out becomes NULL.
- * @shape_out: its grouping lies in static memory, so that a process has one shape at a time. */
+/** @needs_algorithm: false: algorithm_out is NULL without --algo. @shape_out: its grouping is
+ * static, one shape a process. */
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
 
-/** bench_shape_is_right - do the options name a shape? Checked before any work begins.
- * @needs_algorithm: as for bench_shape_find(). */
+/** Checked before any work. @needs_algorithm: as for bench_shape_find(). */
 bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
 
-/** bench_shape_find_hosts - for the programs of a file. @grouping_out: NULL = one host; else in
- * static memory. */
+/** For a file's programs. @grouping_out: NULL = one host, else static memory. */
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From when each step of the simulator starts and ends, and when its slots are seen, follows what
- * each step waited for.
+ * What each step waited for follows from when steps start and end, and when slots are seen.
  */
 #include "bench/tools/schedule_predict.h"
 
@@ -20,16 +19,16 @@
 
 struct end {
     uint32_t n_slots;
-    double *arrived_ns; /* sending side, by slot: when it is seen */
+    double *arrived_ns; /* sender, by slot: seen */
     uint32_t capacity;
-    uint32_t partner; /* receiving side: connection in the sender's program */
+    uint32_t partner; /* receiver: connection in the sender's program */
 };
 
 struct part {
     struct gyre_program *program;
     struct gyre_trace_steps steps;
     struct end *ends;
-    double *free_ns; /* by worker: end of its last step */
+    double *free_ns; /* by worker: end of last step */
 };
 
 struct trace {
@@ -46,8 +45,6 @@ static struct part *part_of(const struct trace *trace, uint32_t rank, uint32_t v
 {
     return &trace->parts[(size_t)rank * trace->n_variants + variant];
 }
-
-/* ---- opening ------------------------------------------------------------------------------ */
 
 static gyre_status out_of_memory(void)
 {
@@ -137,8 +134,6 @@ static void close_trace(struct trace *trace)
     free(trace->seen);
 }
 
-/* ---- simulating --------------------------------------------------------------------------- */
-
 static void observe(void *observer, const struct gyre_simulated_step *step)
 {
     struct trace *trace = observer;
@@ -162,8 +157,6 @@ static void arrive(void *observer, uint64_t step, uint32_t send, double arrived_
         trace->seen[step].arrived_ns[send] = arrived_ns;
 }
 
-/* ---- events ------------------------------------------------------------------------------- */
-
 static gyre_status note_arrival(struct end *end, double arrived_ns)
 {
     if (end->n_slots == end->capacity) {
@@ -178,7 +171,7 @@ static gyre_status note_arrival(struct end *end, double arrived_ns)
     return GYRE_SUCCESS;
 }
 
-/* Steps come in the order in which they start, so the sending step of each slot came before. */
+/* By start, so each slot's sending step came before. */
 static gyre_status take_slots(const struct trace *trace, const struct gyre_simulated_step *seen,
                               const struct gyre_step *step, struct gyre_trace_event *event,
                               double *data_ns)
@@ -255,8 +248,6 @@ static gyre_status make_event(const struct trace *trace, const struct gyre_simul
     part->free_ns[seen->worker] = seen->end_ns;
     return GYRE_SUCCESS;
 }
-
-/* ---- writing ------------------------------------------------------------------------------ */
 
 static void write_call(const struct trace *trace, struct gyre_trace_writer *writer,
                        double launched_ns, double end_ns)

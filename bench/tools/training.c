@@ -16,10 +16,7 @@ const char *const bench_strategy_names[BENCH_N_STRATEGIES] = {
     [BENCH_TENSOR_PARALLEL] = "tensor parallel",
 };
 
-/* ---- models ------------------------------------------------------------------------------- */
-
-/* Shapes: the config.json that each model is published with; GPT-3: Brown et al., 2020, table 2.1.
- */
+/* Shapes: each model's published config.json. GPT-3: Brown et al., 2020, table 2.1. */
 /* clang-format off */
 const struct bench_model bench_models[] = {
     /* name        layers hidden feed_fwd keys vocabulary positions tied   biases */
@@ -87,8 +84,6 @@ double bench_training_hidden(double n_params, unsigned n_layers)
     return units < 1 ? HIDDEN_UNIT : units * HIDDEN_UNIT;
 }
 
-/* ---- a step ------------------------------------------------------------------------------- */
-
 double bench_training_compute_us(const struct bench_training *training)
 {
     if (training->compute_us > 0)
@@ -128,7 +123,7 @@ int bench_training_calls(const struct bench_training *training, enum bench_strat
                      (micro_batch > 0 ? fmin(micro_batch, group_tokens) : group_tokens) *
                          token_bytes,
                      (double)ALL_REDUCES_OF_LAYER * training->n_layers, calls_out);
-    default: /* BENCH_SHARDED */
+    default:
         calls_out[0] = (struct bench_training_calls){GYRE_COLL_ALL_GATHER, layer_bytes,
                                                      2.0 * training->n_layers};
         calls_out[1] = (struct bench_training_calls){GYRE_COLL_REDUCE_SCATTER, layer_bytes,
@@ -145,12 +140,10 @@ double bench_training_exposed_us(enum bench_strategy strategy, double compute_us
         return fmax(communication_us - BACKWARD_PART * compute_us, last_us);
     case BENCH_TENSOR_PARALLEL:
         return communication_us;
-    default: /* BENCH_SHARDED */
+    default:
         return fmax(communication_us - compute_us, first_us + last_us);
     }
 }
-
-/* ---- a profile ---------------------------------------------------------------------------- */
 
 #ifdef GYRE_BENCH_WITH_JSON
 
@@ -159,7 +152,7 @@ double bench_training_exposed_us(enum bench_strategy strategy, double compute_us
 struct spans {
     struct span {
         double begin_us, end_us;
-    } * at; /* sorted by begin before they are measured */
+    } * at; /* sorted by begin */
     size_t n, capacity;
 };
 
@@ -183,7 +176,7 @@ static int compare_spans(const void *left, const void *right)
     return a->begin_us < b->begin_us ? -1 : a->begin_us > b->begin_us;
 }
 
-/* Moments that lie in several spans count once. */
+/* Overlaps count once. */
 static double covered_us(struct spans *spans)
 {
     double sum_us = 0, until_us = -INFINITY;
@@ -219,7 +212,7 @@ static bool communicates(const char *name)
     return false;
 }
 
-/* @all, @others: every kernel, and those that do not communicate. */
+/* @others: kernels that do not communicate. */
 static gyre_status collect_kernels(struct json_object *events, struct spans *all,
                                    struct spans *others, struct spans *communication,
                                    double *n_steps)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trials take turns, round after round, so that a change of clock rates or of the load by other
- * programs affects all of them.
+ * Trials take turns, so that clock rates and other programs' load affect all.
  */
 #include "bench/tools/trials.h"
 
@@ -13,14 +12,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Of one trial in one round. */
+/* A trial's share of a round. */
 #define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
 
-/* The first call of a trial loads its program and has cold caches, in less than MOST_WARMUP_US. A
- * longer first call is too slow only beyond the further factor FIRST_CALL_DOUBT. */
+/* First calls load programs into cold caches within MOST_WARMUP_US. A longer one is too slow only
+ * beyond FIRST_CALL_DOUBT. */
 #define MOST_WARMUP_US   10000.0
 #define FIRST_CALL_DOUBT 3.0
 
@@ -44,7 +43,7 @@ static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
            a->tile_bytes == b->tile_bytes;
 }
 
-/* Unless the choice is impossible, forbidden, or equal to a trial from `first` on. */
+/* Skips impossible, forbidden and, from `first` on, equal choices. */
 static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
 {
@@ -58,8 +57,7 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;
-    trial.choice.n_channels =
-        summary.n_channels; /* the program may need several connections a pair */
+    trial.choice.n_channels = summary.n_channels; /* pairs may need several connections */
     trial.predicted_us = summary.predicted_us;
     for (int i = first; i < trials->n_trials; i++)
         if (is_same(&trials->trials[i].choice, &trial.choice))
@@ -116,7 +114,7 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     return GYRE_SUCCESS;
 }
 
-/* A small all-reduce, planned as usual. The ranks then differ by its skew only. */
+/* A small all-reduce, after which ranks differ by its skew only. */
 static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
                                       const struct bench_trial *trial)
 {
@@ -143,7 +141,7 @@ static gyre_status time_calls(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
-/* -G: all calls get the mean time. */
+/* -G: all calls get the mean. */
 static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
                                  double *us, size_t n)
 {
@@ -155,7 +153,7 @@ static gyre_status time_captured(const struct bench_rank *rank, const struct ben
     return GYRE_SUCCESS;
 }
 
-/* us[i] becomes the longest time over the ranks. */
+/* us[i]: longest over ranks. */
 static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                               size_t n)
 {
@@ -180,7 +178,7 @@ static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
     return fastest;
 }
 
-/* @doubt: the trial may be so many times faster than its first calls. */
+/* @doubt: possible factor over its first calls. */
 static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
                         double doubt)
 {
@@ -188,8 +186,8 @@ static bool is_too_slow(const struct bench_trials *trials, const struct bench_tr
            trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
 }
 
-/* After one call, time the trial twice; the shorter time counts. A trial that the warm-up cannot
- * explain is not timed again. All ranks decide alike. */
+/* Times the trial twice after a call; the shorter counts. Only a trial that warm-up may explain is
+ * timed again. All ranks decide alike. */
 static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
                          struct bench_trial *trial)
 {

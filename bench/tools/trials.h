@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every way to carry out one call (algorithm, protocol, channels, tile), timed in turns in one run.
- * --predict and tune are built on them.
+ * Every way to carry out one call (algorithm, protocol, channels, tile), timed in turns, for
+ * --predict and tune.
  */
 #ifndef GYRE_BENCH_TRIALS_H
 #define GYRE_BENCH_TRIALS_H
@@ -14,33 +14,31 @@
 struct bench_trial {
     struct bench_case what;
     struct gyre_choice choice;
-    bool is_tuned;       /* the tuner's own choice; first of its case */
-    bool is_dropped;     /* too slow; `us` is from the first calls only */
-    double us;           /* median over rounds of medians; the slowest rank counts */
-    double predicted_us; /* 0 = no prediction */
+    bool is_tuned;       /* tuner's choice, first of its case */
+    bool is_dropped;     /* too slow, `us` is of first calls */
+    double us;           /* median over rounds' medians, slowest rank */
+    double predicted_us; /* 0 = none */
 };
 
 struct bench_trials {
     struct bench_trial trials[BENCH_MAX_TRIALS];
     int n_trials;
-    /* Drop a trial if its first calls are so many times as slow as the fastest trial of its case,
-     * unless it is the tuner's choice. 0 = drop none. */
+    /* Drops trials this many times slower than their case's fastest, never the tuner's. 0 = none.
+     */
     double most_slowness;
 };
 
-/** bench_add_trials - the tuner's choice, then for each possible algorithm and protocol a few
- * numbers of channels and sizes of tiles, each choice once. All ranks add the same trials. Errors:
- * INVALID_ARGUMENT (the table of trials is full), or the reason why the tuner has no choice. */
+/** The tuner's choice, then for each algorithm and protocol some channels and tiles, each once and
+ * the same on all ranks. Errors: INVALID_ARGUMENT (table full), or why the tuner has no choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials);
 
-/** bench_time_trials - the same `us` on all ranks. Collective. Each call is waited for, or the
- * calls are captured in a graph (-G). Where ranks could run ahead of a call with a root, a small
- * all-reduce keeps them together. Afterwards the communicator plans as before. */
+/** The same `us` on all ranks. Collective. Calls are waited for, or captured (-G). A small
+ * all-reduce keeps ranks together that could run ahead of a root. Afterwards the communicator plans
+ * as before. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
-/** bench_predict - --predict: for every size the predicted time, the measured time, and the fastest
- * of the other choices. Rank 0 prints. Collective. */
+/** --predict: each size's predicted, measured and fastest other time. Rank 0 prints. Collective. */
 gyre_status bench_predict(struct bench_rank *rank);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each rank gathers the facts of all ranks, so all come to the same finding.
+ * Every rank gathers all facts, so all come to the same finding.
  */
 #include "bench/doctor/doctor.h"
 
@@ -12,9 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- facts --------------------------------------------------------------------------------- */
-
-/* With different values of these variables ranks would make different plans. */
+/* Ranks with different values would make different plans. */
 static void list_variables(const struct bench_doctor *doctor, char *fact, size_t fact_bytes)
 {
     char text[160] = "";
@@ -74,8 +72,6 @@ void bench_facts_gather(struct bench_doctor *doctor)
     for (int i = 0; i < BENCH_N_FACTS; i++)
         bench_text_clean(doctor->facts[i]);
 }
-
-/* ---- comparison ---------------------------------------------------------------------------- */
 
 /* Ranks all-gather it, so its layout is fixed. */
 struct entry {
@@ -183,8 +179,7 @@ RULE(gid, GID, BENCH_FAIL,
      "both ends (rdma.gid)")
 RULE(rate, RATE, BENCH_WARN, "look for ports that are down: rdma.ports")
 
-#define MOST_SKEW_NS \
-    2000000000LL /* a loaded host may come late from the barrier, but not so late */
+#define MOST_SKEW_NS 2000000000LL /* a loaded host may come this late from the barrier */
 
 void bench_check_job_clock_skew(struct bench_doctor *doctor)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What should be there: `--expect gpus=8,ports=8,rate=400,mtu=4200`, or a file with the same.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include <inttypes.h>

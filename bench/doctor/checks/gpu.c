@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVIDIA GPUs and their driver, from procfs, sysfs, the kernel's log and NVML.
+ * From procfs, sysfs, the kernel's log and NVML.
  */
 #include "bench/doctor/doctor.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLERATED_CORRECTED 1000 /* ECC errors that were corrected since the driver was loaded */
+#define TOLERATED_CORRECTED 1000 /* ECC errors since the driver was loaded */
 #define TOLERATED_REPLAYS   1000
 
 static bool find_version(const char *text, char *version_out, size_t version_bytes)
@@ -31,7 +31,7 @@ static bool find_version(const char *text, char *version_out, size_t version_byt
     return false;
 }
 
-/* NVIDIA, CUDA Compatibility: the oldest driver branch of each major version. */
+/* NVIDIA, "CUDA Compatibility": the oldest driver branch of each major version. */
 static int oldest_driver(int cuda_major)
 {
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
@@ -59,7 +59,7 @@ void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t 
         find_version(version, text, text_bytes);
 }
 
-/* The driver's library must have the version of the kernel module, or NVML refuses to work. */
+/* NVML needs the kernel module's version. */
 static void check_nvml(struct bench_doctor *doctor)
 {
     struct gyre_nvml_gpu *gpus = NULL;
@@ -114,11 +114,11 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
                  cuda_major == 0 ? "; this gyre was built without CUDA" : "");
 }
 
-/* "12.4" of version.json or version.txt. @path_out: the file that has it. */
+/* @path_out: the file that has the version. */
 static bool find_toolkit(const char *root, const char *folder, char *path_out, size_t path_bytes,
                          int *major_out, int *minor_out)
 {
-    static const char *const files[][2] = {{"version.json", "\"CUDA SDK\""}, /* key before it */
+    static const char *const files[][2] = {{"version.json", "\"CUDA SDK\""}, /* the key before it */
                                            {"version.txt", "CUDA Version"}};
     for (int i = 0; i < 2; i++) {
         char *text = NULL;
@@ -214,7 +214,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
             continue;
         const enum bench_read result = bench_pci_read_link(doctor->root, bus_id, &link);
         if (result == BENCH_READ_ABSENT)
-            continue; /* the link of a GPU in a virtual machine may be hidden */
+            continue; /* a virtual machine may hide the link */
         if (result != BENCH_READ_OK)
             bench_say_unreadable(doctor, bus_id, "its PCI link (current_link_width, ...)", result);
         else if (link.width < link.most_width)
@@ -234,7 +234,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
         bench_skip(doctor, "no NVIDIA GPU with a PCI link of its own");
 }
 
-/* Does the GPU need a reset or a repair after this error (NVIDIA, "XID Errors")? */
+/* Needs the GPU a reset or a repair (NVIDIA, "XID Errors")? */
 static bool is_grave(int xid)
 {
     static const int grave[] = {48, 64, 74, 79, 95, 119, 120, 140};
@@ -323,7 +323,7 @@ static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
     return nvml->n > 0 ? nvml : NULL;
 }
 
-/* -1 = NVML does not tell it of this GPU. */
+/* -1 = not told by NVML. */
 static const char *number_of(int64_t number, char *text_out, size_t text_bytes)
 {
     if (number < 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies over the PCI link, memory shared between processes, dma-buf (one trial serves all three),
- * and copies between each pair of GPUs.
+ * One trial serves copies over PCI, memory shared between processes, and dma-buf.
  */
 #include "bench/doctor/doctor.h"
 
@@ -11,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Without persistence mode the driver may take several seconds to start each of eight GPUs. */
+/* Without persistence mode the driver needs seconds to start each GPU. */
 static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};
 #define PAIRS_MS 30000
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Limits of the process and of its control group, shared memory, huge pages, names and clocks.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "bench/launch/memory.h"
@@ -15,7 +12,7 @@
 #define MIB              ((int64_t)1 << 20)
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
 
-/* A rank registers all its slots: up to 64 MiB, and with GPUs behind a network 256 MiB. */
+/* A rank registers up to 64 MiB of slots, and 256 MiB with GPUs behind a network. */
 #define MEMLOCK_LEAST (256 * MIB)
 #define NOFILE_BASE   64 /* besides connections */
 #define SHM_LEAST     (1024 * MIB)
@@ -90,7 +87,7 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
     static const char fix[] = "ulimit -n 65536 in the shell of the launcher, or "
                               "echo '* - nofile 65536' > /etc/security/limits.d/99-nofile.conf";
     int64_t soft = 0;
-    /* A rank has connections for data and a few more to each other rank. */
+    /* Each other rank has connections for data and a few more. */
     const int64_t n_socks = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_NSOCKS);
     const int64_t needed =
         NOFILE_BASE + (2 + (n_socks > 0 ? n_socks : 2)) * doctor->launcher.n_processes;
@@ -135,7 +132,7 @@ static int64_t memory_bytes(const char *root)
     return (int64_t)kib << 10;
 }
 
-/* NULL = none; the last line for /dev/shm is in force. */
+/* NULL = none. The last line for /dev/shm is in force. */
 static const char *find_shm(char *mounts)
 {
     const char *found = NULL;
@@ -168,8 +165,8 @@ void bench_check_host_shm(struct bench_doctor *doctor)
         bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
     else {
         if (option == NULL)
-            bytes = total / 2; /* the default of tmpfs */
-        /* A machine with little memory has a small /dev/shm by default, so that is no finding. */
+            bytes = total / 2; /* tmpfs' default */
+        /* Machines with little memory have a small /dev/shm by default. */
         const bool is_small = bytes < SHM_LEAST && (total == 0 || bytes < total / 4);
         bench_say(doctor, is_small ? BENCH_WARN : BENCH_OK, NULL, is_small ? fix : NULL,
                   "/proc/mounts: /dev/shm has %" PRId64 " MiB%s%s", bytes / MIB,
@@ -304,8 +301,7 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-/* Of the first line of /etc/hosts that has the name, or "". False if no line begins with an
- * address. */
+/* @address_out: "" = no line has the name. False if no line begins with an address. */
 static bool find_address(char *hosts, const char *name, char *address_out, size_t address_bytes)
 {
     bool is_understood = false;

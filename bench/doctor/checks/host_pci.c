@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bridges and IOMMUs between GPUs and network adapters, errors of PCI links, and the processors
- * that handle interrupts.
+ * Bridges and IOMMUs between GPUs and adapters, PCI errors, and processors that handle interrupts.
  */
 #include "bench/doctor/doctor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* PCI Express Base Specification 5.0, 7.6.3 and 7.7.8: extended capabilities begin at 0x100; the
- * control register of Access Control Services is 6 bytes behind the capability's header. */
+/* PCI Express Base Specification 5.0, 7.6.3 and 7.7.8. The control register of Access Control
+ * Services is 6 bytes behind the capability's header. */
 #define CONFIG_BYTES       4096
-#define CLASS_BRIDGE       0x0604 /* the upper two bytes of the class */
+#define CLASS_BRIDGE       0x0604 /* upper two bytes of the class */
 #define FIRST_EXTENDED     0x100
 #define CAPABILITY_ACS     0x000d
 #define ACS_CONTROL_OFFSET 6
-#define ACS_REDIRECT       0x000c /* requests and completions between peers go to the root complex */
+#define ACS_REDIRECT       0x000c /* traffic between peers goes to the root complex */
 
 static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *control_out)
 {
@@ -30,7 +29,7 @@ static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *
     if (n < 64)
         return BENCH_READ_BROKEN;
     if (n < 256)
-        return BENCH_READ_DENIED; /* users other than root see 64 bytes */
+        return BENCH_READ_DENIED; /* only root sees more than 64 bytes */
     if (n == 256)
         return BENCH_READ_OK; /* conventional PCI has no extended capabilities */
     for (size_t at = FIRST_EXTENDED, steps = 0; at != 0 && steps < 64; steps++) {
@@ -141,7 +140,7 @@ static enum bench_read count_near(const char *root, const char *bus_id, const ch
     return result;
 }
 
-/* One without an interface counts as used. */
+/* A device without an interface counts as used. */
 static bool is_used(const struct bench_doctor *doctor, const struct bench_pci *pci)
 {
     const struct bench_machine *machine = &doctor->machine;

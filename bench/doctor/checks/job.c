@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the job was started, on which processors, and with which variables.
+ * How the job was started, with which processors and variables.
  */
 #include "bench/doctor/doctor.h"
 
@@ -24,8 +24,6 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
     else
         bench_ok(doctor, NULL, "no launcher: this machine alone is looked at");
 }
-
-/* ---- processors ---------------------------------------------------------------------------- */
 
 static int count_allowed(const char *root, enum bench_read *result_out)
 {
@@ -158,11 +156,11 @@ void bench_check_job_variables(struct bench_doctor *doctor)
 
 enum harmed { ANY, WITH_RDMA, WITH_RDMA_AND_GPU, WITH_SOFT_RDMA };
 
-/* Legal values that are nearly always a mistake: switches that were left on after a search for an
- * error, or were copied from another cluster. */
+/* Legal values that are nearly always left over from a search for an error or from another cluster.
+ */
 static const struct harmful {
     enum gyre_param_id id;
-    const char *values; /* blanks around each; NULL = as 1 */
+    const char *values; /* with blanks around each, NULL = as 1 */
     enum harmed harmed;
     const char *harm;
 } harmful[] = {
@@ -190,8 +188,7 @@ static void warn(struct bench_doctor *doctor, enum gyre_param_id id, const char 
               gyre_param_text(&doctor->params, id), harm);
 }
 
-/* A traffic class is a whole byte of the IP header: DSCP times 4, plus two bits for ECN, which have
- * the value 2 ("can be marked") if ECN is in use. */
+/* A traffic class is DSCP times 4 plus two bits for ECN, of which 2 means "can be marked". */
 static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
 {
     char harm[256];
@@ -238,7 +235,7 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         snprintf(value, sizeof(value), " %.120s ", gyre_param_text(&doctor->params, row->id));
         const bool is_bad = row->values != NULL ? strstr(row->values, value) != NULL
                                                 : gyre_param_number(&doctor->params, row->id) == 1;
-        /* Who writes gyre's own name means it; NCCL's may come from another cluster. */
+        /* NCCL's names may come from another cluster; gyre's own are meant. */
         const bool is_meant = row->harmed == WITH_RDMA &&
                               strncmp(gyre_param_source(&doctor->params, row->id), "GYRE_", 5) == 0;
         if (gyre_param_is_set(&doctor->params, row->id) && is_bad && is_here[row->harmed] &&

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interfaces that gyre uses, settings that slow them down, and the errors that the kernel
- * counts.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
@@ -12,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAST_MBIT_PER_S 25000 /* packets of 1500 bytes cost processors too much at this rate */
+#define FAST_MBIT_PER_S 25000 /* above it packets of 1500 bytes cost too much processor time */
 #define GIVE_ADDRESS    "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
 
 static void describe(const struct bench_machine *machine,
@@ -123,7 +119,7 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
         const struct gyre_sock_address *address = &machine->addresses[i].address;
         if (machine->addresses[i].is_loopback || !machine->addresses[i].is_up)
             continue;
-        /* RFC 3927: an address of 169.254/16 was made up, because no DHCP server answered */
+        /* RFC 3927: 169.254/16 is made up when no DHCP server answers. */
         const bool is_made_up =
             address->family == AF_INET && address->bytes[0] == 169 && address->bytes[1] == 254;
         n_link_local += is_made_up || gyre_sock_is_link_local(address);
@@ -182,7 +178,7 @@ void bench_check_net_link(struct bench_doctor *doctor)
                   n_good);
 }
 
-/* RDMA carries the data of this interface; TCP is for set-up only, and may be slower. */
+/* RDMA carries its data, so TCP may be slower. */
 static bool is_rail(const struct bench_machine *machine, const char *netdev)
 {
     for (int i = 0; i < machine->n_ports; i++)
@@ -228,7 +224,7 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
         bench_skip(doctor, "no interface but loopback is used");
         return;
     }
-    /* Packets above the MTU of an interface below are lost without an error. */
+    /* Packets above the MTU of a lower interface are lost without an error. */
     for (int i = 0; i < machine->n_netdevs; i++) {
         const struct bench_netdev *below = &machine->netdevs[i];
         char fix[BENCH_FIX_BYTES];
@@ -300,8 +296,6 @@ void bench_check_net_bond(struct bench_doctor *doctor)
         bench_skip(doctor, "no bond here");
 }
 
-/* ---- the kernel's settings and counters ---------------------------------------------------- */
-
 void bench_check_net_ports(struct bench_doctor *doctor)
 {
     static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range";
@@ -332,8 +326,8 @@ static bool is_used(const struct bench_doctor *doctor, const struct gyre_sock_in
     return device == NULL || bench_net_is_used(&doctor->params, &doctor->machine, device);
 }
 
-/* A host with two interfaces in one subnet sends everything through the first one, and answers
- * address requests for either on both. */
+/* A host with two interfaces in one subnet sends through the first and answers address requests for
+ * either on both. */
 void bench_check_net_same_subnet(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The measured network: gyre's own transport between each pair of hosts, in both directions, one
- * pair at a time. The first process of each host takes part; the others wait in the gathers.
+ * gyre's own transport between hosts, one pair and direction at a time. Each host's first process
+ * takes part; the others wait in gathers.
  */
 #include "bench/doctor/doctor.h"
 
@@ -16,7 +16,7 @@
 #define N_LARGE           4
 #define TIMEOUT_MS        20000
 #define THREAD_GBIT_PER_S 8
-#define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs; later pairs are not measured */
+#define BUDGET_NS         (40 * 1000000000ULL) /* for all pairs */
 
 struct rig {
     struct bench_doctor *doctor;
@@ -26,7 +26,7 @@ struct rig {
     unsigned char *buffer;
 };
 
-/* Of a pair, in one process. Processes all-gather it. */
+/* Processes all-gather it. */
 struct outcome {
     struct bench_note note;
     double latency_us; /* 0 unless this process sent */
@@ -53,7 +53,7 @@ static unsigned char byte_of(size_t i, int from)
 
 static gyre_status measure_as_sender(const struct rig *rig, int peer, struct outcome *outcome)
 {
-    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* opens connections */
+    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* opens the connections */
     GYRE_TRY(send_or_receive(rig, false, peer, 8));
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++) {
@@ -103,7 +103,7 @@ static gyre_status open_comm(struct rig *rig)
     gyre_unique_id id;
     config.device_kind = GYRE_DEVICE_HOST;
     config.timeout_ms = TIMEOUT_MS;
-    setenv("GYRE_BOOTSTRAP_TIMEOUT", "30", 0); /* the default is for jobs of thousands of ranks */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "30", 0); /* the default is for thousands of ranks */
     GYRE_TRY(bench_rendezvous(&rig->doctor->launcher, 1, &config, &id));
     if (rig->hosts.me < 0)
         return GYRE_SUCCESS;
@@ -142,8 +142,8 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
     return GYRE_SUCCESS;
 }
 
-/* The most that a message of this host can have; 0 = unknown. Of TCP it is no more than one thread
- * copies (core/engine/links/network.c, THREAD_MBIT_PER_S). */
+/* 0 = unknown. Over TCP, what one thread copies (core/engine/links/network.c, THREAD_MBIT_PER_S).
+ */
 static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
     const struct bench_netdev *first = bench_net_first(&doctor->machine);
@@ -171,7 +171,7 @@ void bench_check_job_network(struct bench_doctor *doctor)
         bench_skip(doctor, "one process: no network to measure");
         return;
     }
-    if (!doctor->knows_transport) { /* job.transport does not run */
+    if (!doctor->knows_transport) { /* job.transport did not run */
         const int n_findings = doctor->findings.n;
         bench_check_job_transport(doctor);
         doctor->findings.n = n_findings;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between each pair of hosts, by the kernel's own TCP and UDP: firewalls, and how large a packet
- * may be that must not be cut (MTU). One pair is tried at a time, in both directions.
+ * Firewalls and MTUs between hosts by the kernel's own TCP and UDP, one pair at a time in both
+ * directions.
  */
 #include "bench/doctor/doctor.h"
 
@@ -17,8 +17,8 @@
 
 #define MAX_SAID             8
 #define CONNECT_MS           3000
-#define QUIET_MS             150 /* without a packet means that no more come */
-#define N_COPIES             3   /* because a packet may get lost */
+#define QUIET_MS             150 /* silence after which no packet is expected */
+#define N_COPIES             3   /* packets may get lost */
 #define BUDGET_NS            (20 * 1000000000ULL)
 
 #define BENCH_MAX_PATHS      256
@@ -33,10 +33,10 @@ struct bench_path_listener {
 /* Processes all-gather it. */
 struct bench_path_note {
     int32_t is_over; /* process 0: the time is up */
-    int32_t error;   /* errno of the TCP connection */
-    int32_t limit;   /* sender: the largest packet that its interface takes */
-    int32_t known;   /* sender: path MTU that its kernel knows */
-    int32_t n_bytes; /* receiver: the largest packet that came; 0 = none */
+    int32_t error;
+    int32_t limit;   /* of the sender's interface */
+    int32_t known;   /* path MTU that the sender's kernel knows */
+    int32_t n_bytes; /* the largest that the receiver got, 0 = none */
 };
 
 struct bench_path_pair {
@@ -50,13 +50,13 @@ struct bench_paths {
     struct bench_path_pair pairs[BENCH_MAX_PATHS];
     int n_pairs;
     int n_all;
-    const char *why_left; /* why pairs were not tried; NULL = all were */
+    const char *why_left; /* NULL = all pairs were tried */
     gyre_status status;
     char cause[256];
 };
 
-/* Besides the interface's own: Ethernet's jumbo frames, Ethernet, VXLAN over Ethernet, tunnels, and
- * the least that IPv6 and IPv4 guarantee. */
+/* Besides the interface's own: jumbo frames, Ethernet, VXLAN, tunnels, and the least that IPv6 and
+ * IPv4 guarantee. */
 static const int sizes[] = {576, 1280, 1400, 1450, 1500, 4200, 9000};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
@@ -67,8 +67,6 @@ struct probe {
 };
 
 #define MAGIC 0x67647270u
-
-/* ---- sockets -------------------------------------------------------------------------------- */
 
 static gyre_status open_udp(const struct gyre_sock_address *address, int *fd_out,
                             struct gyre_sock_address *bound_out)
@@ -116,7 +114,6 @@ static int interface_mtu(int fd, const char *name)
     return ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
 }
 
-/* That the kernel knows of a connected socket. */
 static int path_mtu(int fd, int family)
 {
     int mtu = 0;
@@ -128,7 +125,7 @@ static int path_mtu(int fd, int family)
                : 0;
 }
 
-/* Copies of a packet that must not be cut. False if this host refuses the size. */
+/* Packets that must not be cut. False if this host refuses the size. */
 static bool send_size(int fd, int family, int n_bytes, int from)
 {
     unsigned char bytes[BENCH_PATH_MAX_BYTES];
@@ -175,8 +172,7 @@ static void send_probes(const struct bench_path_listener *mine,
     close(fd);
 }
 
-/* The largest packet of that sender that has arrived. @limit: the sender sends no larger one, so
- * there is no need to wait for more. */
+/* The largest packet that arrived. @limit: the sender's largest, which ends the wait. */
 static int take_probes(int fd, int from, int limit)
 {
     struct pollfd waiting = {.fd = fd, .events = POLLIN};
@@ -190,8 +186,6 @@ static int take_probes(int fd, int from, int limit)
     }
     return largest;
 }
-
-/* ---- all pairs ------------------------------------------------------------------------------ */
 
 static gyre_status try_pair(struct bench_doctor *doctor, struct bench_paths *paths,
                             struct bench_path_pair *pair, int udp, uint64_t deadline_ns,
@@ -286,9 +280,7 @@ void bench_paths_free(struct bench_paths *paths)
     free(paths);
 }
 
-/* ---- checks --------------------------------------------------------------------------------- */
-
-/* NULL after saying why there is none. */
+/* NULL after saying why. */
 static const struct bench_paths *paths_of(struct bench_doctor *doctor)
 {
     struct bench_paths *paths = doctor->paths;
@@ -310,8 +302,6 @@ static const struct bench_paths *paths_of(struct bench_doctor *doctor)
     return NULL;
 }
 
-/* Pairs that were not tried, and findings that were not printed. @worst: the worst severity of the
- * findings. */
 static void say_rest(struct bench_doctor *doctor, const struct bench_paths *paths, int n_bad,
                      enum bench_severity worst)
 {
@@ -382,7 +372,7 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
     say_rest(doctor, paths, n_bad, worst);
 }
 
-/* @is_known: the sender's kernel was told so. */
+/* @is_known: to the sender's kernel. */
 static void say_cut_packets(struct bench_doctor *doctor, const struct bench_paths *paths,
                             const struct bench_path_pair *pair, bool is_known)
 {

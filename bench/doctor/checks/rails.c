@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each pair of ports of a job's hosts is connected by a real queue pair, and messages whose bytes
- * are checked go through it. Port k of each host belongs to rail k. Pairs of one rail come first,
- * because gyre needs those. One pair is tried at a time. The first process of each host takes part;
- * the others wait in the gathers.
+ * A queue pair connects each pair of ports, and checked messages go through it, one pair at a time.
+ * Port k of each host belongs to rail k. Pairs of one rail come first, because gyre needs those.
+ * Each host's first process takes part; the others wait in gathers.
  */
 #include "bench/doctor/doctor.h"
 
@@ -14,23 +13,23 @@
 #include <string.h>
 
 #define MAX_RAILS 128
-#define MAX_SAID  8 /* findings about pairs */
-/* Below it are software devices, whose rate means nothing. */
+#define MAX_SAID  8
+/* Slower devices are software, whose rate means nothing. */
 #define SOFT_GBIT_PER_S 10
 #define BUDGET_NS       (30 * 1000000000ULL)
 
-/* Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it. */
 struct offer {
     int32_t n_ports;
     int32_t n_left_out;
-    char cause[320]; /* why there are none */
+    char cause[320]; /* "" unless there are none */
     struct gyre_ib_trial_port ports[BENCH_MAX_RAILS];
 };
 
-/* Of a trial, in one process. Processes all-gather it. */
+/* Processes all-gather it. */
 struct step {
     struct bench_note note;
-    double value; /* 0 before this process measured anything */
+    double value; /* 0 = not measured */
     struct gyre_ib_trial_end end;
 };
 
@@ -54,8 +53,6 @@ struct rig {
     int n_said;
     bool is_over;
 };
-
-/* ---- the rows ------------------------------------------------------------------------------- */
 
 static const char *reason_against(const struct bench_doctor *doctor, char *text_out)
 {
@@ -117,10 +114,7 @@ static gyre_status make_rows(struct rig *rig)
     return GYRE_SUCCESS;
 }
 
-/* ---- a pair --------------------------------------------------------------------------------- */
-
-/* The four steps of a trial: a queue pair of each side, the connection, a small message, large
- * ones. A process of neither host only gathers. */
+/* Queue pairs, connection, a small message, large ones. Processes of other hosts only gather. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;
@@ -155,8 +149,6 @@ static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline
     return GYRE_SUCCESS;
 }
 
-/* ---- what is said --------------------------------------------------------------------------- */
-
 static void say_ports(struct rig *rig)
 {
     for (int i = 0; i < rig->n_rails; i++)
@@ -173,13 +165,13 @@ static void say_ports(struct rig *rig)
     }
 }
 
-/* "" = not known. */
+/* "" = unknown. */
 static const char *netdev_of(const struct rail *rail)
 {
     return rail->told->n_gids > 0 ? rail->told->gids[0].netdev : "";
 }
 
-/* They work, with packets of the smaller size. */
+/* They work with the smaller packets. */
 static void say_mtu(struct rig *rig, int from, int to)
 {
     const uint32_t a = rig->rails[from].told->mtu_bytes, b = rig->rails[to].told->mtu_bytes;
@@ -243,8 +235,6 @@ static void judge(struct rig *rig)
                        rest);
 }
 
-/* ---- all pairs ------------------------------------------------------------------------------ */
-
 static bool is_due(const struct rig *rig, int from, int to, int pass)
 {
     const struct rail *a = &rig->rails[from], *b = &rig->rails[to];
@@ -252,8 +242,7 @@ static bool is_due(const struct rig *rig, int from, int to, int pass)
            b->told->cause[0] == '\0';
 }
 
-/* A network may separate its rails, so pairs across rails count only if some of them reach each
- * other. */
+/* A network may separate its rails, so these pairs count only if some reach each other. */
 static void say_across(struct rig *rig, const bool *is_failed)
 {
     for (int i = 0; i < rig->n_rails * rig->n_rails; i++)
@@ -270,8 +259,7 @@ static void try_all(struct rig *rig, bool *is_failed)
 {
     const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
     const int n = rig->n_rails;
-    /* Where no pair of one rail reaches each other, the cause is found, and pairs across rails
-     * would cost seconds each. */
+    /* If no pair of one rail works, the cause is found, and other pairs would cost seconds each. */
     for (int pass = 0; pass < 2 && (pass == 0 || rig->n_reached > 0); pass++)
         for (int step = 1; step < n && !rig->is_over; step++)
             for (int from = 0; from < n && !rig->is_over; from++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RDMA devices and ports, and the GID that the library's rules choose for each RoCE port.
+ * The library's rules choose each RoCE port's GID.
  */
 #include "bench/doctor/doctor.h"
 
@@ -12,8 +12,8 @@
 
 #define VENDOR_MELLANOX   0x15b3
 #define LIBRARY_MAX_PORTS 256 /* as GYRE_IB_MAX_PORTS */
-/* A frame must hold 4096 bytes and the headers for RoCE's packets of 4096 bytes. The kernel uses
- * the largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
+/* Room for RoCE's 4096 bytes and headers. The kernel takes the largest power of two that fits
+ * (rdma/ib_addr.h, iboe_get_mtu). */
 #define NETDEV_MTU_OF_4096 4200
 
 void bench_check_rdma_devices(struct bench_doctor *doctor)
@@ -272,7 +272,7 @@ void bench_check_rdma_pcie(struct bench_doctor *doctor)
                                            ? BENCH_READ_ABSENT
                                            : bench_pci_read_link(doctor->root, port->bus_id, &link);
         if (result == BENCH_READ_ABSENT)
-            continue; /* a virtual function has no link of its own */
+            continue; /* virtual functions have no link */
         if (result != BENCH_READ_OK) {
             bench_say_unreadable(doctor, port->name, "its PCI link (current_link_speed, ...)",
                                  result);

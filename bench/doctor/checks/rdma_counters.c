@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters of RDMA ports for lost packets, for links that went down, and for signs that flow
- * control works. They begin when the driver is loaded, so a few errors among very many packets are
- * no finding.
+ * Counters begin when the driver is loaded, so a few errors among very many packets are no finding.
  */
 #include "bench/doctor/doctor.h"
 
@@ -10,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLERATED_OF_PACKETS 1000000 /* one error among so many packets */
+#define TOLERATED_OF_PACKETS 1000000 /* packets for each tolerated error */
 
 /* -1 = not counted. */
 static int64_t read_counter(const struct bench_doctor *doctor, const struct bench_rdma_port *port,
@@ -67,8 +65,8 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
 }
 
 struct flow_control {
-    int64_t pauses;   /* frames that ask to wait */
-    int64_t discards; /* dropped by full buffers */
+    int64_t pauses;
+    int64_t discards; /* by full buffers */
     bool has_pauses, has_discards;
 };
 
@@ -95,7 +93,7 @@ static struct flow_control add_up(char *text)
     return sum;
 }
 
-/* @sent, @handled: congestion notifications; -1 = not counted. */
+/* -1 = not counted. */
 static void say_no_congestion(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                               const struct flow_control *sum, int64_t sent, int64_t handled)
 {

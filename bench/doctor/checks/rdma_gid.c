@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row of a RoCE port's GID table with its type, its address, and why it is used or not, by
- * the library's own rules.
+ * The library's own rules judge each row of a RoCE port's GID table.
  */
 #include "bench/doctor/doctor.h"
 
@@ -10,10 +9,10 @@
 struct table {
     struct gyre_ib_gid_row *rows;
     char (*reasons)[GYRE_IB_GID_REASON_BYTES];
-    int n;      /* -1 = a row is not understood */
+    int n;      /* -1 = a row is unreadable */
     int chosen; /* -1 = none */
     struct gyre_ib_gid_rules rules;
-    gyre_status status; /* of the choice; the cause is gyre_cause() */
+    gyre_status status; /* of the choice, with gyre_cause() */
 };
 
 static const char *type_name(const struct gyre_ib_gid_row *row)

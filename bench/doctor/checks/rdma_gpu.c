@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * How GPUs and RDMA adapters reach each other.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
@@ -43,7 +40,7 @@ void bench_check_rdma_peermem(struct bench_doctor *doctor)
             "GPU memory, and every byte goes through host memory");
 }
 
-/* A port that this machine does not show, as a topology file may have it, counts as used. */
+/* Ports that only a topology file shows count as used. */
 static bool is_used(const struct bench_machine *machine, const struct gyre_topo_node *net)
 {
     for (int i = 0; i < machine->n_ports; i++)
@@ -52,7 +49,7 @@ static bool is_used(const struct bench_machine *machine, const struct gyre_topo_
     return true;
 }
 
-/* Of those that jobs use; -1 = there is none. */
+/* -1 = no used one. */
 static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre_topo *topo,
                             int32_t gpu)
 {
@@ -70,7 +67,7 @@ static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre
     return best;
 }
 
-/* @farthest: the limit of GPUDirect in force. @limit: its name, for the evidence. */
+/* @limit: names GPUDirect's limit @farthest. */
 static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo, int32_t gpu,
                       enum gyre_topo_level farthest, const char *limit)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The priority of RoCE packets by the traffic class in force, whether PFC and ECN serve it, and
- * settings in the firmware of adapters. No file has the former without NVIDIA's driver package, so
- * `mlnx_qos` or `dcb` is asked; mlxconfig or mstconfig for the latter.
+ * The priority of RoCE packets, its PFC and ECN, and adapters' firmware. Only NVIDIA's driver
+ * package has files for the former, so `mlnx_qos` or `dcb` is asked; mlxconfig or mstconfig for the
+ * latter.
  */
 #include "bench/doctor/doctor.h"
 
@@ -17,9 +17,9 @@
 /* -1 = not known. */
 struct qos {
     int trusts_dscp;
-    int pfc; /* a bit for each priority */
+    int pfc; /* a bit a priority */
     int priority_of[N_DSCP];
-    int64_t notifies, reacts; /* ECN at one priority: roce_np, roce_rp */
+    int64_t notifies, reacts; /* ECN (roce_np, roce_rp) */
 };
 
 /* "enabled 0 0 0 1 0 0 0 0" or "0:off 1:off 2:off 3:on". */
@@ -37,7 +37,7 @@ static int parse_pfc(const char *text)
     return -1;
 }
 
-/* What `mlnx_qos -i NETDEV` prints. */
+/* Output of `mlnx_qos -i NETDEV`. */
 static void parse_mlnx_qos(char *text, struct qos *qos)
 {
     bool is_pfc = false;
@@ -63,7 +63,7 @@ static void parse_mlnx_qos(char *text, struct qos *qos)
     }
 }
 
-/* What `dcb pfc show` and `dcb -N app show` print. Drivers trust DSCP once a row maps one. */
+/* Output of `dcb pfc show` and `dcb -N app show`. Drivers trust DSCP once a row maps one. */
 static void parse_dcb(const char *pfc, const char *app, struct qos *qos)
 {
     const char *at = pfc == NULL ? NULL : strstr(pfc, "prio-pfc ");
@@ -92,7 +92,7 @@ static struct qos read_qos(const char *root, const char *netdev)
 {
     struct qos qos = {.trusts_dscp = -1, .pfc = -1, .notifies = -1, .reacts = -1};
     char command[64], *text = NULL, *app = NULL;
-    for (int dscp = 0; dscp < N_DSCP; dscp++) /* the default of mlx5 */
+    for (int dscp = 0; dscp < N_DSCP; dscp++) /* mlx5's default */
         qos.priority_of[dscp] = dscp / N_PRIORITIES;
     snprintf(command, sizeof(command), "mlnx_qos -i %.15s", netdev);
     if (bench_read_program(root, command, &text) == BENCH_READ_OK) {
@@ -109,7 +109,7 @@ static struct qos read_qos(const char *root, const char *netdev)
     return qos;
 }
 
-/* A class whose DSCP is in a priority with PFC: DSCP 26 if it is, else the least. 0 = none. */
+/* Of a DSCP with PFC: 26 if possible, else the least. 0 = none. */
 static int class_with_pfc(const struct qos *qos)
 {
     if ((qos->pfc >> qos->priority_of[26] & 1) != 0)
@@ -198,12 +198,10 @@ void bench_check_rdma_qos(struct bench_doctor *doctor)
                            "/sys/class/net/*/ecn tell");
 }
 
-/* ---- the firmware --------------------------------------------------------------------------- */
-
 /* NVIDIA, "MFT: supported configurations and their parameters". # is the port. */
 static const struct setting {
     const char *name;
-    const char *layer; /* of ports that it is about; NULL = all */
+    const char *layer; /* of its ports, NULL = all */
     const char *bad;
     const char *words, *fix;
 } settings[] = {
@@ -226,7 +224,7 @@ static void put_port(const char *text, int port, char *text_out, size_t text_byt
         snprintf(text_out, text_bytes, "%.*s%d%s", (int)(at - text), text, port, at + 1);
 }
 
-/* "        LINK_TYPE_P1          ETH(2)". False if the firmware does not have the setting. */
+/* False if the firmware lacks the setting. */
 static bool find_value(const char *text, const char *name, char *value_out)
 {
     const size_t n_name = strlen(name);
@@ -288,7 +286,7 @@ void bench_check_rdma_settings(struct bench_doctor *doctor)
             is_mellanox = is_mellanox || (machine->pci[k].vendor == VENDOR_MELLANOX &&
                                           strcmp(machine->pci[k].bus_id, port->bus_id) == 0);
         if (is_mellanox && !check_settings(doctor, port))
-            break; /* the tool does not answer for the others either */
+            break; /* the tool fails for the others too */
     }
     if (!bench_said(doctor))
         bench_skip(doctor, "neither mlxconfig nor mstconfig tells settings (they need root)");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transport that a job will use between each pair of hosts. The transports' own `reachable`
- * decides, as when a communicator is made; nothing is connected.
+ * The transports' own `reachable` decides, as for a communicator; nothing is connected.
  */
 #include "bench/doctor/doctor.h"
 
@@ -13,16 +12,16 @@
 #define MAX_SAID     8
 #define NO_TRANSPORT 127
 
-/* Processes all-gather it, so its layout is fixed. */
+/* Processes all-gather it. */
 struct place {
     struct bench_note note;
     struct gyre_peer_info info;
-    int32_t has_rdma; /* an RDMA port works and is not switched off */
+    int32_t has_rdma; /* an RDMA port works and is on */
 };
 
 struct choice {
-    uint8_t transport; /* index into gyre_transports, or NO_TRANSPORT */
-    char why[127];     /* why it is not ib */
+    uint8_t transport; /* into gyre_transports, or NO_TRANSPORT */
+    char why[127];     /* reason against ib */
 };
 
 static gyre_status describe(const struct bench_doctor *doctor, int host, struct place *place)
@@ -69,8 +68,9 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
         for (int b = a + 1; b < n; b++) {
             const struct choice *mine = &all[hosts->leaders[a] * n + b],
                                 *theirs = &all[hosts->leaders[b] * n + a];
-            const struct choice *later =
-                mine->transport >= theirs->transport ? mine : theirs; /* in both's order */
+            const struct choice *later = mine->transport >= theirs->transport
+                                             ? mine
+                                             : theirs; /* later in both hosts' order */
             const bool has_rdma[] = {places[hosts->leaders[a]].has_rdma != 0,
                                      places[hosts->leaders[b]].has_rdma != 0};
             const struct gyre_transport_ops *ops =

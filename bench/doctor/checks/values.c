@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that judge one number against a bound: a row for each file, one evaluator for all.
+ * Numbers against bounds: a row for each file, one evaluator.
  */
 #include "bench/doctor/doctor.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Whose file it is. Files of the host have a whole path, and must be there. */
+/* Files of the host have a whole path and must exist. */
 enum owner { HOST, CARD, INTERFACE, PORT };
 
 static const struct row {
     enum bench_check_id check;
     enum owner owner;
     const char *path;
-    const char *key; /* scanf's format of the number; NULL = the file has the number alone */
+    const char *key; /* scanf's format, NULL = the file has the number alone */
     int64_t least, most;
-    const char *before, *behind; /* around a number that is out of bounds */
-    const char *good;            /* HOST: behind a number that is well; else the whole sentence */
-    const char *absent;          /* the sentence if no file is there; NULL = it must be */
+    const char *before, *behind; /* around a bad number */
+    const char *good;            /* HOST: behind a good number, else the whole sentence */
+    const char *absent;          /* said without a file, NULL = it must exist */
     const char *fix;
 } rows[] = {
     {BENCH_CHECK_host_numa_balancing, HOST, "/proc/sys/kernel/numa_balancing", NULL, 0, 0, "",
@@ -26,8 +26,8 @@ static const struct row {
      "them waits",
      "", "/proc/sys/kernel/numa_balancing is absent: this kernel does not move pages",
      "sysctl -w kernel.numa_balancing=0"},
-    /* What one connection must have in flight: 100 Gbit/s over 0.3 ms. Linux' default for reading
-     * is 6 MiB and for writing 4 MiB. */
+    /* One connection at 100 Gbit/s over 0.3 ms. Linux' default is 6 MiB for reading and 4 MiB for
+     * writing. */
     {BENCH_CHECK_net_buffers, HOST, "/proc/sys/net/ipv4/tcp_rmem", "%*d %*d %" SCNd64, 4 << 20,
      INT64_MAX, "at most ", " bytes a connection; a fast network needs 4 MiB or more on the way",
      " bytes", NULL,
@@ -36,7 +36,7 @@ static const struct row {
      INT64_MAX, "at most ", " bytes a connection; a fast network needs 4 MiB or more on the way",
      " bytes", NULL,
      "sysctl -w net.ipv4.tcp_wmem='4096 65536 67108864' net.core.wmem_max=67108864"},
-/* A link may see a correctable error now and then. */
+/* Links may see a few correctable errors. */
 #define PCI_ERRORS(file, total, most)                                                             \
     {                                                                                             \
         BENCH_CHECK_host_pci_errors, CARD, file, total " %" SCNd64, 0, most, total " ", "",       \
@@ -60,7 +60,7 @@ static const struct row {
     FRAME_ERRORS("rx_crc_errors"),
     FRAME_ERRORS("rx_frame_errors"),
     FRAME_ERRORS("tx_carrier_errors"),
-    /* Drivers count some when they start. */
+    /* Drivers count some at their start. */
     {BENCH_CHECK_rdma_flaps, PORT, "counters/link_downed", NULL, 0, 4, "the link went away ",
      " times", "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
      "the ports do not count how often their link goes away",
@@ -103,7 +103,7 @@ static const char *find_file(const struct bench_doctor *doctor, const struct row
     return machine->ports[i].why_unused[0] == '\0' ? machine->ports[i].name : NULL;
 }
 
-/* Returns whether there is a number. */
+/* False without a number. */
 static bool judge(struct bench_doctor *doctor, const struct row *row, const char *subject,
                   const char *path, char *good, size_t good_bytes)
 {
