@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With COMM_ID an id names an address, where the ranks meet and rank 0 hands out an id that names
- * its rendezvous server.
+ * With COMM_ID an id names an address, where rank 0 hands out the id of its rendezvous server.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -33,7 +32,6 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     return GYRE_SUCCESS;
 }
 
-/* Every process makes the same bytes for one address. */
 struct address_id {
     uint32_t magic;
     uint32_t wire_version;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are threads of one process: one object under one lock. A rank that is closed without
- * goodbye is lost to the others.
+ * Ranks that are threads of one process: one object under one lock.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -27,9 +26,9 @@ struct local {
     bool is_open;
     bool has_left;
     bool has_gathered;
-    void *part; /* a copy, of the gather in progress */
+    void *part; /* a copy */
     size_t n_part;
-    gyre_status broken; /* this rank's first reason */
+    gyre_status broken;
     char broken_text[GYRE_TEXT_MAX_BYTES];
 };
 
@@ -41,7 +40,7 @@ struct shared {
     int n_open;
     int n_gathered;
     uint64_t n_gathers_done;
-    uint8_t *result; /* sizes and bytes; freed by its last reader */
+    uint8_t *result; /* freed by its last reader */
     int n_readers;
     struct local ranks[];
 };
@@ -59,7 +58,7 @@ static void set_broken(struct local *local, gyre_status status, const char *text
     snprintf(local->broken_text, sizeof(local->broken_text), "%s", text);
 }
 
-/* Under the lock. No other open rank can gather any more, and each gets an event. */
+/* Under the lock. No open rank can gather any more. */
 static void tell_others(struct local *local, enum gyre_event_kind kind, const char *cause,
                         const char *text)
 {
@@ -137,7 +136,7 @@ static gyre_status contribute(struct local *local, const void *mine, size_t n_by
     return ++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS;
 }
 
-/* Under the lock. On success this rank may read shared->result once. */
+/* Under the lock. After success this rank may read shared->result once. */
 static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
 {
     struct shared *shared = local->shared;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lowest member answers when all others have connected to its regroup listener, so all get the
- * same verdict. A member that cannot take part joins with its failure, which every member gets at
- * once.
- *
- * Ranks learn of deaths at different times: a rank whose list still has more ranks is told so, and
- * joins again.
+ * The lowest member answers when all others have connected, so all get the same verdict. A member
+ * that cannot take part joins with its failure. A rank whose list still has dead ranks is told so,
+ * and joins again.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -30,7 +27,7 @@ struct claim {
     int32_t rank;
     int32_t n_members;
     uint64_t members; /* hash of the list of members */
-    uint32_t failure; /* not SUCCESS: the rank cannot take part; `text` says why */
+    uint32_t failure; /* not SUCCESS: the rank cannot take part */
     char text[GYRE_TEXT_MAX_BYTES];
 };
 
@@ -41,8 +38,8 @@ struct verdict {
     gyre_unique_id id;
 };
 
-#define CONNECT_NS (4 * GYRE_SECOND_NS) /* after so long the listening process counts as gone */
-#define TRY_NS     (1 * GYRE_SECOND_NS) /* for one of several addresses */
+#define CONNECT_NS (4 * GYRE_SECOND_NS) /* then the listening process counts as gone */
+#define TRY_NS     (1 * GYRE_SECOND_NS)
 
 static struct claim claim_of(const struct gyre_regroup *regroup)
 {
@@ -103,8 +100,7 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
     }
 }
 
-/* One try at each address. A wrong one refuses, is silent, or does not know the secret.
- * *is_proved_out: the peer is the lowest member, so its answer counts. */
+/* One try at each address. *is_proved_out: the peer is the lowest member, so its answer counts. */
 static gyre_status try_addresses(const struct gyre_sock_address *addresses, int n,
                                  const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                  bool *is_proved_out, struct verdict *verdict_out)
@@ -142,7 +138,7 @@ static gyre_status try_addresses(const struct gyre_sock_address *addresses, int 
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
                               gyre_unique_id *id_out)
 {
-    /* The lowest member's error names the missing ranks, so its deadline comes first. */
+    /* The lowest member's deadline comes first, because its error names the missing ranks. */
     const uint64_t deadline_ns = deadline_of(regroup) + 2 * GYRE_SECOND_NS;
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     struct verdict verdict;
@@ -174,9 +170,9 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 }
 
 #define SLICE_MS       100
-#define REFUSED_NS     500000000ULL  /* for which nothing may be accepted */
-#define TELL_NS        1000000000ULL /* ranks call a shrink at about the same time */
-#define MAX_CANDIDATES 512           /* strangers have a lower cap; the rest are ranks */
+#define REFUSED_NS     500000000ULL
+#define TELL_NS        1000000000ULL /* ranks shrink at about the same time */
+#define MAX_CANDIDATES 512           /* the cap for strangers is lower */
 
 /* A connection until its claim is whole. */
 struct candidate {
@@ -237,9 +233,6 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
     gyre_sock_close(fd);
     explicit_bzero(&verdict, sizeof(verdict));
 }
-
-/* ---- the lowest member's side ------------------------------------------------------------------
- */
 
 /* The caller owns the descriptor now, or it was closed. */
 static void forget_candidate(struct serving *serving, int index)
@@ -338,8 +331,6 @@ static void note_failure(struct serving *serving, gyre_status status, const char
     snprintf(serving->failure_text, sizeof(serving->failure_text), "%s", text);
 }
 
-/* The rank waits with the other members, or is told that ranks on its list have been excluded, and
- * joins again. */
 static gyre_status admit(struct serving *serving, int fd, struct claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -390,7 +381,7 @@ static gyre_status wait_for_all(struct serving *serving)
 {
     const struct gyre_regroup *regroup = serving->regroup;
     const uint64_t deadline_ns = deadline_of(regroup);
-    /* Where lists differ it is not known which ranks come, so ranks are told for a while. */
+    /* Which ranks come is unknown while lists differ, so ranks are told for a while. */
     while (serving->differs_ns != 0 ? gyre_now_ns() - serving->differs_ns < TELL_NS
                                     : serving->n_arrived < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));
@@ -411,8 +402,7 @@ static gyre_status wait_for_all(struct serving *serving)
         for (int i = 0; i < serving->n_joiners; i++)
             serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
         (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
-        /* A joiner sends nothing while it waits, so an event means that its connection has ended.
-         */
+        /* A joiner sends nothing while it waits, so an event is the end of its connection. */
         for (int i = 0; i < serving->n_joiners; i++)
             if (joiners[i].revents != 0)
                 return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",
@@ -420,7 +410,6 @@ static gyre_status wait_for_all(struct serving *serving)
         for (int i = 0; i < listeners->n; i++)
             if (serving->polls[i].revents != 0)
                 GYRE_TRY(accept_some(serving, listeners->fds[i]));
-        /* Drops strangers, and connections that end, without a message. */
         for (int i = 0; i < serving->n_candidates;) {
             struct candidate *candidate = &serving->candidates[i];
             const enum progress progress = read_candidate(serving, candidate);

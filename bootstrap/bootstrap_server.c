@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nothing blocks, a stranger costs a fixed buffer and five seconds, and only a proved link gets
+ * Nothing blocks. A stranger costs a fixed buffer and five seconds, and only a proved link gets
  * memory, up to its frame type's cap.
  */
 #include "bootstrap/bootstrap_server.h"
@@ -65,7 +65,7 @@ static void write_link(struct gyre_server *server, struct gyre_server_link *link
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno == EPIPE || errno == ECONNRESET) {
-            /* The peer has closed, but a goodbye may not be read yet. */
+            /* A goodbye may not be read yet. */
             while (link->first_out != NULL)
                 drop_first_out(link);
         } else if (errno != EINTR) {
@@ -81,7 +81,7 @@ static void write_link(struct gyre_server *server, struct gyre_server_link *link
         epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, link->fd, &event) != 0)
         gyre_server_link_kill(link, "could not be watched by the rendezvous");
     link->wants_out = wants_out;
-    /* If this side closed first, the last frame could be lost. */
+    /* Closing first could lose the last frame. */
     if (!wants_out && link->phase == GYRE_LINK_FINISHING)
         shutdown(link->fd, SHUT_WR);
 }
@@ -136,7 +136,7 @@ static void free_link(struct gyre_server *server, struct gyre_server_link *link)
     }
     while (link->first_out != NULL)
         drop_first_out(link);
-    /* A forked child's copy of the descriptor would keep it in the set. */
+    /* A forked child's copy would keep it in the set. */
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     gyre_sock_close(link->fd);
     free(link->payload);
@@ -239,7 +239,7 @@ static void read_link(struct gyre_server *server, struct gyre_server_link *link)
 
 #define RESERVE_FILES 64
 
-/* Telling the other ranks may show that more links have ended. */
+/* Telling the ranks of an end may show more ends. */
 static void sweep(struct gyre_server *server)
 {
     struct gyre_server_link **at = &server->links;
@@ -282,9 +282,8 @@ static bool make_room(struct gyre_server *server)
     return true;
 }
 
-/* Strangers give their descriptors back after a while. If none is free for long, the ranks are told
- * so one after the other, with the spare descriptor and, where its number is past the limit, a
- * higher limit. */
+/* Strangers give their descriptors back after a while. Otherwise the ranks are told one after the
+ * other, with the spare descriptor and a higher limit. */
 static void note_refusal(struct gyre_server *server)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -333,7 +332,7 @@ static bool is_over(const struct gyre_server *server)
 {
     if (server->is_complete)
         return server->links == NULL;
-    /* No rank came; or the job has failed, and the time for late ranks is over. */
+    /* A failed job waits for late ranks. */
     return gyre_now_ns() >= server->deadline_ns && (server->has_failed || server->n_ranks == 0);
 }
 
@@ -359,8 +358,8 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* A process that exits right after its own error must first let its servers tell the other ranks. A
- * forked child has no server. */
+/* A process that exits after its own error must first let its servers tell the other ranks. A
+ * forked child has none. */
 static uint32_t n_serving;
 
 static void forget_servers(void)
@@ -398,7 +397,7 @@ static void *run_server(void *context)
             struct gyre_server_link *link = events[i].data.ptr;
             is_called = is_called || link == NULL;
             if (link == NULL)
-                continue; /* accepting may free links, so it comes after the links' own events */
+                continue; /* accepting may free links that have events */
             if (!link->is_dead && (events[i].events & (uint32_t)EPOLLOUT) != 0)
                 write_link(server, link);
             if (!link->is_dead && (events[i].events & ~(uint32_t)EPOLLOUT) != 0)
@@ -440,7 +439,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     struct gyre_sock_address master[GYRE_MEET_MAX_ADDRESSES];
     const char *name = gyre_param_master_address();
     const struct gyre_meet_place place = {.source = "MASTER_ADDR", .address = name};
-    /* The launcher's address has just worked, so a rank should try it first. */
+    /* The launcher's address has just worked. */
     const bool has_master =
         name != NULL && name[0] != '\0' && gyre_meet_addresses(&place, master) > 0;
     struct gyre_server *server = calloc(1, sizeof(*server));
@@ -470,7 +469,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
         status = gyre_fail_errno(errno, "epoll of the rendezvous");
         goto free_server;
     }
-    /* The thread owns the server once it has started. */
+    /* The thread owns the server once it runs. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
     GYRE_TRY_GOTO(status, gyre_thread_start(&thread, 0, run_server, server, "the rendezvous"),
                   free_server);

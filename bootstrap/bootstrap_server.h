@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rendezvous server: a detached thread of the process that made the unique id. It ends when no
- * rank is linked to it any more, or none has come for BOOTSTRAP_TIMEOUT. Only its thread uses what
- * is declared here.
+ * rank is linked any more, or none has come for BOOTSTRAP_TIMEOUT. Only its thread uses these
+ * declarations.
  */
 #ifndef GYRE_BOOTSTRAP_SERVER_H
 #define GYRE_BOOTSTRAP_SERVER_H
@@ -11,7 +11,6 @@
 
 #include <sys/resource.h>
 
-/* Shared by every link that it waits on. */
 struct gyre_server_buffer {
     int n_users;
     size_t n_bytes;
@@ -24,17 +23,17 @@ struct gyre_server_out {
 };
 
 enum gyre_link_phase {
-    GYRE_LINK_STRANGER, /* must prove the secret */
+    GYRE_LINK_STRANGER,
     GYRE_LINK_PROVED,
     GYRE_LINK_RANK,
-    GYRE_LINK_FINISHING /* gets its last bytes and is not read */
+    GYRE_LINK_FINISHING /* gets its last bytes, is not read */
 };
 
 struct gyre_server_link {
     struct gyre_server_link *next;
     int fd;
     enum gyre_link_phase phase;
-    uint64_t deadline_ns; /* of all phases but RANK */
+    uint64_t deadline_ns; /* except of RANK */
     bool is_dead;         /* the sweep closes it */
     bool wants_out;
     bool has_left;
@@ -48,18 +47,18 @@ struct gyre_server_link {
     struct gyre_server_out *last_out;
     size_t n_out_offset;
     size_t n_queued_bytes;
-    struct gyre_frame_join who; /* from PROVED to RANK */
-    uint8_t *gathered;          /* of the gather in progress */
+    struct gyre_frame_join who; /* from PROVED on */
+    uint8_t *gathered;
     size_t n_gathered;
     bool has_gathered;
 };
 
 struct gyre_server {
-    struct gyre_sock_listeners listeners; /* none once all ranks have joined */
+    struct gyre_sock_listeners listeners; /* none once all ranks joined */
     int epoll_fd;
     int spare_fd; /* -1 = none */
     bool is_accepting;
-    rlim_t n_files;      /* the old limit of descriptors; 0 = it was not raised */
+    rlim_t n_files;      /* old limit of descriptors; 0 = not raised */
     uint64_t refused_ns; /* 0 = accepting works */
     char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
@@ -67,13 +66,13 @@ struct gyre_server {
     uint64_t deadline_ns;
     uint64_t first_join_ns;
     uint64_t next_progress_ns;
-    uint64_t progress_ns; /* when the next line of progress comes */
+    uint64_t progress_ns; /* of the next line of progress */
     struct gyre_server_link *links;
     int n_strangers;
     uint64_t n_dropped;
     int n_ranks; /* 0 until the first rank tells it */
     int n_joined;
-    struct gyre_server_link **ranks; /* by rank; NULL = not there */
+    struct gyre_server_link **ranks; /* NULL = not there */
     bool is_complete;
     bool has_failed;
     gyre_status failure;
@@ -84,7 +83,7 @@ struct gyre_server {
     uint64_t gather_started_ns;
 };
 
-/** The sweep ends it. The first reason stays. */
+/** The sweep frees it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
 
 /** NULL = no memory. */
@@ -92,20 +91,18 @@ struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank
                                              const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
-/** Queue a frame (NULL: no memory, the link dies) and write what the socket takes. */
+/** @buffer: NULL (no memory) ends the link. Writes what the socket takes now. */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
 
-/** All ranks are told why, also those that come late. The first failure stays. */
+/** Late ranks are told, too. The first failure stays. */
 void gyre_server_fail(struct gyre_server *server, gyre_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
 
-/** Tell the other ranks that a rank's link is about to be freed. */
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
 
-/** Of joining and of the gather. */
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
 
 gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out);

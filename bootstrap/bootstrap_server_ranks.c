@@ -16,8 +16,8 @@
 #define PROGRESS_NS      (5 * GYRE_SECOND_NS)
 #define PROGRESS_MAX_NS  (60 * GYRE_SECOND_NS)
 #define FINISH_NS        (5 * GYRE_SECOND_NS)
-#define LINGER_NS        (60 * GYRE_SECOND_NS) /* so that late ranks of a failed job learn why */
-#define MAX_POSTED_BYTES (4u << 20)            /* for one rank; more is dropped */
+#define LINGER_NS        (60 * GYRE_SECOND_NS) /* late ranks of a failed job learn why */
+#define MAX_POSTED_BYTES (4u << 20)            /* for one rank */
 
 struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
                                              const void *payload, size_t n_payload)
@@ -102,7 +102,7 @@ static void name_missing(const struct gyre_server *server, bool of_gather, char 
         snprintf(text_out + n_text, text_bytes - n_text, " and %d more", n_more);
 }
 
-/* A rank that may not join has been told, and so have the others if it concerns them. */
+/* A rank that may not join has been told why, and the others if it concerns them. */
 static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 {
     const struct gyre_frame_join *who = &link->who;
@@ -247,7 +247,7 @@ static void on_post(struct gyre_server *server, struct gyre_server_link *link)
         const bool is_meant = to == -1 ? rank != link->who.rank : rank == to;
         if (!is_meant || peer == NULL || peer->is_dead)
             continue;
-        /* A stopped process reads nothing; its messages must not fill this one's memory. */
+        /* A stopped process reads nothing. */
         if (peer->n_queued_bytes + buffer->n_bytes > MAX_POSTED_BYTES)
             GYRE_INFO(BOOTSTRAP, "a message to rank %d is dropped: it does not read", rank);
         else

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A rank's side of the bootstrap over TCP.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_tcp.h"
 
 #include "core/foundation/base/file.h"
@@ -18,13 +15,12 @@
 #include <unistd.h>
 
 #define CONNECT_SLICE_NS (1 * GYRE_SECOND_NS)
-#define HASTY_NS         (GYRE_SECOND_NS * 3 / 10) /* for the first round over several addresses */
-#define WORD_NS          (2 * GYRE_SECOND_NS) /* for the first word at one of several addresses */
-#define PROOF_NS         (5 * GYRE_SECOND_NS) /* for which the server waits for a stranger */
+#define HASTY_NS         (GYRE_SECOND_NS * 3 / 10) /* first round over several addresses */
+#define WORD_NS          (2 * GYRE_SECOND_NS)      /* first word at one of several addresses */
+#define PROOF_NS         (5 * GYRE_SECOND_NS)      /* the server's limit for a stranger */
 #define HANDSHAKE_TRIES  5
 
-/* The server speaks first, because the kernel takes connections also while its process is
- * stopped. */
+/* The server speaks first, because the kernel takes connections for a stopped process, too. */
 static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t word_ns, uint64_t deadline_ns)
 {
@@ -41,7 +37,7 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
 
 struct attempts {
     int n_late;
-    int n_refused; /* answered, but not as this job's rendezvous */
+    int n_refused; /* not this job's rendezvous */
     bool is_limited;
     gyre_status status;
     char texts[GYRE_TEXT_MAX_BYTES];
@@ -54,7 +50,7 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
     const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + connect_ns);
     gyre_status status = gyre_sock_connect(address, try_ns, &tcp->fd);
     if (status == GYRE_SUCCESS) {
-        /* The only address is waited at, because a stopped server may be there. */
+        /* A stopped server may be at the only address. */
         const uint64_t word_ns = gyre_min_u64(
             deadline_ns, tcp->n_addresses == 1 ? deadline_ns : gyre_now_ns() + WORD_NS);
         status = shake_hands(tcp, layout, word_ns, deadline_ns);
@@ -91,7 +87,7 @@ static gyre_status fail_attempts(const struct gyre_tcp *tcp, const struct gyre_i
                      tcp->base.rank, tcp->server_text, attempts->texts);
 }
 
-/* All addresses in turn, most likely ones first, with a short bound each that grows. */
+/* All addresses in turn, with a short bound each that grows. */
 static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                   uint64_t deadline_ns)
 {
@@ -104,8 +100,8 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     for (int round = 1, n_refusals = 0;; round++) {
         struct attempts attempts = {.status = GYRE_SUCCESS};
         const bool is_hasty = round == 1 && tcp->n_addresses > 1;
-        /* A rendezvous listens before its id is made: if all addresses refuse, its process has most
-         * likely ended, and together they are tried no longer than one. */
+        /* A rendezvous listens before its id is made: if all addresses refuse, it has most likely
+         * ended. */
         const uint64_t connect_ns = is_hasty       ? HASTY_NS
                                     : was_answered ? CONNECT_SLICE_NS / (unsigned)tcp->n_addresses
                                                    : CONNECT_SLICE_NS;
@@ -130,7 +126,7 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     }
 }
 
-#define GRACE_NS   (2 * GYRE_SECOND_NS) /* because the server's verdict names more */
+#define GRACE_NS   (2 * GYRE_SECOND_NS) /* the server's verdict names more */
 #define GIVE_UP_NS (2 * GYRE_SECOND_NS)
 #define RETRY_NS   (GYRE_SECOND_NS * 3 / 10)
 #define POST_NS    (5 * GYRE_SECOND_NS)
@@ -155,7 +151,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         status = gyre_tcp_send(tcp, &frame, mine, deadline_ns);
     const bool is_sent = status == GYRE_SUCCESS;
     pthread_mutex_lock(&tcp->lock);
-    /* Also after a failed send, because the reason may have arrived. */
+    /* The reason may have arrived although a send failed. */
     while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
@@ -225,7 +221,6 @@ static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
         .type = GYRE_FRAME_FAIL,
         .rank = bootstrap->rank,
         .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
-    /* A broken link must not replace the cause. */
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
@@ -276,7 +271,7 @@ static void tcp_wake(struct gyre_bootstrap *bootstrap)
     tcp->is_woken = true;
     pthread_cond_broadcast(&tcp->changed);
     pthread_mutex_unlock(&tcp->lock);
-    /* Fails only when the counter is full, and then the reader is awake. */
+    /* Fails only when the counter is full, which wakes the reader, too. */
     if (write(tcp->wake_fd, &one, sizeof(one)) < 0)
         return;
 }
@@ -338,7 +333,7 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
     if (tcp->is_joined)
-        status = GYRE_SUCCESS; /* the first poll reports a loss that came later */
+        status = GYRE_SUCCESS; /* the first poll reports a later loss */
     else if (tcp->broken != GYRE_SUCCESS)
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     else if (gyre_bootstrap_is_cancelled(&tcp->base))
@@ -386,9 +381,8 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_unique_id own_id = *id;
-    /* The environment may be the reason for giving up. */
+    /* The environment may be why init failed. */
     struct gyre_params *defaults = malloc(sizeof(*defaults));
-    /* So may a fault. */
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];
     char words[GYRE_TEXT_MAX_BYTES];
@@ -431,8 +425,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
         (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * GYRE_SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, connect_server(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
-    /* Only after the connection, because one descriptor is enough to tell the other ranks of a
-     * failure. */
+    /* One descriptor must be enough to tell the other ranks of a failure. */
     tcp->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (tcp->wake_fd < 0) {
         char text[GYRE_CAUSE_MAX_BYTES];
@@ -458,8 +451,7 @@ fail:
 close_tcp:
     tcp_close(&tcp->base);
 give_up:
-    /* A failure of this rank's own can be over a moment later; a rendezvous that did not answer in
-     * time is not tried again. */
+    /* This rank's own failure may be over soon; a silent rendezvous is not tried again. */
     if (status != GYRE_ERROR_TIMEOUT)
         give_up(id, place, gyre_cause(),
                 gyre_now_ns() + (status == GYRE_ERROR_ABORTED ? GIVE_UP_NS : RETRY_NS));

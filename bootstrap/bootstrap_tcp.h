@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's link to the server. Any thread may send, under one lock. One of the threads that wait
- * (for an event, for a gathered result) reads the socket for all, so a gather works while another
- * thread polls.
+ * A rank's link to the server. Any thread may send, under one lock. One of the waiting threads
+ * reads the socket for all, so a gather works while another thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H
@@ -20,12 +19,12 @@ struct gyre_tcp {
     int n_addresses;
     struct gyre_frame_joined joined;
     pthread_mutex_t send_lock;
-    bool is_send_broken; /* a frame was cut off; under send_lock */
+    bool is_send_broken; /* by a cut frame; under send_lock */
 
     /* Under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_reading; /* some thread reads; it alone touches the frame below */
+    bool is_reading; /* the reading thread alone uses the frame below */
     bool is_woken;
     bool is_joined;
     bool is_closed;
@@ -40,19 +39,19 @@ struct gyre_tcp {
     struct gyre_frame frame;
     uint8_t *payload;
     size_t n_read;
-    struct gyre_wire_watch watch; /* only the reader uses it */
-    uint64_t next_look_ns;        /* only the reader uses it */
+    struct gyre_wire_watch watch;
+    uint64_t next_look_ns;
 };
 
-/** One whole frame, or the link cannot send any more. Any thread. */
+/** If part of a frame was sent, the link cannot send any more. Any thread. */
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
                           uint64_t deadline_ns);
 
 /** Under `lock`. The first reason stays. */
 void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text);
 
-/** Read, or wait for the reader, until something may have changed or the deadline has come. Under
- * `lock`, which is free meanwhile. */
+/** Reads, or waits for the reader, until something may have changed. Under `lock`, which is free
+ * meanwhile. */
 void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns);
 
 #endif

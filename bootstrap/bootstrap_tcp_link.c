@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The frames of a rank's link to the rendezvous server.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_tcp.h"
 
 #include "core/foundation/base/thread.h"
@@ -31,7 +28,7 @@ gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, 
     if (status == GYRE_SUCCESS && frame->n_bytes > 0)
         status = gyre_sock_send(tcp->fd, payload, frame->n_bytes, deadline_ns);
     if (status != GYRE_SUCCESS)
-        tcp->is_send_broken = true; /* the server would take later bytes for this frame */
+        tcp->is_send_broken = true; /* later bytes would count as this frame's */
     pthread_mutex_unlock(&tcp->send_lock);
     return status;
 }
@@ -172,7 +169,7 @@ static void read_some(struct gyre_tcp *tcp)
             gyre_wire_end_text(tcp->fd, n_got < 0 ? errno : 0, &tcp->watch, how, sizeof(how));
         pthread_mutex_lock(&tcp->lock);
         if (unusable == no_memory) {
-            /* The failure is this rank's own. The link can still send, so it tells the others. */
+            /* This rank's own failure: the link can still tell the others. */
             char text[GYRE_TEXT_MAX_BYTES];
             snprintf(text, sizeof(text), "rank %d has no memory for %u bytes from the rendezvous",
                      tcp->base.rank, (unsigned)tcp->frame.n_bytes);

@@ -17,9 +17,9 @@
 
 #define HELLO_MAGIC 0x31525947u /* "GYR1" */
 
-/* Process-wide, as libcrypto's state is, which its handler of exit() frees while threads may still
- * make proofs. This handler is registered after libcrypto's, so it runs before, and no proof begins
- * after it. A fork waits for the lock, so libcrypto's own locks are free in the child. */
+/* Process-wide, as libcrypto's state is. Its handler of exit() frees that state while threads may
+ * make proofs. This handler is registered later, so it runs first and stops proofs. A fork waits
+ * for the lock, so libcrypto's locks are free in the child. */
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_exiting; /* under proof_lock, as the next */
 static bool is_prepared;
@@ -50,7 +50,6 @@ static gyre_status make_hello(struct gyre_hello *hello_out)
     return gyre_random_bytes(hello_out->nonce, sizeof(hello_out->nonce));
 }
 
-/* Of one role over both challenges. */
 static gyre_status make_proof(const uint8_t *secret, bool is_server,
                               const struct gyre_hello *client, const struct gyre_hello *server,
                               uint8_t proof_out[GYRE_PROOF_BYTES])
@@ -111,7 +110,7 @@ bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd)
     memset(stranger_out, 0, sizeof(*stranger_out));
     stranger_out->fd = fd;
     stranger_out->born_ns = gyre_now_ns();
-    /* all or nothing, because the socket buffer is empty */
+    /* the empty socket buffer takes all or nothing */
     return make_hello(&stranger_out->hello) == GYRE_SUCCESS &&
            send(fd, &stranger_out->hello, sizeof(stranger_out->hello), MSG_NOSIGNAL) ==
                sizeof(stranger_out->hello);
@@ -153,20 +152,18 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
     return GYRE_STRANGER_EVICT;
 }
 
-/* Is the peer still there? Its kernel answers that: a stopped process must not count as dead.
- * Keepalive alone misses a connection that has bytes to send, because Linux sends no probes then,
- * and TCP_USER_TIMEOUT also ends a connection to a stopped process whose window is full. So the
- * segments that arrive are counted: a peer's kernel that reaches this host sends one every 2 s, an
- * acknowledgement, a probe, or an answer to ours. Loss in one direction alone is seen by the side
- * that hears nothing. It resets the connection, because a FIN would wait behind bytes that are
- * never acknowledged. */
-/* As keepalive: 2 s, and five probes a second apart. */
+/* A peer is dead when its kernel is silent; a stopped process is not. Linux sends no keepalive
+ * probes while bytes wait to be sent, and TCP_USER_TIMEOUT also ends a connection to a stopped
+ * process whose window is full. So arriving segments are counted: a live kernel sends one every 2
+ * s. The side that hears nothing resets the connection, because a FIN would wait behind bytes that
+ * are never acknowledged. */
+/* Keepalive's 2 s, and five probes a second apart. */
 #define SILENT_NS (7 * GYRE_SECOND_NS)
-/* Longer than any kernel's acknowledgement takes, shorter than SILENT_NS. */
+/* Longer than an acknowledgement takes, shorter than SILENT_NS. */
 #define UNHEARD_NS (5 * GYRE_SECOND_NS)
-/* A reset leads to this state of TCP (TCP_CLOSE in netinet/tcp.h), a FIN to another one. */
+/* TCP_CLOSE in netinet/tcp.h: only a reset leads there. */
 #define STATE_CLOSED 7
-/* A process that was stopped has not looked for long, which is no silence of the peer. */
+/* A process that was stopped has not looked; the peer was not silent. */
 #define LOOK_MAX_NS (2 * GYRE_SECOND_NS)
 
 static bool read_info(int fd, struct tcp_info *info_out)
@@ -182,7 +179,7 @@ bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch)
     struct tcp_info info;
     const uint64_t now_ns = gyre_now_ns();
     if (!read_info(fd, &info))
-        return false; /* not TCP, or a kernel before 4.2, where keepalive has to do */
+        return false; /* not TCP, or a kernel before 4.2 */
     const uint64_t passed_ns =
         watch->looked_ns == 0 ? 0 : gyre_min_u64(now_ns - watch->looked_ns, LOOK_MAX_NS);
     const bool has_come = info.tcpi_segs_in != watch->n_segments;
@@ -198,12 +195,11 @@ bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch)
 
 void gyre_wire_reset(int fd)
 {
-    /* Disconnecting sends a reset at once, and the descriptor stays valid for other threads. */
+    /* Sends a reset at once, and the descriptor stays valid for other threads. */
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     (void)connect(fd, &nobody, sizeof(nobody));
 }
 
-/* Has this host lost its address, its interface or its link? */
 static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, size_t text_bytes)
 {
     struct gyre_sock_interface *all = NULL;
@@ -237,8 +233,8 @@ const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_
     struct tcp_info info;
     char fault[128];
     const bool has_info = read_info(fd, &info);
-    /* The kernel reports a reset's error only once. If a send got it, the next read returns the end
-     * of the stream, as after a FIN. */
+    /* The kernel reports a reset once. If a send got it, reading returns the end of the stream, as
+     * after a FIN. */
     const bool was_reset = has_info && info.tcpi_state == STATE_CLOSED;
     if (error_number == 0 && !was_reset) {
         snprintf(text_out, text_bytes, "exited or closed its connection");
@@ -265,7 +261,7 @@ void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out)
     memset(watch_out, 0, sizeof(*watch_out));
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_sock_own_address(fd, &watch_out->own) != GYRE_SUCCESS) {
-        watch_out->own.family = 0; /* the next read tells that the connection is gone */
+        watch_out->own.family = 0; /* the next read reports the end */
         gyre_set_cause(before);
     }
 }

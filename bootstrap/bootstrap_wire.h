@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All wire structs are little endian, as is every machine that gyre runs on.
+ * Wire structs are little endian, as all machines that gyre runs on.
  */
 #ifndef GYRE_BOOTSTRAP_WIRE_H
 #define GYRE_BOOTSTRAP_WIRE_H
@@ -15,7 +15,7 @@
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768
 #define GYRE_GATHER_MAX_BYTES   (16u << 20) /* of all ranks */
-#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of one rank in an all_gather_v, if n_ranks > 16 */
+#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* of a rank, if n_ranks > 16 */
 #define GYRE_WIRE_MAX_RANKS     65536
 
 struct gyre_id_layout {
@@ -33,16 +33,16 @@ static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
 
 enum gyre_frame_type {
-    GYRE_FRAME_JOIN = 1, /* rank to server: struct gyre_frame_join */
-    GYRE_FRAME_JOINED,   /* server to rank: struct gyre_frame_joined */
-    GYRE_FRAME_GATHER,   /* rank to server: its bytes */
+    GYRE_FRAME_JOIN = 1, /* rank to server: gyre_frame_join */
+    GYRE_FRAME_JOINED,   /* server to rank: gyre_frame_joined */
+    GYRE_FRAME_GATHER,   /* rank to server */
     GYRE_FRAME_GATHERED, /* server to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
-    GYRE_FRAME_POST,     /* to the server `rank` = receiver or -1, to a rank `rank` = sender */
-    GYRE_FRAME_FAIL,     /* both ways: text; `rank` gave up, also instead of joining */
+    GYRE_FRAME_POST,     /* `rank`: receiver or -1 to the server, sender to a rank */
+    GYRE_FRAME_FAIL,     /* both ways: text; also instead of joining */
     GYRE_FRAME_LEAVE,    /* rank to server */
     GYRE_FRAME_LEFT,     /* server to rank */
     GYRE_FRAME_LOST,     /* server to rank: text */
-    GYRE_FRAME_ERROR     /* server to rank: text; `sequence` = status; the job cannot go on */
+    GYRE_FRAME_ERROR     /* server to rank: text; `sequence` = status */
 };
 
 struct gyre_frame {
@@ -66,7 +66,7 @@ struct gyre_frame_join {
 static_assert(sizeof(struct gyre_frame_join) == 96, "wire");
 
 struct gyre_frame_joined {
-    int32_t server_rank; /* the lowest rank in its process, or -1 */
+    int32_t server_rank; /* lowest rank in its process, or -1 */
     int32_t server_pid;
     char server_host[GYRE_HOST_MAX_BYTES];
 };
@@ -74,16 +74,14 @@ static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 
 #define GYRE_FRAME_MAX_BYTES (1u << 30)
 
-/** Of one rank in a gather. */
 size_t gyre_gather_cap(int n_ranks);
 
 /** Errors: INVALID_ARGUMENT. */
 gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed);
 gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes);
 
-/* ---- challenge and response -----------------------------------------------------------------
- * Server: hello(nonce). Client: hello(nonce), proof. Server: proof. A proof is HMAC-SHA256 over the
- * prover's role and both nonces, so it is worth nothing when it is reflected. */
+/* Challenge and response. Server: hello(nonce). Client: hello(nonce), proof. Server: proof. A proof
+ * is HMAC-SHA256 over the prover's role and both nonces, so a reflected one is worthless. */
 
 #define GYRE_NONCE_BYTES 32
 #define GYRE_PROOF_BYTES 32
@@ -99,8 +97,6 @@ struct gyre_answer {
 };
 static_assert(sizeof(struct gyre_answer) == 68, "wire");
 
-/* ---- strangers ---------------------------------------------------------------------------- */
-
 /* A connection before its proof, on the accepting side. Nothing waits for it. */
 struct gyre_stranger {
     int fd;
@@ -110,13 +106,13 @@ struct gyre_stranger {
     size_t n_read;
 };
 
-/** Challenge a new connection. False: it is no use. */
+/** False: the connection is useless. */
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
 
 enum gyre_stranger_state { GYRE_STRANGER_WAITS, GYRE_STRANGER_PROVED, GYRE_STRANGER_REFUSED };
 
-/** Read what the socket has, and not a byte beyond the answer. The calling thread says
- * gyre_authenticate_release() later, if nobody joins it. */
+/** Reads no byte beyond the answer. A thread that nobody joins calls gyre_authenticate_release()
+ * later. */
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
                                             const uint8_t secret[GYRE_SECRET_BYTES]);
 
@@ -129,33 +125,30 @@ enum gyre_stranger_room {
 /** @oldest: NULL = none. */
 enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
 
-/* ---- is the peer still there? ---------------------------------------------------------------- */
-
 struct gyre_wire_watch {
     struct gyre_sock_address own; /* family 0 = unknown */
     uint32_t n_segments;
     uint64_t n_acked_bytes;
     uint64_t looked_ns;
     uint64_t silent_ns;  /* since the last segment */
-    uint64_t unheard_ns; /* for which bytes wait and none was acknowledged */
+    uint64_t unheard_ns; /* unacknowledged bytes wait so long */
 };
 
 void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
 
-/** Nothing has come from the peer's kernel for 7 s. To be called about once a second while
- * waiting. */
+/** The peer's kernel was silent for 7 s. Call it about once a second while waiting. */
 bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
 
-/** The peer hears of the end now, whatever waits to be sent. The descriptor stays open. */
+/** The peer hears of the end at once. The descriptor stays open. */
 void gyre_wire_reset(int fd);
 
-/** The words behind "pid 4321 on hostB". @error_number: 0 = the peer closed it, ETIMEDOUT = it is
- * silent, or of recv(2) or send(2). @text_out: 160 bytes are enough. */
+/** Follows "pid 4321 on hostB". @error_number: of recv(2) or send(2), 0 = closed by the peer,
+ * ETIMEDOUT = silent. @text_out: 160 bytes. */
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes);
 
-/** Wait a tenth of a second for the peer. @has_word_out: there is something to read, or the
- * connection has ended. Errors: TIMEOUT (the deadline has passed), REMOTE (the peer is silent). */
+/** Waits a tenth of a second. @has_word_out: something can be read, or the connection has ended.
+ * Errors: TIMEOUT (past the deadline), REMOTE (silent peer). */
 gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
                             bool *has_word_out);
 
@@ -167,10 +160,10 @@ struct gyre_event_node {
 struct gyre_event_queue {
     struct gyre_event_node *first;
     struct gyre_event_node *last;
-    int n_messages; /* bounded, as losses and goodbyes are by the ranks */
+    int n_messages; /* bounded; the ranks bound losses and goodbyes */
 };
 
-/** Copies `bytes`, cut to what fits. Beyond a bound messages are dropped. */
+/** Copies `bytes`, cut to what fits. Drops messages beyond a bound. */
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
                       const void *bytes, size_t n_bytes);
 
@@ -178,10 +171,9 @@ bool gyre_events_pop(struct gyre_event_queue *queue, struct gyre_event *event_ou
 
 void gyre_events_clear(struct gyre_event_queue *queue);
 
-/** Is `payload` sizes and bytes of n_ranks ranks? */
 gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks);
 
-/** @payload: checked. Errors: INVALID_USAGE naming a rank that did not give n_bytes. */
+/** @payload: checked. Errors: INVALID_USAGE naming a rank with other n_bytes. */
 gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes, void *all_out);
 
 gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A wrong answer would run every process alone, or let two jobs meet, so whatever is unclear is an
+ * A wrong answer would run every process alone, or let two jobs meet, so what is unclear is an
  * error.
  */
 #include "bootstrap/launch.h"
@@ -16,28 +16,28 @@
 
 #define MAX_RANKS 65536
 
-/* A launcher with a higher value was started by one with a lower value. */
+/* A launcher of a higher value was started by one of a lower value. */
 enum nearness {
     CLUSTER, /* an orchestrator's pods */
     RESOURCES,
     INSTANCE, /* tasks inside another resource manager's job */
-    MPI,      /* MPI's launchers, which resource managers often start */
-    BY_HAND,  /* RANK and WORLD_SIZE, which a script sets last */
-    AGENT     /* torchrun starts the process itself */
+    MPI,      /* resource managers often start these launchers */
+    BY_HAND,  /* RANK and WORLD_SIZE, set last, by a script */
+    AGENT
 };
 
-/* Names of variables, or NULL. A rank, or the first name of the size with a value above 1, shows
- * that the launcher started the process. */
+/* Names of variables, or NULL. A rank, or a value above 1 of the size's first name, shows that the
+ * launcher started the process. */
 struct launcher {
     const char *name;
     enum nearness nearness;
-    const char *mark; /* the row counts only if it is set */
+    const char *mark; /* required, if not NULL */
     const char *rank;
     const char *n_ranks[3];
     const char *local_rank;
     const char *n_local;
     const char *n_hosts;
-    const char *hosts;  /* Slurm's list of hosts; rank 0 is on the first */
+    const char *hosts;  /* Slurm's list; rank 0 is on the first */
     const char *job[4]; /* identify one start of the job */
 };
 
@@ -45,8 +45,8 @@ struct launcher {
     .rank = "RANK", .n_ranks = {"WORLD_SIZE"}, .local_rank = "LOCAL_RANK", \
     .n_local = "LOCAL_WORLD_SIZE"
 
-/* Among launchers that say the same, the first row counts. Sources: the launchers' manuals, and for
- * PALS and jsrun the tools that read their variables. */
+/* Among launchers that agree, the first row counts. Sources: the launchers' manuals; for PALS and
+ * jsrun, tools that read their variables. */
 /* clang-format off */
 static const struct launcher launchers[] = {
     {.name = "torchrun", .nearness = AGENT, .mark = "TORCHELASTIC_RUN_ID", TRAINING,
@@ -93,7 +93,7 @@ static const struct launcher launchers[] = {
     {.name = "a launcher with PMI", .nearness = RESOURCES, .rank = "PMI_RANK",
      .n_ranks = {"PMI_SIZE"}, .local_rank = "PMI_LOCAL_RANK", .n_local = "PMI_LOCAL_SIZE",
      .job = {"PMI_JOBID"}},
-    /* PMIx tells the size over its server only */
+    /* Only PMIx's server tells the size. */
     {.name = "a launcher with PMIx", .nearness = RESOURCES, .rank = "PMIX_RANK",
      .job = {"PMIX_NAMESPACE"}},
     {.name = "Kubernetes' indexed job", .nearness = CLUSTER, .rank = "JOB_COMPLETION_INDEX",
@@ -102,7 +102,7 @@ static const struct launcher launchers[] = {
 /* clang-format on */
 #define N_LAUNCHERS (int)GYRE_ARRAY_LENGTH(launchers)
 
-/* They tell jobs apart whose launcher has no identity of its own. */
+/* They identify jobs whose launcher does not. */
 static const char *const schedulers[] = {"SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOBID",
                                          "COBALT_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID"};
 
@@ -142,7 +142,7 @@ static bool is_set(char *const *environment, const char *name)
     return find(environment, name, text, sizeof(text)) != NULL;
 }
 
-/* *value_out keeps its value if the variable is unset. */
+/* An unset variable leaves value_out as it is. */
 static gyre_status read_number(char *const *environment, const char *name, int low, int high,
                                int *value_out)
 {
@@ -158,7 +158,7 @@ static gyre_status read_number(char *const *environment, const char *name, int l
     return GYRE_SUCCESS;
 }
 
-/* A batch script of Slurm has a rank and a number of tasks, too. */
+/* Slurm gives a batch script a rank and a number of tasks, too. */
 static bool is_batch_script(char *const *environment, const struct launcher *row)
 {
     char text[8];
@@ -221,8 +221,8 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
     const enum nearness nearness = launchers[inner].nearness;
     const bool is_step = launchers[outer].hosts == NULL || is_set(environment, "SLURM_STEP_ID") ||
                          is_set(environment, "SLURM_STEP_NUM_TASKS");
-    /* One process of the outer launcher may have started the inner ranks of one host, numbered host
-     * by host or in turns. */
+    /* One outer process may have started all inner ranks of a host, numbered host by host or in
+     * turns. */
     const int n_inner = all[inner].n_ranks, n_outer = all[outer].n_ranks;
     const bool is_inside = n_outer > 0 && n_inner > n_outer && n_inner % n_outer == 0 &&
                            (all[inner].rank / (n_inner / n_outer) == all[outer].rank ||
@@ -249,8 +249,7 @@ static bool is_in_table(const char *name)
     return false;
 }
 
-/* A size above 1 beside a rank, under names that no row has. @text_out: the variables with their
- * values. */
+/* A size above 1 beside a rank, under unknown names. @text_out: the variables with their values. */
 static bool is_unknown_size(char *const *environment, const char *name, char text_out[320])
 {
     static const char *const sizes[] = {"_WORLD_SIZE", "_SIZE",          "_NRANKS",    "_NUM_RANKS",
@@ -307,7 +306,7 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
         if (all[i].is_whole && all[i].n_ranks > 0 &&
             (chosen < 0 || launchers[i].nearness > launchers[chosen].nearness))
             chosen = i;
-    /* Variables of mpirun are left over if the PMIx server is that of an srun started inside. */
+    /* mpirun's variables are left over if the PMIx server is that of an srun inside. */
     const char *name = find(environment, "PMIX_NAMESPACE", server, sizeof(server));
     for (int i = 0; i < N_LAUNCHERS && chosen >= 0 && launchers[chosen].nearness == MPI &&
                     name != NULL && strncmp(name, "slurm.pmix.", 11) == 0;
@@ -343,7 +342,7 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
     return GYRE_SUCCESS;
 }
 
-/* Without an address the ranks of one host meet by the job's identity. */
+/* Without an address the job's identity is the address on this host. */
 static gyre_status find_address(char *const *environment, const struct launcher *row, bool has_job,
                                 gyre_launch *launch)
 {
@@ -355,7 +354,7 @@ static gyre_status find_address(char *const *environment, const struct launcher 
     if (has_address && has_port) {
         GYRE_TRY(read_number(environment, "MASTER_PORT", 1, 65535, &launch->port));
         find(environment, "MASTER_ADDR", launch->address, sizeof(launch->address));
-        /* torchrun's agent has its own store at MASTER_PORT */
+        /* torchrun's agent has a store at MASTER_PORT */
         if (row->nearness >= BY_HAND &&
             find(environment, "TORCHELASTIC_USE_AGENT_STORE", store, sizeof(store)) != NULL &&
             strcmp(store, "True") == 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks other than 0, and the gathers. A rank sends its hello, and rank 0 answers: taken,
- * refused, or later. A rank that was taken gets a second answer when all have come, or rank 0 gives
- * up.
+ * The ranks other than 0, and the gathers. Rank 0 answers a hello: taken, refused, or later. A
+ * taken rank gets a second answer when all have come or rank 0 gives up.
  */
 #include "bootstrap/launch.h"
 
@@ -20,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_MS 10000 /* after which a silent host counts as gone */
+#define SILENCE_MS 10000 /* a silent host counts as gone */
 
 bool gyre_meet_is_named(const struct gyre_meet_place *place)
 {
@@ -148,7 +147,6 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
     const int n = gyre_meet_is_named(place) ? 1 : gyre_meet_addresses(place, addresses);
     gyre_status status = GYRE_ERROR_SYSTEM;
     for (int i = 0; i < n && status != GYRE_SUCCESS; i++) {
-        /* Several addresses are tried in turns, so none is waited for. */
         status = gyre_meet_is_named(place)
                      ? connect_named(place, fd_out)
                      : gyre_sock_connect(&addresses[i],
@@ -213,7 +211,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
             gyre_fail(GYRE_ERROR_TIMEOUT,
                       "rank 0 is not there yet: it still makes another communicator");
         const bool is_over = gyre_now_ns() >= deadline_ns;
-        /* The last try has little time, and says less than those before. */
+        /* A last try with little time says less. */
         if (!is_over || cause[0] == '\0')
             memcpy(cause, gyre_cause(), sizeof(cause));
         if (is_over) {
@@ -227,7 +225,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
                       where, (double)place->timeout_ns / 1e9, gyre_cause());
             notice_ns = UINT64_MAX;
         }
-        poll(NULL, 0, 50); /* another program may listen there and soon be gone */
+        poll(NULL, 0, 50); /* another program may leave soon */
     }
 }
 
@@ -261,7 +259,7 @@ gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet
         gyre_meet_close(&meet);
         return status;
     }
-    /* Keepalive finds a host that is gone only while no data are on their way to it. */
+    /* Keepalive misses a lost host while data are on their way to it. */
     const unsigned int silence_ms = SILENCE_MS;
     for (int i = 0; i < meet.n_fds && !gyre_meet_is_named(place); i++)
         if (meet.fds[i] >= 0)

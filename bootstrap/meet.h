@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What both sides of a rendezvous at an address share.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BOOTSTRAP_MEET_H
 #define GYRE_BOOTSTRAP_MEET_H
 
@@ -12,8 +9,8 @@
 #include <sys/un.h>
 
 #define GYRE_MEET_MAGIC     "gyre meets 0001"
-#define GYRE_MEET_HELLO_NS  2000000000ULL /* for a connection's hello */
-#define GYRE_MEET_NOTICE_NS 5000000000ULL /* after which a waiting rank logs it */
+#define GYRE_MEET_HELLO_NS  2000000000ULL
+#define GYRE_MEET_NOTICE_NS 5000000000ULL /* a waiting rank logs it then */
 
 /* Ranks send it to each other: fixed layout. */
 struct gyre_meet_hello {
@@ -39,29 +36,28 @@ bool gyre_meet_is_named(const struct gyre_meet_place *place);
 
 bool gyre_meet_is_cancelled(const struct gyre_meet_place *place);
 
-/** "MASTER_ADDR=a port 29500". */
 const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out, size_t text_bytes);
 
 #define GYRE_MEET_MAX_ADDRESSES 8
 
-/** Of the host's name now, with the port: names may be learnt a while after the ranks start.
- * Returns their number; 0 leaves a cause. */
+/** Resolves the host's name anew: names may appear after the ranks start. Returns their number; 0
+ * leaves a cause. */
 int gyre_meet_addresses(const struct gyre_meet_place *place,
                         struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
 
-/** The socket without a file; its name begins with the user's number. Returns its bytes. */
+/** An abstract socket whose name begins with the user's number. Returns its bytes. */
 socklen_t gyre_meet_to_named(const struct gyre_meet_place *place, struct sockaddr_un *out);
 
-/** Every user of the host can open a socket without a file. */
+/** Every local user can open an abstract socket. */
 bool gyre_meet_is_own_user(int fd);
 
-/** Add to the thread's cause that the address means this host only, if it does. Returns status. */
+/** Adds to the thread's cause that the address is loopback, if it is. Returns status. */
 gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_status status);
 
 gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t deadline_ns,
                                 int *fd_out, struct gyre_meet_answer *answer_out);
 
-/** On failure the ranks that came are told. */
+/** After a failure the ranks that came are told. */
 gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet);
 
 #endif

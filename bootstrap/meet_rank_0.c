@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side. It never waits for a connection, and drops one that has not sent its hello within
- * two seconds.
+ * Rank 0 waits for no connection, and drops one without a hello after two seconds.
  */
 #include "core/foundation/base/log.h"
 #include "bootstrap/meet.h"
@@ -15,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BIND_NS       500000000ULL /* after which a busy port counts as another program's */
+#define BIND_NS       500000000ULL /* then a busy port is another program's */
 #define MAX_PENDING   64
 #define MAX_LISTENERS (GYRE_MAX_INTERFACES + GYRE_MEET_MAX_ADDRESSES + 2)
 #define TEXT_BYTES    sizeof(((struct gyre_meet_answer *)0)->text)
@@ -35,8 +34,8 @@ struct reception {
     char where[256];
     int n_pending;
     struct pending pending[MAX_PENDING];
-    struct gyre_meet_hello *hellos; /* by rank */
-    gyre_status status;             /* not SUCCESS: the ranks cannot meet */
+    struct gyre_meet_hello *hellos;
+    gyre_status status; /* not SUCCESS: the ranks cannot meet */
 };
 
 static bool is_other_job(const char *mine, const char *theirs)
@@ -173,7 +172,7 @@ static void accept_one(struct reception *reception, int listen_fd)
         (struct pending){.fd = fd, .deadline_ns = gyre_now_ns() + GYRE_MEET_HELLO_NS};
 }
 
-/* @name: AF_UNIX, AF_INET or AF_INET6. Returns 0 or an errno. */
+/* Returns 0 or an errno. */
 static int listen_at(struct reception *reception, const void *name, socklen_t n_name, int family)
 {
     const int on = 1;
@@ -196,8 +195,8 @@ static int listen_at(struct reception *reception, const void *name, socklen_t n_
     return 0;
 }
 
-/* On all addresses, or on loopback, SOCKET_IFNAME's addresses, and those that the place's name has
- * here. Returns 0 or an errno. */
+/* Restricted, it listens on loopback, SOCKET_IFNAME's addresses, and those that the place's name
+ * has here. Returns 0 or an errno. */
 static int listen_everywhere(struct reception *reception)
 {
     const struct gyre_meet_place *place = reception->place;
