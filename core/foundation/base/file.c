@@ -50,7 +50,7 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
             error = errno;
         }
     }
-    /* Takes the signal that this write has raised, unless one of the caller's is pending. */
+    /* Unless one of the caller's is pending. */
     const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
     if (raised != 0 && sigismember(&pending, raised) == 0) {
         sigdelset(&ours, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);
@@ -77,7 +77,7 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
         memcpy(target_out, path, strlen(path) + 1);
         return GYRE_SUCCESS;
     }
-    if (!S_ISREG(there.st_mode)) /* before realpath(), which fails for a pipe */
+    if (!S_ISREG(there.st_mode)) /* realpath() fails for a pipe */
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: not a regular file, and a new file would replace it", path);
     if (realpath(path, target_out) == NULL || stat(target_out, &there) != 0)
@@ -85,7 +85,7 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
     return GYRE_SUCCESS;
 }
 
-/* O_EXCL never follows a link. The random part keeps other users from taking the name first. */
+/* O_EXCL never follows a link. Other users cannot take a random name first. */
 static gyre_status create_beside(const char *target, mode_t mode, char *beside_out, int *fd_out)
 {
     for (int i = 0; i < N_NAMES; i++) {
@@ -111,7 +111,7 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     struct stat there;
     struct rlimit limit;
     int fd = -1;
-    /* Past this limit the kernel sends SIGXFSZ, which ends the process. */
+    /* Past this limit SIGXFSZ ends the process. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         n_bytes > limit.rlim_cur)
         return gyre_fail(GYRE_ERROR_SYSTEM,

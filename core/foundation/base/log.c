@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Level, subsystems and file belong to the process. They are set before a second thread logs, and
- * are read with acquire loads. A line is one write(2), so lines of several threads and processes
- * never mix.
+ * The settings belong to the process: set before a second thread logs, read with acquire loads. A
+ * line is one write(2), so lines never mix.
  *
  * A program without standard error may have opened a file as descriptor 2, which must get no lines.
  */
@@ -33,7 +32,7 @@ static uint32_t log_level = GYRE_LOG_WARN;
 static uint32_t log_subsys = DEFAULT_SUBSYS;
 static uint32_t log_fd = STDERR_FILENO;
 static char log_path[FILE_MAX_BYTES];
-static uint32_t has_lost_lines; /* 0 or 1, as the next */
+static uint32_t has_lost_lines;
 static uint32_t has_no_stderr;
 static _Thread_local int thread_rank = -1;
 
@@ -43,7 +42,7 @@ static const char *const subsys_names[] = {
 #undef SUBSYS_NAME
 };
 
-/* NCCL's words for parts that gyre does not have. */
+/* NCCL's words that gyre lacks. */
 static const char *const foreign_subsys_names[] = {"ALLOC_HOST", "NVLS", "PROFILE", "RAS"};
 
 static const struct {
@@ -133,7 +132,7 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
             *mask_out = 1U << i;
             return GYRE_SUCCESS;
         }
-        /* TUNE is nearer to TUNING than to a word at a lesser distance. */
+        /* TUNE must find TUNING, not a word at a lesser distance. */
         const bool begins_alike = strlen(word) >= 3 && gyre_text_same_n(word, subsys_names[i], 3);
         const unsigned distance = begins_alike ? 0 : gyre_edit_distance(word, subsys_names[i]);
         if (distance < nearest_distance) {

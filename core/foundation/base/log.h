@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE. A line is "host:pid:tid [rank] GYRE LEVEL
- * text".
+ * A line is "host:pid:tid [rank] GYRE LEVEL text".
  */
 #ifndef GYRE_BASE_LOG_H
 #define GYRE_BASE_LOG_H
@@ -34,14 +33,14 @@ enum gyre_log_level {
     GYRE_LOG_TRACE
 };
 
-/** For texts that take long to make. */
+/** For costly texts. */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
 /** Keeps this thread's cause text and errno. */
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Once for the process. @file: NULL or "" = stderr; %h and %p are expanded. */
+/** Once for the process. @file: NULL or "" = stderr; expands %h and %p. */
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
 
 /** For this thread's lines; -1 = none. */

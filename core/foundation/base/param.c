@@ -97,7 +97,7 @@ gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_
             add_note(params, note);
             return GYRE_SUCCESS;
         }
-        if (own != NULL || nccls != NULL) /* empty = the default, whatever later sources say */
+        if (own != NULL || nccls != NULL) /* empty = the default, despite later sources */
             break;
     }
     return gyre_param_set_value(row, "", row->fallback, value);
@@ -112,7 +112,6 @@ static bool name_behind(const char *entry, const char *prefix, char *name_out, s
     return true;
 }
 
-/* Among those that have all of `flags`. */
 static const struct gyre_param_row *nearest_row(const char *name, unsigned flags,
                                                 unsigned *distance_out)
 {
@@ -165,7 +164,7 @@ bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
     const bool is_ours = name_behind(entry, PREFIX, name, sizeof(name));
     if (!is_ours && !name_behind(entry, NCCL_PREFIX, name, sizeof(name)))
         return false;
-    if (!is_ours && strcmp(name, "CONF_FILE") == 0) /* the name of a configuration file */
+    if (!is_ours && strcmp(name, "CONF_FILE") == 0)
         return false;
     const struct gyre_param_row *nearest =
         nearest_row(name, is_ours ? 0 : GYRE_PARAM_NCCL, &distance);
@@ -201,9 +200,6 @@ static gyre_status configure_log(const struct gyre_params *params)
     return gyre_param_forgive(params, GYRE_PARAM_DEBUG_FILE, status);
 }
 
-/* ---- configuration files -----------------------------------------------------------------------
- */
-
 #define MAX_FILE_BYTES ((size_t)1 << 20)
 #define SYSTEM_FILE    "/etc/nccl.conf"
 #define USER_FILE      ".nccl.conf"
@@ -214,7 +210,7 @@ struct conf {
     char *entries[];
 };
 
-/* Turns a line into "NAME=value" in place. NULL for anything else. */
+/* In place. NULL if it is no "NAME=value". */
 static char *entry_of_line(char *line)
 {
     while (gyre_text_is_space(*line))
@@ -309,8 +305,8 @@ void gyre_param_sources_open(struct gyre_param_sources *sources_out)
     }
 }
 
-/* The first communicator sets up the process's log. A forked child sets up its own, which has its
- * pid in its name. */
+/* The process's first communicator sets up the log, and a forked child its own, whose name has the
+ * child's pid. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_is_ready; /* under lock */
 

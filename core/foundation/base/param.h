@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of variables. X is read from GYRE_X, and from NCCL_X if NCCL has it and GYRE_X is
- * unset. An unknown GYRE_* name or a value that does not parse is an error that names the nearest
- * legal one; a value of NCCL_* is taken, changed to the nearest legal one, or ignored. A
- * communicator reads all variables at init and never again.
+ * X is read from GYRE_X, else from NCCL_X if NCCL has it. An unknown GYRE_* name or value is an
+ * error that names the nearest legal one; a value of NCCL_* is taken, changed to the nearest legal
+ * one, or ignored. A communicator reads variables only at init.
  */
 #ifndef GYRE_BASE_PARAM_H
 #define GYRE_BASE_PARAM_H
@@ -16,15 +15,15 @@ enum gyre_param_type {
     GYRE_PARAM_INT,    /* decimal, also with leading zeros */
     GYRE_PARAM_BOOL,   /* 0 1 true false yes no on off */
     GYRE_PARAM_BYTES,  /* with K, M, G (powers of 1024) */
-    GYRE_PARAM_CHOICE, /* one of `words`, in any case; the number is its index */
-    GYRE_PARAM_SET,    /* a list of `words`; bit i of the number is the i-th word */
-    GYRE_PARAM_STRING  /* its user checks it */
+    GYRE_PARAM_CHOICE, /* one of `words`, in any case, by index */
+    GYRE_PARAM_SET,    /* a list of `words`, one bit each */
+    GYRE_PARAM_STRING
 };
 
 enum gyre_param_flag {
-    GYRE_PARAM_PLAN = 1, /* plans depend on it: the same on all ranks */
+    GYRE_PARAM_PLAN = 1, /* the same on all ranks, for plans */
     GYRE_PARAM_NCCL = 2,
-    /* NCCL's value is ignored if it is out of range, because no other number can stand for it */
+    /* an NCCL value out of range is ignored, because no other number can stand for it */
     GYRE_PARAM_EXACT = 4
 };
 
@@ -44,14 +43,14 @@ enum gyre_check { GYRE_CHECK_CALLS, GYRE_CHECK_PROGRAMS };
 
 struct gyre_param_value {
     bool is_set;
-    int64_t number; /* INT64_MIN if unset and without default, and for STRING */
+    int64_t number; /* INT64_MIN: unset without default, or STRING */
     char text[GYRE_PARAM_MAX_BYTES];
-    char source[40]; /* the variable that set it; "" = default */
+    char source[40]; /* a variable; "" = default */
 };
 
 struct gyre_params {
     struct gyre_param_value values[GYRE_N_PARAMS];
-    char notes[4096]; /* on NCCL_* values that are not used as they are written */
+    char notes[4096]; /* on changed values of NCCL_* */
 };
 
 struct gyre_param_source {
@@ -64,29 +63,28 @@ struct gyre_param_source {
 struct gyre_param_sources {
     struct gyre_param_source list[3];
     int n;
-    char problem[GYRE_CAUSE_MAX_BYTES]; /* why a file is not read; "" = none */
+    char problem[GYRE_CAUSE_MAX_BYTES]; /* "" = all files were read */
 };
 
-/** The environment, and the lines NCCL_X=value and GYRE_X=value of NCCL_CONF_FILE, or else
- * ~/.nccl.conf; then of /etc/nccl.conf. To be closed in any case. */
+/** The environment, NCCL_CONF_FILE or else ~/.nccl.conf, and /etc/nccl.conf. Close it even after
+ * problems. */
 void gyre_param_sources_open(struct gyre_param_sources *sources_out);
 void gyre_param_sources_close(struct gyre_param_sources *sources);
 
-/** Errors: INVALID_ARGUMENT naming the variable, its value and the legal values. */
+/** Errors: INVALID_ARGUMENT naming the legal values. */
 gyre_status gyre_params_take(const struct gyre_param_sources *sources,
                              struct gyre_params *params_out);
 
 gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,
                             struct gyre_params *params);
 
-/** The first call in the process also configures the log. */
+/** The process's first call configures the log. */
 gyre_status gyre_params_load(struct gyre_params *params_out);
 
-/** Of one list that ends with NULL. */
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
-/** For code that checks a text itself. @status: of that check. SUCCESS for a text from NCCL_*, of
- * which a warning, once in the process, says that it is ignored. */
+/** For code that checks a text itself. @status: of that check. For a text from NCCL_* SUCCESS,
+ * after a warning, once in the process, that it is ignored. */
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status);
 
@@ -101,7 +99,7 @@ static inline bool gyre_param_has(const struct gyre_params *params, enum gyre_pa
     return params->values[id].number > 0 && (params->values[id].number >> index & 1) != 0;
 }
 
-/** "" if unset and without default. */
+/** "" = unset without default. */
 static inline const char *gyre_param_text(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].text;
@@ -112,13 +110,12 @@ static inline bool gyre_param_is_set(const struct gyre_params *params, enum gyre
     return params->values[id].is_set;
 }
 
-/** The variable or the bench option that set it; "" = unset. */
+/** A variable or a bench option; "" = unset. */
 static inline const char *gyre_param_source(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].source;
 }
 
-/** As the user set it, or GYRE_X. */
 const char *gyre_param_called(const struct gyre_params *params, enum gyre_param_id id);
 
 const char *gyre_param_name(enum gyre_param_id id);
@@ -135,8 +132,8 @@ struct gyre_param_guess {
     char nearest[40];
 };
 
-/** What an unknown "NAME=value" may have been meant to be. False if it is neither GYRE_* nor
- * NCCL_*, or is known. */
+/** Guesses what an unknown "NAME=value" means. False if it is known, or neither GYRE_* nor
+ * NCCL_*. */
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
 
 /** @source: for messages. Errors: INVALID_ARGUMENT. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Included with X defined, hence no include guard. X(id, type, flags, default, lowest, highest,
- * unit, words, help)
+ * Included with X defined, hence no include guard.
  */
 /* clang-format off */
 #define NCCL GYRE_PARAM_NCCL

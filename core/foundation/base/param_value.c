@@ -36,7 +36,7 @@ void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out,
     }
 }
 
-/* Always decimal, so that 010 is ten. */
+/* 010 is ten. */
 static bool parse_decimal(const char *text, const char **end_out, int64_t *number_out)
 {
     const bool negative = *text == '-';
@@ -147,7 +147,7 @@ gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *s
     return GYRE_SUCCESS;
 }
 
-/* Without blanks and quotation marks around it. False if it is too long. */
+/* Drops blanks and quotation marks around it. False if it is too long. */
 static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
 {
     const char *end = text + strlen(text);
@@ -168,7 +168,7 @@ static bool copy_bare(const char *text, char copy_out[GYRE_PARAM_MAX_BYTES])
     return true;
 }
 
-/* As NCCL reads it: base 0, without what follows. Bytes may have K, M or G, with B or iB. */
+/* As NCCL: base 0, without what follows. Bytes may have K, M or G, with B or iB. */
 static bool read_number(enum gyre_param_type type, const char *text, int64_t *number_out,
                         bool *is_whole_out)
 {
@@ -191,8 +191,8 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
     return true;
 }
 
-/* Turns a number into one that the row takes, or into "". -1 and -2, the defaults of many of NCCL's
- * numbers, mean "not set", and so does 0 where at least 1 is legal. */
+/* Into a number that the row takes, or into "". NCCL's -1 and -2 mostly mean "not set", as does 0
+ * where at least 1 is legal. */
 static void rewrite_number(const struct gyre_param_row *row, char *text, char *remark_out,
                            size_t remark_bytes)
 {

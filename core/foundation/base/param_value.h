@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a text becomes a value. For param.c alone.
+ * For param.c alone.
  */
 #ifndef GYRE_BASE_PARAM_VALUE_H
 #define GYRE_BASE_PARAM_VALUE_H
@@ -21,12 +21,11 @@ struct gyre_param_row {
 
 void gyre_param_describe_legal(const struct gyre_param_row *row, char *text_out, size_t text_bytes);
 
-/** @source: the variable that the text comes from; "" for the default. Errors: INVALID_ARGUMENT. */
+/** @source: a variable; "" = the default. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_param_set_value(const struct gyre_param_row *row, const char *source,
                                  const char *text, struct gyre_param_value *value_out);
 
-/** For a value that was written for NCCL; never fails. @note_out: for the user if the value is not
- * used as it is written; else "". */
+/** Never fails. @note_out: tells the user of a changed value; else "". */
 void gyre_param_take_nccl(const struct gyre_param_row *row, const char *source, const char *text,
                           struct gyre_param_value *value_out, char *note_out, size_t note_bytes);
 

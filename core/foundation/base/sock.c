@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every wait is a poll(2) against a deadline, so a peer that stops costs at most that long.
+ * Waits are poll(2) with a deadline, so a stopped peer costs at most that long.
  */
 #include "core/foundation/base/sock.h"
 
@@ -77,10 +77,10 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
     return text_out;
 }
 
-/* Small frames must not wait for each other (NODELAY). A host that vanished without a FIN must end
- * an idle connection: first probe after 2 s, then 5, a second apart; the kernel of a stopped
- * process answers them. TCP_USER_TIMEOUT would also end a connection to a stopped process whose
- * window is full. bootstrap_wire.c finds what keepalive misses because bytes wait to be sent. */
+/* Small frames must not wait (NODELAY). An idle connection to a vanished host must end: first probe
+ * after 2 s, then 5, a second apart, which a stopped process's kernel answers. TCP_USER_TIMEOUT
+ * would also end a connection to a stopped process whose window is full. bootstrap_wire.c finds
+ * what keepalive misses. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -118,7 +118,7 @@ static gyre_status open_socket(const struct gyre_sock_address *address, int *fd_
     return GYRE_SUCCESS;
 }
 
-/* Also returns when fd has failed; the next call on fd reports the error. */
+/* A failed fd is ready: the next call reports its error. */
 static gyre_status wait_ready(int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
@@ -195,7 +195,7 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     for (;;) {
         const int fd = gyre_sock_take(listen_fd);
         if (fd >= 0) {
-            /* Fails on a connection that has ended already. */
+            /* Fails if the connection has ended. */
             const gyre_status status = set_options(fd);
             if (status != GYRE_SUCCESS) {
                 gyre_sock_close(fd);
@@ -260,7 +260,7 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
             last_refusal = refusal;
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns) {
-            /* A refusal says more than the timeout of the last try. */
+            /* A refusal says more than a timeout. */
             char text[64];
             return gyre_fail_errno(last_refusal, "connect to %s",
                                    gyre_sock_to_text(address, text, sizeof(text)));
@@ -321,10 +321,10 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* Peers would hear of this process's death only when a forked child that has the socket ends, too.
- * A thread that holds the lock sees each descriptor as marked and open, or as neither. */
+/* A forked child that keeps the socket would hide this process's death from peers. Under the lock a
+ * descriptor is marked and open, or neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
+static uint64_t *is_marked; /* a bit a descriptor; under lock */
 static size_t n_words;
 
 static void close_inherited(void)
@@ -339,7 +339,7 @@ static void close_inherited(void)
 
 GYRE_WATCH_FORKS(&lock, close_inherited)
 
-/* Under lock. Returns fd, or closes it and returns -1 with errno. */
+/* Under lock. Returns fd, or closes it: -1 with errno. */
 static int mark(int fd)
 {
     const size_t word = (size_t)fd / FDS_PER_WORD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and the addresses of a process.
- * Sockets are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE.
- * A forked child closes them first.
+ * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and a process's addresses. Sockets
+ * are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE. A forked
+ * child closes them.
  */
 #ifndef GYRE_BASE_SOCK_H
 #define GYRE_BASE_SOCK_H
@@ -17,7 +17,7 @@
 struct gyre_sock_address {
     uint16_t family; /* AF_INET or AF_INET6 */
     uint16_t port;   /* host order */
-    uint32_t scope;  /* of a link-local address, on its owner */
+    uint32_t scope;  /* of a link-local address, for its owner */
     uint8_t bytes[16];
 };
 
@@ -26,9 +26,9 @@ struct gyre_sock_address {
 struct gyre_sock_interface {
     char name[16];
     struct gyre_sock_address address; /* port 0 */
-    uint8_t prefix_bits;              /* of the subnet: 24 of 10.0.0.1/24 */
+    uint8_t prefix_bits;              /* 24 of 10.0.0.1/24 */
     bool is_up;
-    bool is_running; /* it has a cable, a carrier */
+    bool is_running; /* it has a carrier */
     bool is_loopback;
     bool has_default_route;
 };
@@ -36,40 +36,36 @@ struct gyre_sock_interface {
 /** @interfaces_out: freed by the caller. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
-/** Pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule: ib*, those with a
- * default route, other real ones, virtual ones, those without a link, loopback; second addresses
- * after all first ones of a kind.
- * @ifname: [^][=]name,... or ""; its order counts. @family: AF_INET, AF_INET6 or 0 = both.
- * @chosen_out: room for n.
- * Errors, listing the interfaces that exist: INVALID_ARGUMENT (none matches; the text does not name
- * the variables), SYSTEM (neither is given). */
+/** Pure. Applies SOCKET_IFNAME's rules, best first. Without a rule: ib*, those with a default
+ * route, other real ones, virtual ones, those without a link, loopback; second addresses last
+ * within a kind. @ifname: [^][=]name,... or ""; its order counts. @family: AF_INET, AF_INET6 or 0 =
+ * both. @chosen_out: room for n. Errors, listing the interfaces: INVALID_ARGUMENT (none matches;
+ * without the variables' names), SYSTEM (no ifname). */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);
 
-/** Addresses at which other ranks may reach this process, best first. Loopback and link-local IPv6
- * only where there is nothing better. @addresses_out: GYRE_MAX_INTERFACES entries; *n_out is at
- * least 1 on success. */
+/** Where other ranks may reach this process, best first. Loopback and link-local IPv6 only for want
+ * of better. @addresses_out: GYRE_MAX_INTERFACES entries. *n_out is at least 1 on success. */
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
-/** Put the interface first that one of several ranks of a host is to use, if @ifname is a list of
- * several names without "^". Pure. @position: of the rank among its host's n_positions. Returns
- * over how many interfaces ranks spread, at least 1. */
+/** Spreads the ranks of a host over @ifname, if that is a list of several names without "^": this
+ * rank's interface goes first. Pure. @position: of the rank among n_positions. Returns how many
+ * interfaces are used, at least 1. */
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
                      int n_positions);
 
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out);
 
-/** Sort the addresses of another host: first those in a subnet of `own`, last those that `own` has
- * itself (two hosts may both have a bridge 172.17.0.1). */
+/** Sorts another host's addresses: first those in a subnet of `own`, last those that `own` has
+ * (both may have a bridge 172.17.0.1). */
 void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
                          struct gyre_sock_address *addresses, int n_addresses);
 
-/** Give the link-local addresses of another host this host's scopes: one for each running interface
- * of `own` that has a link-local address. @addresses: n, with room for n_max. Returns their new
- * number. */
+/** Gives another host's link-local addresses this host's scopes, one for each running interface of
+ * `own` with a link-local address. @addresses: room for n_max. Returns their new number. */
 int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
                        struct gyre_sock_address *addresses, int n, int n_max);
 
@@ -82,7 +78,7 @@ gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out
 bool gyre_sock_is_loopback(const struct gyre_sock_address *address);
 bool gyre_sock_is_link_local(const struct gyre_sock_address *address);
 
-/** Without ports and scope. */
+/** Ignores ports and scopes. */
 bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b);
 
 /** On a port of the kernel's choice. */
@@ -92,14 +88,14 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
 /** Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
 
-/** Retries refused connections until the deadline. Errors: TIMEOUT, SYSTEM. */
+/** Retries refused connections. Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
                               int *fd_out);
 
-/** Does the host answer that nobody listens there? */
+/** Does the host refuse the connection? */
 bool gyre_sock_is_refused(const struct gyre_sock_address *address, uint64_t deadline_ns);
 
-/** The only way to close a socket made here. */
+/** The only way to close such a socket. */
 void gyre_sock_close(int fd);
 
 /** As socket(2) and accept4(2); -1 with errno. */
@@ -110,7 +106,7 @@ int gyre_sock_take(int listen_fd);
 gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns);
 gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadline_ns);
 
-/** Family 0 if it is neither IPv4 nor IPv6. The latter returns the bytes of the name. */
+/** Family 0 = neither IPv4 nor IPv6. The latter returns the name's bytes. */
 struct gyre_sock_address gyre_sock_from_sockaddr(const struct sockaddr *name);
 socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
                                 struct sockaddr_storage *out);
@@ -119,14 +115,11 @@ socklen_t gyre_sock_to_sockaddr(const struct gyre_sock_address *address,
 const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *text_out,
                               size_t text_bytes);
 
-/* ---- lists of addresses ---------------------------------------------------------------------- */
+#define GYRE_SOCK_LIST_MAX 8 /* IPv6 takes the room of almost three */
 
-#define GYRE_SOCK_LIST_MAX 8 /* an IPv6 address takes the room of almost three */
-
-/* Ranks send it to each other: fixed layout. All zero = nowhere. Addresses with their ports, best
- * first. */
+/* Ranks send it to each other: fixed layout. All zero = nowhere. Best address first. */
 struct gyre_sock_list {
-    uint64_t network; /* of host and network namespace, within which loopback works */
+    uint64_t network; /* hash of host and network namespace, where loopback works */
     uint8_t packed[56];
 };
 
@@ -138,8 +131,8 @@ struct gyre_sock_listeners {
 
 gyre_status gyre_sock_network(uint64_t *network_out);
 
-/** On gyre_sock_list_addresses, as many as fit the list. @first: an address (port ignored) that
- * comes first if it is among them; NULL = none. Errors: as gyre_sock_list_addresses, SYSTEM. */
+/** On as many of gyre_sock_list_addresses() as fit the list. @first: goes first if among them, port
+ * ignored; NULL = none. Errors: as gyre_sock_list_addresses, SYSTEM. */
 gyre_status gyre_sock_listen_all(const struct gyre_params *params,
                                  const struct gyre_sock_address *first,
                                  struct gyre_sock_listeners *listeners_out,
@@ -147,16 +140,14 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
 
 void gyre_sock_close_all(struct gyre_sock_listeners *listeners);
 
-/** False if it does not fit. */
+/** False = no room. */
 bool gyre_sock_list_pack(struct gyre_sock_list *list, const struct gyre_sock_address *address);
 
-/** @addresses_out: GYRE_SOCK_LIST_MAX entries. Returns their number; 0 also for a malformed list.
- */
+/** @addresses_out: GYRE_SOCK_LIST_MAX entries. Returns their number; 0 = malformed. */
 int gyre_sock_list_read(const struct gyre_sock_list *list, struct gyre_sock_address *addresses_out);
 
-/** The addresses that this process may try, most likely ones first, without another host's
- * loopback. Errors: INVALID_USAGE (nothing but another host's loopback), INVALID_ARGUMENT (no
- * list), SYSTEM. */
+/** What this process may try, best first, without another host's loopback. Errors: INVALID_USAGE
+ * (only another host's loopback), INVALID_ARGUMENT (no list), SYSTEM. */
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An entry is a tag, the port (two bytes, little endian), and the address: 4 bytes, 16 bytes, or 16
- * bytes and a scope of 4. A tag of 0 ends the list.
+ * An entry is a tag, the port (two bytes, little endian), and the address: 4 bytes, 16, or 16 and a
+ * scope of 4. Tag 0 ends the list.
  */
 #include "core/foundation/base/sock.h"
 
@@ -112,8 +112,7 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
     for (int i = 0; i < n && listeners.n < GYRE_SOCK_LIST_MAX; i++) {
         struct gyre_sock_address *bound = &listeners.addresses[listeners.n];
         int fd = -1;
-        /* An address that cannot be bound, such as an IPv6 address that is not ready yet, is left
-         * out. */
+        /* An address may not be ready yet (IPv6). */
         status = gyre_sock_listen(&addresses[i].address, &fd, bound);
         if (gyre_cause_is_limit(status)) {
             gyre_sock_close_all(&listeners);
@@ -149,7 +148,7 @@ void gyre_sock_close_all(struct gyre_sock_listeners *listeners)
     listeners->n = 0;
 }
 
-/* in a common subnet, elsewhere, this host's own */
+/* a common subnet, elsewhere, this host */
 static int distance_of(const struct gyre_sock_interface *own, int n_own,
                        const struct gyre_sock_address *address)
 {

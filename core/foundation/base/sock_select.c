@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which network interfaces exist, and the rules of SOCKET_IFNAME over them.
+ * The network interfaces, and SOCKET_IFNAME's rules.
  */
 #include "core/foundation/base/sock.h"
 
@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bridges, tunnels and virtual links of containers and virtual machines: other hosts reach them
- * only by luck. */
+/* Virtual links, bridges and tunnels, which other hosts reach only by luck. */
 static const char *const virtual_prefixes[] = {
     "docker",  "virbr", "veth",      "br-",   "cni",  "flannel", "cali",   "kube-",
     "cilium",  "lxc",   "lxd",       "incus", "tun",  "tap",     "vnet",   "vmnet",
@@ -24,7 +23,7 @@ static const char *const virtual_prefixes[] = {
     "nerdctl", "wg",    "tailscale", "zt",    "gre",  "sit",     "ip6tnl", "nodelocal",
 };
 
-/* more than a parameter's text has words, or an interface addresses */
+/* more than a parameter's words, or an interface's addresses */
 #define MAX_LIST_WORDS 100000
 #define MAX_PLACES     10000
 
@@ -118,7 +117,7 @@ gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, in
                              &flags, &bits)
                     : sscanf(line, "%32[0-9a-f] %x %*x %*x %*x %*x %*x %*x %x %16s", destination,
                              &bits, &flags, name);
-            /* RTF_REJECT: the kernel's route to nowhere */
+            /* RTF_REJECT: a route to nowhere */
             if (n_fields != 4 || bits != 0 || (flags & (RTF_UP | RTF_REJECT)) != RTF_UP ||
                 destination[strspn(destination, "0")] != '\0')
                 continue;
@@ -135,7 +134,7 @@ gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, in
     return GYRE_SUCCESS;
 }
 
-/* The first list entry that takes `name`, or -1. @exact: whole names, not prefixes. */
+/* The first entry that takes `name`, or -1. @exact: no prefixes. */
 static int match_position(const char *list, bool exact, const char *name)
 {
     int position = 0;
@@ -148,7 +147,6 @@ static int match_position(const char *list, bool exact, const char *name)
     return -1;
 }
 
-/* Best first: fabric, with a default route, real, virtual, without a link, loopback. */
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)
@@ -166,9 +164,8 @@ static int kind_of(const struct gyre_sock_interface *interface)
     return 2;
 }
 
-/* Lower is better; -1 = not taken. @place: how many addresses of the interface and family come
- * before. Second addresses come after all first ones of their kind, so that an interface with
- * hundreds does not crowd out the others. */
+/* Lower is better; -1 = not taken. @place: earlier addresses of the interface and family. Second
+ * addresses come last in their kind, so that an interface with hundreds crowds out no other. */
 static int64_t score(const struct gyre_sock_interface *interface, const char *ifname, int family,
                      int place)
 {
@@ -282,7 +279,7 @@ static int drop_unless_alone(struct gyre_sock_interface *addresses, int n,
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out)
 {
-    static const int families[] = {AF_INET, AF_INET6}; /* in the order of the table's words */
+    static const int families[] = {AF_INET, AF_INET6}; /* by the words' index */
     struct gyre_sock_interface *all = NULL;
     int n_all = 0, n = 0;
     const int64_t word = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
@@ -298,7 +295,7 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                           gyre_param_called(params, ifname[0] != '\0' ? GYRE_PARAM_SOCKET_IFNAME
                                                                       : GYRE_PARAM_SOCKET_FAMILY));
     if (status == GYRE_SUCCESS) {
-        /* Loopback goes first: a link-local address reaches another host. */
+        /* First loopback: link-local addresses reach other hosts. */
         n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
         n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
         if (n > GYRE_MAX_INTERFACES)

@@ -19,7 +19,7 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     gyre_text_vformat(cause, sizeof(cause), format, args);
     va_end(args);
     is_limit = false;
-    /* The messages of some libraries (libxml2, json-c) end with a newline. */
+    /* libxml2's and json-c's messages end with a newline. */
     const size_t n_cause = strlen(cause);
     if (n_cause > 0 && cause[n_cause - 1] == '\n')
         cause[n_cause - 1] = '\0';
@@ -69,7 +69,7 @@ gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     gyre_text_vformat(context, sizeof(context), format, args);
     va_end(args);
     memcpy(before, cause, sizeof(before));
-    /* A long cause loses its end, never its context. */
+    /* A long cause loses its end, not its context. */
     const size_t n_context = strlen(context);
     snprintf(cause, sizeof(cause), "%s: %.*s", context, (int)(sizeof(cause) - n_context - 3),
              before);

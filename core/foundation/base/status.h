@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How failures are reported. The function that detects a failure writes the cause, with the values
- * that matter. Its callers add only what it could not know (gyre_fail_context()). Each thread keeps
- * its cause until its next failure.
+ * The function that detects a failure writes the cause, with the values that matter. Callers add
+ * only what it could not know (gyre_fail_context()). Each thread keeps its cause until its next
+ * failure.
  */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
@@ -17,23 +17,22 @@
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** SYSTEM, with ": strerror (errno N)" appended, and the remedy where descriptors ran out; ENOMEM
- * becomes OUT_OF_MEMORY and ETIMEDOUT becomes TIMEOUT. */
+/** SYSTEM, with ": strerror (errno N)", and the remedy if descriptors ran out. ENOMEM becomes
+ * OUT_OF_MEMORY, ETIMEDOUT TIMEOUT. */
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** Put "text: " before the cause. Returns `status`. */
+/** Puts "text: " before the cause. Returns `status`. */
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** Did this thread's last failure come of used-up descriptors, memory or buffers? Then waiting for
- * other ranks does not help. */
+/** Did descriptors, memory or buffers run out? Then waiting for other ranks does not help. */
 bool gyre_cause_is_limit(gyre_status status);
 
-/** "" if there is none. */
+/** "" = none. */
 const char *gyre_cause(void);
 
-/** For a text recorded elsewhere, for example by another thread. */
+/** For a text recorded elsewhere, as by another thread. */
 void gyre_set_cause(const char *text);
 
 #define GYRE_TRY(expr)                          \

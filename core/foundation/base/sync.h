@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every word that is shared with another thread, process, GPU or NIC is read and written with these
- * functions, whose names say the memory ordering (model: liburing's barrier.h). An acquire load
- * pairs with the release store whose value it reads.
+ * Every word shared with another thread, process, GPU or NIC is accessed by these functions, named
+ * for their memory ordering (model: liburing's barrier.h). An acquire load pairs with the release
+ * store whose value it reads.
  */
 #ifndef GYRE_BASE_SYNC_H
 #define GYRE_BASE_SYNC_H
@@ -61,7 +61,6 @@ static inline uint32_t gyre_fetch_add_u32(uint32_t *word, uint32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
-/** True if the word was `expected` and is now `desired`. */
 static inline bool gyre_compare_exchange_u32(uint32_t *word, uint32_t expected, uint32_t desired)
 {
     return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocates nothing in glibc and musl. Elsewhere the caller's locale stays where there is no
- * memory. */
+/* Allocates nothing in glibc and musl. Elsewhere, without memory, the caller's locale stays. */
 static locale_t open_c_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -96,8 +95,8 @@ bool gyre_text_same(const char *a, const char *b)
     return gyre_text_same_n(a, b, (size_t)-1);
 }
 
-/* The bytes of the first character, or of the part of one, or 1. The second byte's limits keep out
- * overlong forms, surrogates and what is above U+10FFFF (Unicode 15, table 3-7). */
+/* Bytes of the first character, or of part of one, or 1. The second byte's limits exclude overlong
+ * forms, surrogates and values above U+10FFFF (Unicode 15, table 3-7). */
 static size_t scan_character(const char *text, size_t n_left, bool *is_whole_out)
 {
     const unsigned char lead = (unsigned char)text[0];
@@ -143,7 +142,7 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
     return used;
 }
 
-/* Returns the character's bytes, or 0 after writing U+FFFD in its place. */
+/* Returns its bytes, or 0 after writing U+FFFD instead. */
 static size_t take_character(FILE *file, const char **text, size_t *n_left, const char **taken_out)
 {
     bool is_whole;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text that is the same in every locale of the caller, and valid UTF-8 whatever bytes a name has.
+ * Text that is the same in every locale, and valid UTF-8 for any bytes.
  */
 #ifndef GYRE_BASE_TEXT_H
 #define GYRE_BASE_TEXT_H
@@ -10,43 +10,40 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** As snprintf() and vsnprintf(), in the locale "C". */
+/** In the locale "C". */
 int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
-/** As strtod(), in the locale "C". @end_out: may be NULL. */
+/** In the locale "C". @end_out: may be NULL. */
 double gyre_text_to_double(const char *text, char **end_out);
 
 const char *gyre_text_error(int error_number);
 
-/** But for the case of ASCII letters. strcasecmp() takes "i" and "I" for two letters in a Turkish
- * locale. */
+/** ASCII alone ignores case. For strcasecmp() "i" and "I" differ in a Turkish locale. */
 bool gyre_text_same(const char *a, const char *b);
 bool gyre_text_same_n(const char *a, const char *b, size_t n_bytes);
 
-/* ASCII only; every other byte is returned as it is, or is in no class. */
+/* ASCII only; other bytes stay, and are in no class. */
 char gyre_text_lower(char c);
 char gyre_text_upper(char c);
 bool gyre_text_is_space(char c);
 bool gyre_text_is_letter(char c);
 bool gyre_text_is_printable(char c);
 
-/** U+FFFD takes the place of bytes that are no character. What does not fit is left out; no
- * character is cut. Returns the length of the copy. The texts must not overlap. */
+/** U+FFFD replaces bytes that are no character. What does not fit is left out; no character is cut.
+ * Returns the copy's length. The texts must not overlap. */
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
-/** Room for any text of n_bytes after gyre_text_to_utf8(). */
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)
 
-/** A JSON string with its quotation marks, which may stand in a <script>. @n_bytes: at most so many
- * of the text. */
+/** With its quotation marks; safe inside <script>. @n_bytes: the most that are read. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 
 void gyre_text_put_csv(FILE *file, const char *text);
 
-/** For HTML, XML and quoted attributes. Control characters, which XML has not, become blanks. */
+/** For HTML, XML and quoted attributes. Control characters become blanks. */
 void gyre_text_put_markup(FILE *file, const char *text);
 
 #endif

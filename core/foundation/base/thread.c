@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The default is ulimit -s, which may be too small. */
+/* ulimit -s may be too small. */
 #define MIN_STACK_BYTES ((size_t)256 << 10)
 
-/* The application's handlers get the signals of a thread's own mistakes. */
+/* Signals of a thread's own mistakes reach the application's handlers. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
@@ -29,7 +29,7 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
         pthread_attr_getstacksize(&attributes, &stack_bytes);
     pthread_attr_setstacksize(&attributes,
                               stack_bytes > MIN_STACK_BYTES ? stack_bytes : MIN_STACK_BYTES);
-    /* The thread inherits the blocked signals and the floating-point state. */
+    /* The thread inherits signal mask and floating-point state. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const struct gyre_float_env callers = gyre_float_begin();
     const int error = pthread_create(thread_out, &attributes, run, argument);
@@ -62,7 +62,7 @@ void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t 
     (void)pthread_cond_timedwait(cond, lock, &until);
 }
 
-/* Process-wide by its meaning. Written when the library is loaded; `generation` also in a child. */
+/* Process-wide by its meaning. Written at load; `generation` also in a child. */
 static struct gyre_fork_watch *watches;
 static uint32_t generation;
 
@@ -91,7 +91,7 @@ static void after_fork_in_child(void)
 
 void gyre_fork_watch(struct gyre_fork_watch *watch)
 {
-    /* Does not fail: the first handlers of a process need no memory. */
+    /* A process's first handlers need no memory. */
     if (watches == NULL)
         (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     watch->next = watches;
@@ -131,8 +131,7 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
-    /* The hook is called under the lock, so a caller that removes it knows that it is not
-     * running. */
+    /* Under the lock, so a caller that removes the hook knows that it is not running. */
     if (first && fault->on_raise != NULL)
         fault->on_raise(fault->context);
     pthread_mutex_unlock(&fault->lock);
@@ -148,7 +147,7 @@ gyre_status gyre_fault_status(struct gyre_fault *fault)
 {
     if (!gyre_fault_is_raised(fault))
         return GYRE_SUCCESS;
-    /* status and cause never change after `raised` is set */
+    /* status and cause are final once `raised` is set */
     gyre_set_cause(fault->cause);
     return fault->status;
 }

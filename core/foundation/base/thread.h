@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads, timed waits, state of the process across fork(), the floating-point state, and the
- * failure that ends all waits of a communicator.
+ * Threads, timed waits, state across fork(), floating-point state, and the failure that ends all
+ * waits of a communicator.
  */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
@@ -10,33 +10,32 @@
 
 #include <pthread.h>
 
-/** The thread blocks the signals for which the application's threads wait, and has the default
- * floating-point state. @stack_bytes: 0 = the default; at least 256 KiB in any case. @what: for
- * messages. Errors: SYSTEM, OUT_OF_MEMORY. */
+/** Blocks the signals for which the application's threads wait, and has default floating-point
+ * state. @stack_bytes: 0 = the default; 256 KiB at least. Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
-/** Timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does. */
+/** Waits use CLOCK_MONOTONIC, as gyre_now_ns(). */
 void gyre_cond_init(pthread_cond_t *cond);
 
 void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
 
-/* State that belongs to the process. fork() runs under its lock, so the child finds the state
- * whole. A thread that holds such a lock takes no other one and waits for no other rank. */
+/* fork() runs under the lock of process-wide state, so the child finds it whole. A thread that
+ * holds such a lock takes no other and waits for no rank. */
 struct gyre_fork_watch {
     pthread_mutex_t *lock;  /* NULL = none */
-    void (*in_child)(void); /* called in the child, under the locks; NULL = nothing */
+    void (*in_child)(void); /* in the child, under the locks; NULL = nothing */
     struct gyre_fork_watch *next;
 };
 
 /** For GYRE_WATCH_FORKS() only. */
 void gyre_fork_watch(struct gyre_fork_watch *watch);
 
-/** Forks between the process that loaded the library and this one. Threads, sockets and devices of
- * another generation do not exist here. */
+/** Forks since the library was loaded. Threads, sockets and devices of another generation do not
+ * exist here. */
 uint32_t gyre_fork_generation(void);
 
-/** At most once in a file. */
+/** Once in a file at most. */
 #define GYRE_WATCH_FORKS(lock_, in_child_)                              \
     __attribute__((constructor)) static void watch_forks(void)          \
     {                                                                   \
@@ -44,9 +43,8 @@ uint32_t gyre_fork_generation(void);
         gyre_fork_watch(&watch);                                        \
     }
 
-/* ---- floating point --------------------------------------------------------------------------
- * A program may round otherwise, flush denormals to zero (-ffast-math), or trap exceptions, but all
- * ranks must get the same bits and make the same plans. */
+/* A program may change the rounding, flush denormals (-ffast-math) or trap exceptions, but all
+ * ranks must get the same bits and plans. */
 
 #if defined(__x86_64__)
 
@@ -56,7 +54,7 @@ struct gyre_float_env {
     unsigned mxcsr;
 };
 
-/** glibc's fegetenv() and fesetenv() would also move the x87 state, which nothing here uses. */
+/** glibc's fegetenv() and fesetenv() would move the unused x87 state, too. */
 static inline struct gyre_float_env gyre_float_begin(void)
 {
     enum { DEFAULT = 0x1f80, FLAGS = 0x3f };
@@ -95,30 +93,27 @@ static inline void gyre_float_end(struct gyre_float_env callers)
 
 #endif
 
-/* ---- faults ----------------------------------------------------------------------------------
- * A fault is the first failure of a communicator; later ones are dropped. The code that detects a
- * failure raises the fault. Every wait of the communicator polls `raised` and ends when it is set.
- */
+/* A communicator's first failure; later ones are dropped. The code that detects it raises the
+ * fault. Every wait polls `raised`. */
 
 struct gyre_fault {
-    uint32_t raised;  /* 0 or 1, set last, with release; written once, under `lock` */
-    uint32_t is_told; /* 1: the other ranks know of the failure, or each finds it by itself. Any
-                       * thread, release */
+    uint32_t raised;  /* 0 or 1, set last, with release, once, under `lock` */
+    uint32_t is_told; /* 1: the other ranks know, or find out themselves. Any thread, release */
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` is set;
-                                      * must not block */
+    void (*on_raise)(
+        void *context); /* once, by the raising thread, after `raised` is set; must not block */
     void *context;
 };
 
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
-/** NULL = none. When this returns, no call of the previous function is running. */
+/** NULL = none. On return the previous function is not running. */
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
 
-/** True if this failure is the first. */
+/** True = the first failure. */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 
 bool gyre_fault_is_raised(const struct gyre_fault *fault);

@@ -37,8 +37,7 @@ gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
     }
     char name[256] = "";
     gethostname(name, sizeof(name) - 1);
-    /* Hosts can share a hostname but not the kernel's boot id, and containers share their
-     * host's. */
+    /* Hosts may share a hostname, not a boot id, which containers share. */
     return gyre_boot_hash(gyre_hash(GYRE_HASH_INIT, name, strlen(name)), hash_out);
 }
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Clocks, rounding, hashing, host identity, copies.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BASE_UTIL_H
 #define GYRE_BASE_UTIL_H
 
@@ -51,25 +48,24 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 /** 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** Of hostname and boot id, or of `host_id` (GYRE_HOSTID) if that is not NULL or empty. Errors:
- * SYSTEM (no free descriptor; otherwise the rank would look like another host's). */
+/** Of hostname and boot id, or of a non-empty `host_id`. Errors: SYSTEM (no free descriptor, as the
+ * rank would seem to be elsewhere). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
-/** Add the kernel's boot id, if it has one. Errors: SYSTEM (descriptors or memory ran out). */
+/** Adds the kernel's boot id, if it has one. Errors: SYSTEM (no descriptors or memory). */
 gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
 
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 
-/** Levenshtein's. Strings are cut at 63 bytes. */
+/** Levenshtein's; strings are cut at 63 bytes. */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
-/** The next word of a list "a, b,c", without blanks around it. Empty words are skipped. False at
- * the end. @at: where to go on; starts as the list. @word_out: not NUL-terminated. */
+/** The next word of "a, b,c", without blanks; skips empty words. False at the end. @at: starts as
+ * the list. @word_out: not NUL-terminated. */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
-/** memmove(), in short pieces where `rep movsb` is slow: on AMD Zen 3 and 4 (17 times, glibc before
- * 2.39) if the target lies 1 to 31 bytes behind the source within a page, as slots do behind memory
- * from malloc. */
+/** memmove() in short pieces where `rep movsb` is slow: AMD Zen 3 and 4 (glibc before 2.39), if the
+ * target lies 1 to 31 bytes behind the source within a page, as slots do behind malloc's memory. */
 void gyre_copy(void *to, const void *from, size_t n_bytes);
 
 #endif
