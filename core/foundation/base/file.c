@@ -50,7 +50,7 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes)
             error = errno;
         }
     }
-    /* Unless one of the caller's is pending. */
+    /* Takes this write's signal, unless one of the caller's is pending. */
     const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
     if (raised != 0 && sigismember(&pending, raised) == 0) {
         sigdelset(&ours, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);

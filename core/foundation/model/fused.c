@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program is fused if it has one worker and its steps are, in this order: steps that only send
- * chunks of IN (the scatter), one step that makes the result, and steps that only store a peer's
- * result (the gather). Each peer takes part in every phase exactly once. A send or a receive is one
- * step.
+ * A fused program has one worker, and these steps: sends of chunks of IN (the scatter), one step
+ * that makes the result, and stores of peers' results (the gather). Each peer takes part once in
+ * every phase. A send or a receive is one step.
  */
 #include "core/foundation/model/fused.h"
 
@@ -31,7 +30,7 @@ static bool is_connection(const struct gyre_operand *operand)
     return operand->kind == GYRE_OPERAND_CONNECTION;
 }
 
-/* n_peers if there is none so far */
+/* n_peers = none yet */
 static unsigned find_peer(const struct finder *finder, const struct gyre_operand *operand)
 {
     const uint16_t rank = finder->program->connections[operand->index].peer;
@@ -53,13 +52,13 @@ static bool add_peer(struct finder *finder, const struct gyre_operand *from)
     return true;
 }
 
-/* 0 where the vector is not cut */
+/* 0 = the vector is not cut */
 static uint16_t chunk_of(const struct finder *finder, const struct gyre_step *step)
 {
     return finder->program->n_chunks == 1 ? 0 : step->chunk;
 }
 
-/* In a buffer of blocks an operand is a block; in a vector the piece that the step moves. */
+/* In a buffer of blocks an operand is a block, in a vector the step's piece. */
 static bool find_chunk(const struct finder *finder, const struct gyre_step *step,
                        const struct gyre_operand *operand, enum gyre_operand_kind kind,
                        uint16_t *block_out)
@@ -70,14 +69,14 @@ static bool find_chunk(const struct finder *finder, const struct gyre_step *step
     return operand->kind == kind && (has_blocks || operand->index == chunk_of(finder, step));
 }
 
-/* A program places all results and nothing else, or nothing. */
+/* Either all results are placed and nothing else, or nothing is. */
 static bool is_placed_rightly(const struct finder *finder, const struct gyre_operand *operand,
                               bool is_result)
 {
     return (operand->is_placed != 0) == (is_result && finder->program->is_placed != 0);
 }
 
-/* NULL unless that slot is the tile's `n_before`-th to the peer. */
+/* NULL unless that is the tile's `n_before`-th slot to the peer. */
 static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyre_operand *to,
                                          unsigned n_before, bool is_result)
 {
@@ -93,7 +92,7 @@ static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyr
     return peer;
 }
 
-/* One slot of each peer, in the order of the reduction, and this rank's own chunk of IN once. */
+/* One slot of each peer, in reduction order, and the own chunk of IN once. */
 static bool find_inputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -117,7 +116,7 @@ static bool find_inputs(struct finder *finder, const struct gyre_step *step)
     return has_own && (!finder->reduces || (step->flags & GYRE_STEP_FINAL) != 0);
 }
 
-/* OUT once, and either all peers or none. */
+/* OUT once, and all peers or none. */
 static bool find_outputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -136,7 +135,7 @@ static bool find_outputs(struct finder *finder, const struct gyre_step *step)
     return n_sends + 1 == step->n_outs && (n_sends == 0 || n_sends == fused->n_peers);
 }
 
-/* The peers that a step of the scatter sends to; 0 for any other step. */
+/* How many peers a step of the scatter sends to; 0 = another step. */
 static unsigned find_scatter(struct finder *finder, const struct gyre_step *step)
 {
     uint16_t block;
@@ -153,7 +152,7 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_step *step
     return step->n_outs;
 }
 
-/* A step of the gather stores a peer's result or, where results are placed, waits for it. */
+/* Stores a peer's result, or waits for a placed one. */
 static bool find_gather(struct finder *finder, const struct gyre_step *step)
 {
     const bool is_placed = finder->program->is_placed != 0;
@@ -192,7 +191,7 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
     finder->scatters = result > 0;
     const struct gyre_step *gather = &steps[result + 1];
     const uint32_t n_gather = n_steps - result - 1;
-    /* Without a reduction the peers are those whose results the last steps store. */
+    /* Without a reduction, the peers whose results are stored last. */
     for (uint32_t s = 0; s < n_gather && !finder->reduces; s++)
         if (gather[s].n_ins != 1 || !is_connection(&gather[s].ins[0]) ||
             !add_peer(finder, &gather[s].ins[0]))
@@ -226,7 +225,7 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
     return GYRE_FUSED_ONE_SHOT;
 }
 
-/* A rank that sends to itself has neither a send nor a receive. */
+/* A rank that sends to itself has no such step. */
 static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
 {
     const bool receives = is_connection(&step->ins[0]);

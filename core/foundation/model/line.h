@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lines of protocol LL: 16 bytes, {data, flag, data, flag}, 4 bytes each. An aligned half of 8
- * bytes is stored, sent and loaded as a whole, so its data have arrived when its flag has. Valid as
- * C11 and as CUDA.
+ * A line of protocol LL has 16 bytes, {data, flag, data, flag}. An aligned half of 8 bytes is
+ * stored, sent and loaded whole, so the data arrive with the flag. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_LINE_H
 #define GYRE_MODEL_LINE_H
@@ -15,9 +14,9 @@
 #define GYRE_LL_LINE_BYTES 16
 #define GYRE_LL_DATA_BYTES 8
 
-/* A flag of LL is 31 bits of the slot's number, and never 0, so fresh memory never matches. Once in
- * 2^30 slots the sender writes every line of the slot, so no line is older than that, and a stale
- * flag never equals a new one, because flags repeat after 2^31 slots. */
+/* A flag is 31 bits of the slot's number, never 0, so fresh memory never matches. Flags repeat
+ * after 2^31 slots. Once in 2^30 slots the sender writes all lines of the slot, so no stale flag
+ * equals a new one. */
 #define GYRE_LL_CLEAN_PERIOD (1U << 30)
 
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_flag(uint64_t slot_number)
@@ -30,15 +29,14 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** On a connection between hosts: at least one, so that an empty slot is seen, too. GPU kernels
- * announce and poll none for an empty slot. */
+/** At least one between hosts, so that an empty slot is seen. GPU kernels announce and poll none
+ * for it. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);
 }
 
-/** Tells the sending proxy of a slot of lines. It has a flag, as half of a line has. @n_lines: 0 =
- * the slot is empty. */
+/** Tells the sending proxy of a slot, with a flag like half of a line. @n_lines: 0 = empty. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_ll_announcement(uint64_t slot_number, uint32_t n_lines)
 {
     return (uint64_t)gyre_ll_flag(slot_number) << 32 | n_lines;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of one program after the other, as `gyre schedule` prints them.
+ * Programs one after the other, as `gyre schedule` prints them.
  */
 #ifndef GYRE_MODEL_PROGRAM_FILE_H
 #define GYRE_MODEL_PROGRAM_FILE_H
 
 #include "core/foundation/model/schedule.h"
 
-/* Consecutive programs with the same name, collective, number of ranks and root; at most one for
- * each rank. The verifier says what an incomplete set lacks. */
+/* Consecutive programs of one name, collective, number of ranks and root, at most one a rank. The
+ * verifier finds incomplete sets. */
 struct gyre_program_set {
     int first;
     int n_programs;
@@ -19,18 +19,17 @@ struct gyre_program_file {
     int n_programs; /* >= 1 */
     struct gyre_program_set *sets;
     int n_sets;
-    uint64_t hash; /* of all that executors read, and of the programs' names */
+    uint64_t hash; /* of what executors read, and names */
 };
 
 /** @text: untrusted; changed while it is read. @name: for messages. Errors: INVALID_ARGUMENT naming
- * the file, the line and what was expected; OUT_OF_MEMORY. */
+ * file, line and what was expected; OUT_OF_MEMORY. */
 gyre_status gyre_program_file_parse(char *text, const char *name,
                                     struct gyre_program_file *file_out);
 
-/** A file of zeros is left alone. */
 void gyre_program_file_free(struct gyre_program_file *file);
 
-/** By rank if the set is whole. */
+/** By rank, if the set is whole. */
 static inline const struct gyre_program *const *
 gyre_program_file_set(const struct gyre_program_file *file, int set)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walk counts the filled slots of each FIFO; it knows no values.
+ * Counts each FIFO's filled slots; knows no values.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/schedule.h"
@@ -12,7 +12,7 @@
 struct place {
     uint32_t next;
     uint32_t end;
-    uint32_t last; /* one past the last step of this round; = next: none */
+    uint32_t last; /* behind this round's last step; = next: none */
 };
 
 struct walk {
@@ -44,7 +44,7 @@ static bool can_run(const struct walk *walk, unsigned rank, const struct gyre_st
     return true;
 }
 
-/* Depends only on the slots that were filled before the round. */
+/* Counts only slots filled before the round. */
 static bool choose(struct walk *walk)
 {
     bool any = false;

@@ -106,7 +106,7 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
 
 static bool only_copies(const struct gyre_program *program, const struct gyre_step *step)
 {
-    /* A copy tail cannot apply the operation to IN or to the result. */
+    /* A copy tail cannot apply the operation. */
     const bool reduces = gyre_collectives[program->coll].reduces;
     if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0 ||
         step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
@@ -179,7 +179,7 @@ struct gyre_builder {
     uint32_t steps_capacity;
     uint32_t connections_capacity;
     uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
-    int accumulator;         /* of the current worker's chains; -1 = none yet */
+    int accumulator;         /* of the worker's chains; -1 = none */
     struct kept *kept;
     gyre_status status;
     char cause[256];
@@ -399,7 +399,7 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
     bool has_scratch = false;
     for (int i = 0; i < n_ins + n_outs; i++)
         has_scratch |= (i < n_ins ? ins[i] : outs[i - n_ins]).kind == GYRE_OPERAND_SCRATCH;
-    /* The scratch areas of a range wrap round to area 0, so all must exist. */
+    /* A range's scratch areas wrap round to 0, so all must exist. */
     const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
     if (chunks.n > 1 && has_scratch && program->n_scratch < n_parts)
         program->n_scratch = (uint16_t)n_parts;
@@ -456,7 +456,7 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
         n_done++;
         if (n < GYRE_STEP_MAX_SENDS || n_done == n_sends)
             continue;
-        /* The step before the one that writes the local chunk must not run at the same time. */
+        /* The step before must not run with the one that writes the local chunk. */
         const bool last_follows = n_sends - n_done <= GYRE_STEP_MAX_SENDS;
         const bool is_apart = is_placed || (has_local && last_follows);
         const unsigned flags = is_apart ? 0 : GYRE_STEP_WITH_NEXT;

@@ -2,12 +2,11 @@
  *
  * A collective is a program, and the program is data. There is one instruction:
  *
- *     out[] <- reduce(in[])
+ * out[] <- reduce(in[])
  *
- * It reads all inputs, reduces them in the written order, and writes the result to all outputs. A
- * program is one rank's part of one shape: a list of steps for every worker, run in order, once for
- * each tile. It holds no pointer, no size and no data type (docs/schedule.md). Valid as C11 and as
- * CUDA.
+ * It reduces all inputs in the written order and writes the result to all outputs. A program is one
+ * rank's part of one shape: each worker's steps, run in order, once a tile. It holds no pointer,
+ * size or data type (docs/schedule.md). Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_SCHEDULE_H
 #define GYRE_MODEL_SCHEDULE_H
@@ -25,10 +24,10 @@
 #define GYRE_MAX_VARIANTS       16
 
 /* X(enum suffix, word in the text form) */
-#define GYRE_OPERAND_TABLE(X)                                                                  \
-    X(IN, in)           /* chunk of the caller's input; multiplied when read if the op asks */ \
-    X(OUT, out)         /* chunk of the caller's output */                                     \
-    X(SCRATCH, scratch) /* of one worker; valid within a tile only */                          \
+#define GYRE_OPERAND_TABLE(X)                                               \
+    X(IN, in)           /* the caller's input, multiplied if the op asks */ \
+    X(OUT, out)         /* the caller's output */                           \
+    X(SCRATCH, scratch) /* of one worker, within a tile */                  \
     X(CONNECTION, connection)
 
 enum gyre_operand_kind {
@@ -38,55 +37,51 @@ enum gyre_operand_kind {
         GYRE_N_OPERAND_KINDS
 };
 
-/* A placed connection operand moves no bytes through the slot. The sender writes the data directly
- * into the receiving rank's OUT, at the step's chunk, and the slot only reports that. The operand
- * is placed in both steps, and all ranks must be able to address the OUT buffers. */
+/* A placed connection operand moves no bytes through the slot. The sender writes directly into the
+ * receiving rank's OUT, at the step's chunk, and the slot only reports that. It is placed in both
+ * steps, and all ranks must be able to address the OUT buffers. */
 struct gyre_operand {
     uint8_t kind; /* enum gyre_operand_kind */
     uint8_t is_placed;
-    uint16_t index; /* chunk number, or index into the program's connections */
+    uint16_t index; /* chunk, or index of a connection */
 };
 
 enum gyre_step_flag {
-    /* May run at the same time as the next step. They share no connection, and no chunk that one of
-     * them writes. The verifier treats a run of such steps as unordered. */
+    /* May run with the next step. They share no connection, and no chunk that one of them writes.
+     * The verifier treats a run of such steps as unordered. */
     GYRE_STEP_WITH_NEXT = 1,
-    /* The result holds all contributions for the first time; an integer average divides here. Set
-     * on exactly these steps. */
+    /* The result holds all contributions for the first time: an integer average divides here.
+     * Set on exactly these steps. */
     GYRE_STEP_FINAL = 2
 };
 
-/* Which chunks a step moves: runs of `run` consecutive chunks, which begin `stride` chunks after
- * each other. Chunk number i of them, from 0, is at the distance
- *
- *     i / run * stride + i % run
- *
- * from the first one. Chunk 0 follows the last one. */
+/* The chunks of a step: runs of `run` consecutive chunks, `stride` chunks apart. Chunk number i,
+ * from 0, lies at the distance i / run * stride + i % run from the first. Chunk 0 follows the last
+ * one. */
 struct gyre_chunks {
     uint16_t first;
-    uint16_t n;      /* >= 1 */
+    uint16_t n;
     uint16_t run;    /* 0 stands for 1 */
-    uint16_t stride; /* >= run; 0 = the chunks are consecutive */
+    uint16_t stride; /* >= run; 0 = consecutive chunks */
 };
 
-/* A step moves the tile of one chunk, or of a range of chunks. Tile t of a range consists of tile t
- * of each of its chunks, one after the other in a slot, without gaps. The pieces may be carried out
- * in any order. In IN, OUT and scratch an operand's index is that of the first piece; the other
- * pieces have the same distances from it as their chunks have from `chunk`. */
+/* A step moves the tile of one chunk or of a range. Tile t of a range is tile t of each chunk, one
+ * after the other in a slot, without gaps, in any order. An operand's index in IN, OUT and scratch
+ * is the first piece's; the others lie at their chunks' distances from `chunk`. */
 struct gyre_step {
     uint8_t n_ins;
-    uint8_t n_outs; /* 0: only waits until placed data have arrived */
+    uint8_t n_outs; /* 0: only waits for placed data */
     uint8_t flags;
     uint8_t pad;
-    uint16_t chunk; /* the first one; tiles are as long as the step's chunks */
+    uint16_t chunk; /* the first one; as long as tiles */
     uint16_t n_chunks;
-    uint16_t run;    /* as in struct gyre_chunks; both are 0 where the chunks are consecutive */
+    uint16_t run;    /* as in gyre_chunks; run and stride are 0 for consecutive chunks */
     uint16_t stride; /* > run */
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };
 
-/* One side of a FIFO, which within a channel is named by an ordered pair of ranks and a lane. One
+/* One side of a FIFO, which in a channel is named by an ordered pair of ranks and a lane. One
  * worker sends to it and one receives from it. */
 struct gyre_connection {
     uint16_t peer; /* rank in the shape */
@@ -102,19 +97,19 @@ struct gyre_worker {
 /* NULL = all ranks are on one host. */
 struct gyre_grouping {
     uint16_t n_hosts;
-    uint16_t n_nics; /* NICs of the host whose ranks use most; 0 = one for each rank */
-    uint16_t host_of[GYRE_MAX_RANKS]; /* hosts are numbered by first appearance */
+    uint16_t n_nics;                  /* on the host whose ranks use most; 0 = one a rank */
+    uint16_t host_of[GYRE_MAX_RANKS]; /* numbered by first appearance */
 };
 
 struct gyre_shape {
     enum gyre_collective coll;
     uint16_t n_ranks;
-    uint16_t root; /* of SEND_RECV the sender */
-    /* On several hosts rail programs cross between hosts at different ranks, so that all NICs work.
-     * Channel c of a call runs variant c mod gyre_algorithm_variants(). */
+    uint16_t root; /* the sender of SEND_RECV */
+    /* Rail programs cross between hosts at different ranks, so that all NICs work. Channel c runs
+     * variant c mod gyre_algorithm_variants(). */
     uint16_t variant;
     const struct gyre_grouping *grouping;
-    bool is_placed; /* all ranks can address each other's OUT */
+    bool is_placed; /* ranks can address each other's OUT */
 };
 
 struct gyre_program {
@@ -122,26 +117,26 @@ struct gyre_program {
     uint16_t n_ranks;
     uint16_t root;
     uint16_t rank;
-    uint16_t n_chunks; /* pieces of a vector, or of each block if IN or OUT consists of blocks */
+    uint16_t n_chunks; /* of a vector, or of each block of IN or OUT */
     uint16_t n_scratch;
     uint16_t n_lanes; /* the same on all ranks */
     uint16_t n_workers;
     uint16_t n_connections;
-    uint16_t min_depth; /* fewest slots of a FIFO with which the shape cannot deadlock */
+    uint16_t min_depth; /* fewest slots of a FIFO without deadlock */
     uint16_t max_range; /* most chunks of a step on any rank */
-    uint16_t is_placed; /* some operand is */
+    uint16_t is_placed;
     uint32_t n_steps;
     struct gyre_worker *workers;
     struct gyre_connection *connections;
     struct gyre_step *steps;
-    /* n_ranks blocks in the order in which programs count them, the same on all ranks: chunk number
-     * c of a buffer of blocks belongs to block names[c / n_chunks]. NULL = block 0, 1, 2, ... */
+    /* Blocks in the programs' order, the same on all ranks: chunk c of a buffer of blocks belongs
+     * to block names[c / n_chunks]. NULL = block 0, 1, 2, ... */
     uint16_t *names;
     char algorithm[16];
 };
 
-/** Chunks of IN or OUT: n_chunks of the vector, or of each block in turn. For scratch the larger of
- * both: after so many areas a range continues with area 0. */
+/** Chunks of IN or OUT: of the vector, or of each block in turn. The larger for scratch, where a
+ * range then wraps to area 0. */
 static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
                                             enum gyre_operand_kind kind)
 {
@@ -152,14 +147,12 @@ static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
     return has_blocks ? (uint32_t)program->n_ranks * program->n_chunks : program->n_chunks;
 }
 
-/** The block to which a chunk of a buffer of blocks belongs. */
 static inline uint32_t gyre_program_block(const struct gyre_program *program, uint32_t chunk)
 {
     const uint32_t position = chunk / program->n_chunks;
     return program->names == NULL ? position : program->names[position];
 }
 
-/** The first chunk of a block. */
 static inline uint32_t gyre_program_chunk_of(const struct gyre_program *program, uint32_t block)
 {
     uint32_t position = block;
@@ -169,7 +162,6 @@ static inline uint32_t gyre_program_chunk_of(const struct gyre_program *program,
     return position * program->n_chunks;
 }
 
-/** To chunk number `i`. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_step_distance(const struct gyre_step *step, uint32_t i)
 {
     return step->stride == 0 ? i : i / step->run * step->stride + i % step->run;
@@ -191,14 +183,11 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_operand) == 4, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_step) == 88, "read by devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 
-/* ---- building -----------------------------------------------------------------------------------
- */
-
 struct gyre_ref {
     enum gyre_operand_kind kind;
     uint16_t index; /* chunk, or peer */
-    uint8_t lane;   /* connections only */
-    bool is_placed; /* connections only */
+    uint8_t lane;
+    bool is_placed;
 };
 
 static inline struct gyre_ref gyre_in(int chunk)
@@ -226,7 +215,7 @@ static inline struct gyre_ref gyre_peer(int peer, int lane)
     return ref;
 }
 
-/** A placed input is the step's only input. */
+/** An input is the step's only one. */
 static inline struct gyre_ref gyre_placed(int peer, int lane)
 {
     struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, true};
@@ -239,23 +228,21 @@ struct gyre_builder;
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
 
-/** Zeroed memory until the builder is closed. NULL when there is none; the builder remembers
- * that. */
+/** Zeroed, until close. The builder notes the error of NULL. */
 void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes);
 
-/** free() this memory when the builder is closed. Returns it. NULL counts as a lack of memory. */
+/** Close frees this memory. Returns it. The builder notes the error of NULL. */
 void *gyre_builder_keep(struct gyre_builder *builder, void *memory);
 
-/** The worker gets the steps that follow. One without steps is dropped. */
+/** The worker of the steps that follow. One without steps is dropped. */
 void gyre_builder_worker(struct gyre_builder *builder);
 
-/** The builder reports its first error at close. @chunk: of every IN or OUT operand that is a
- * vector; else for people who read the program. @ins, @outs: at most GYRE_STEP_MAX_INS /
- * GYRE_STEP_MAX_OUTS. @flags: enum gyre_step_flag. */
+/** Close reports the first error. @chunk: of every IN or OUT that is a vector; else for readers.
+ * @ins, @outs: at most GYRE_STEP_MAX_INS / GYRE_STEP_MAX_OUTS. */
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** None of the chunks is placed. GPUs do not run such steps. */
+/** Places no chunk. GPUs do not run it. */
 void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
                              const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
                              int n_outs, unsigned flags);
@@ -263,73 +250,67 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
 /** Default 1, the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** The order in which the program counts blocks, for collectives of blocks; the same on all ranks.
- * @names: a permutation of the ranks, which is copied. */
+/** Block order, for collectives of blocks; the same on all ranks. @names: a permutation of the
+ * ranks; copied. */
 void gyre_builder_names(struct gyre_builder *builder, const uint16_t *names);
 
-/** Append steps that reduce any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch
- * area keeps the result so far, the first input of the next step. */
+/** Reduces any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch area keeps the
+ * result so far, the next step's first input. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** Write one input to any number of outputs, WITH_NEXT except where outputs are placed. The last
- * step writes the local one, if any, so it may alias the input. */
+/** Copies to any number of outputs, WITH_NEXT unless placed. The last step writes the local one,
+ * which may alias the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
-/** Default 1, at most GYRE_MAX_DEPTH; a communicator's FIFOs have GYRE_COMM_DEPTH slots. */
+/** Default 1, at most GYRE_MAX_DEPTH; communicators have GYRE_COMM_DEPTH. */
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth);
 
 /** Default 1, the same on all ranks. */
 void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes);
 
-/** Always frees the builder. Errors: INTERNAL with the step that is wrong, OUT_OF_MEMORY. */
+/** Frees the builder even on errors: INTERNAL naming the step, OUT_OF_MEMORY. */
 gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program **program_out);
 
 void gyre_program_free(struct gyre_program *program);
 
-/** Errors: INTERNAL with the step that is wrong. */
+/** Errors: INTERNAL naming the step. */
 gyre_status gyre_program_check(const struct gyre_program *program);
 
-/** Of everything that executors read. */
+/** Of what executors read. */
 uint64_t gyre_program_hash(const struct gyre_program *program);
 
-/** The first step of the copy tail, or n_steps if there is none: the end of a program with one
- * worker, whose steps only copy from IN or OUT into OUT or, placed, into other ranks' OUT, or wait
- * for placed data, while no step before it places anything. It may run once, after all tiles of the
- * earlier steps, because its data pass through no slot. */
+/** The first step of the copy tail, or n_steps: a single worker's last steps that only copy from IN
+ * or OUT into OUT or, placed, into other ranks' OUT, or wait for placed data, with no placing
+ * before. It may run once, after all tiles of the earlier steps, because its data pass through no
+ * slot. */
 uint32_t gyre_program_copy_tail(const struct gyre_program *program);
 
 gyre_status gyre_program_clone(const struct gyre_program *program,
                                struct gyre_program **program_out);
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
-
 /** @text_out: malloc'ed. */
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out);
 
-/** Cut off with "..." if it is too long, and "" if there is no memory. @n_parts:
- * gyre_program_n_parts() of scratch. */
+/** Cut with "..." if too long, "" without memory. @n_parts: gyre_program_n_parts() of scratch. */
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
                        uint32_t n_parts, char *text_out, size_t text_bytes);
 
 /** @text: untrusted. Errors: INVALID_ARGUMENT with the line and what was expected. */
 gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);
 
-/** For a part of a file that begins in @first_line, from 1. */
+/** @first_line: from 1, of a part of a file. */
 gyre_status gyre_program_from_lines(const char *text, int first_line,
                                     struct gyre_program **program_out);
 
-/** A table for people. @programs: by rank. */
+/** For people. @programs: by rank. */
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
                                 char **text_out);
 
-/* ---- rounds -------------------------------------------------------------------------------------
- * Runs one tile of all ranks' programs, for people. In a round every worker that can run does one
- * step, or one run of WITH_NEXT steps; the slots that were filled before the round decide. */
+/* Runs one tile of all ranks' programs, for people. In a round every worker that can run does one
+ * step, or one run of WITH_NEXT steps; the slots filled before the round decide. */
 
-/* of one worker in one round */
 struct gyre_round_steps {
     uint32_t round;
     uint32_t rank;
@@ -338,11 +319,9 @@ struct gyre_round_steps {
     uint32_t n_steps;
 };
 
-/** @programs: by rank. They may be wrong: the walk then ends where no step can run.
- * @visit: for each worker that runs in a round; by round, then rank, then worker. An error ends the
- * walk.
- * @is_stuck_out: some steps can never run.
- * Errors: INVALID_ARGUMENT (not the programs of all ranks), OUT_OF_MEMORY, those of visit(). */
+/** @programs: by rank. The walk of wrong ones ends where no step can run. @visit: by round, rank,
+ * worker; an error ends the walk. @is_stuck_out: steps can never run. Errors: INVALID_ARGUMENT (not
+ * all ranks' programs), OUT_OF_MEMORY, visit()'s. */
 gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_ranks,
                              gyre_status (*visit)(void *context,
                                                   const struct gyre_round_steps *steps),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structure of one program, which may come from a file. Executors rely on these checks.
+ * Executors rely on these checks of a program's structure, as it may come from a file.
  */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
@@ -13,11 +13,11 @@
 
 struct resource {
     uint16_t owner;
-    uint32_t run;  /* 1 + the first step of the last run of WITH_NEXT steps that touched it */
-    uint32_t step; /* 1 + the step that touched it last */
+    uint32_t run;  /* 1 + first step of the last WITH_NEXT run there */
+    uint32_t step; /* 1 + the last step there */
     bool was_shared;
     bool was_written;
-    bool is_in; /* by that step, as the next */
+    bool is_in; /* by that step */
     bool is_out;
     uint16_t piece;
 };
@@ -132,7 +132,7 @@ static gyre_status check_connections(const struct gyre_program *p)
     return status;
 }
 
-/* No hazard inside the step, or inside a run of steps that may execute at the same time. */
+/* No hazard inside a step, or a run of steps that may run together. */
 static gyre_status touch(struct check *check, unsigned kind, uint32_t index, uint32_t piece,
                          bool is_out)
 {
@@ -201,8 +201,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Placed data lie in OUT at the step's chunk. A placed input must be the only input, because a
- * reduction would need it elsewhere, and the step must not write the chunk again. */
+/* Placed data lie in OUT at the step's chunk. A reduction would need them elsewhere, so they are
+ * the only input, and the step does not rewrite the chunk. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;
@@ -292,7 +292,7 @@ static gyre_status check_steps(struct check *check)
             GYRE_TRY(check_step(check));
         }
     }
-    /* If there is an area for each chunk, some may be unused. */
+    /* One area a chunk: some may be unused. */
     const bool has_areas = p->n_scratch == gyre_program_n_parts(p, GYRE_OPERAND_SCRATCH);
     for (unsigned kind = has_areas ? GYRE_OPERAND_CONNECTION : GYRE_OPERAND_SCRATCH;
          kind <= GYRE_OPERAND_CONNECTION; kind++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text form of a program, one line a step (docs/schedule.md has the grammar).
+ * A program as text, one line a step (grammar: docs/schedule.md).
  *
  *   program ring all_reduce
  *   ranks 4 rank 0 root 0 chunks 4 lanes 1 depth 2
@@ -11,10 +11,9 @@
  *   end
  *
  * "chunks 2-5" moves four chunks, "chunks 0-11 by 8/4" runs of four that begin 8 after each other;
- * the head then says how many chunks a step moves at most ("range 4"). A line "names 0 2 1 3" says
- * in which order blocks are counted. "into 1" places the data in
- * rank 1's OUT, "placed 3" is what rank 3 has placed here. Connections are numbered by their first
- * use, as the builder does it. Everything after # is a comment.
+ * the head then has the most chunks of a step ("range 4"). A line "names 0 2 1 3" is the order of
+ * blocks. "into 1" places data in rank 1's OUT, "placed 3" is what rank 3 has placed here.
+ * Connections are numbered by first use, as by the builder. After # comes a comment.
  */
 #include "core/foundation/model/schedule.h"
 
@@ -32,7 +31,7 @@ struct reader {
     const char *at;
     int line;
     int head_line;
-    char token[TOKEN_BYTES]; /* the next one; "" = end of line */
+    char token[TOKEN_BYTES]; /* "" = end of line */
     struct gyre_builder *builder;
     unsigned n_parts; /* chunks, of all blocks */
     unsigned n_ranks;
@@ -213,7 +212,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     int n_refs = 0;
     *n_refs_out = 0;
     if (is_out && (reader->token[0] == '\0' || is_token(reader, "with_next")))
-        return GYRE_SUCCESS; /* the step only waits */
+        return GYRE_SUCCESS; /* only waits */
     do {
         if (n_refs == most)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,
@@ -227,7 +226,6 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* runs of 4 that begin 8 after each other: "chunks 0-11 by 8/4" */
 static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
 {
     struct gyre_chunks chunks = {.n = 1};
@@ -309,14 +307,14 @@ static gyre_status read_body(struct reader *reader)
             return GYRE_SUCCESS;
         }
         if (reader->n_workers == 0 && is_token(reader, "names")) {
-            /* The line is not at its end. */
+            /* Not at its end. */
             uint16_t *names =
                 gyre_builder_allocate(reader->builder, reader->n_ranks * sizeof(*names));
             GYRE_TRY(take_word(reader, "names"));
             for (unsigned i = 0; i < reader->n_ranks; i++) {
                 unsigned block = 0;
                 GYRE_TRY(take_number(reader, reader->n_ranks - 1, &block));
-                if (names != NULL) /* the builder remembers it otherwise */
+                if (names != NULL) /* else the builder has the error */
                     names[i] = (uint16_t)block;
             }
             if (names != NULL)

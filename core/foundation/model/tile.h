@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Maps (channel, chunk, tile) to a range of elements, the same on every rank. A channel has a
- * contiguous part of the vector (or of every block), a chunk a part of its channel's, and a tile at
- * most `tile_elems` elements of its chunk. Parts begin at multiples of `unit_elems`, and the last
- * takes the remainder. A range may be empty; its slot is still sent. Valid as C11 and as CUDA.
+ * contiguous part of the vector (or of every block), a chunk a part of that, and a tile at most
+ * `tile_elems` elements of its chunk. Parts begin at multiples of `unit_elems`; the last takes the
+ * remainder. An empty range's slot is still sent. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TILE_H
 #define GYRE_MODEL_TILE_H
@@ -11,9 +11,9 @@
 #include "core/foundation/model/schedule.h"
 
 struct gyre_split {
-    uint64_t count;      /* of the vector, or of one block */
-    uint32_t n_channels; /* >= 1 */
-    uint32_t n_chunks;   /* of the vector, or of one block */
+    uint64_t count; /* of the vector, or a block */
+    uint32_t n_channels;
+    uint32_t n_chunks;   /* of the vector, or a block */
     uint32_t tile_elems; /* a multiple of unit_elems */
     uint32_t unit_elems;
 };
@@ -41,7 +41,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
     return part;
 }
 
-/** Over all tiles. @chunk: where there are blocks, those of all blocks are counted. */
+/** Of all tiles. @chunk: counted over all blocks. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct gyre_split *split,
                                                                   uint32_t channel, uint32_t chunk)
 {
@@ -75,7 +75,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, ui
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;
 }
 
-/** Of the longest chunk, which is chunk 0 of channel 0. 0 only for count 0. */
+/** Of the longest chunk: 0 of channel 0. 0 only for count 0. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_tile_count(const struct gyre_split *split)
 {
     const struct gyre_range longest = gyre_chunk_range(split, 0, 0);

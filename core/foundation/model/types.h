@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element types, operations, collectives and protocols as tables. Valid as C11 and as CUDA.
+ * Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TYPES_H
 #define GYRE_MODEL_TYPES_H
@@ -13,7 +13,7 @@
 #define GYRE_HOST_DEVICE
 #endif
 
-/* X(enum suffix, name in options and output, bytes, is floating point) */
+/* X(enum suffix, name for users, bytes, is floating point) */
 #define GYRE_DTYPE_TABLE(X)      \
     X(INT8, int8, 1, 0)          \
     X(UINT8, uint8, 1, 0)        \
@@ -30,13 +30,13 @@
 
 #define GYRE_N_DTYPES 12
 
-/* X(enum suffix, name). AVG never reaches an executor: the plan turns it into SUM with an input
- * that is multiplied first (floats) or a result that is divided at the end (integers). */
+/* X(enum suffix, name). The plan makes AVG a SUM with an input multiplied first (floats) or a
+ * result divided last (integers). */
 #define GYRE_OP_TABLE(X) X(SUM, sum) X(PROD, prod) X(MAX, max) X(MIN, min) X(AVG, avg)
 
 #define GYRE_N_OPS       5
 
-/* X(enum suffix, name, IN consists of n blocks of count elements, OUT does, reduces, has a root) */
+/* X(enum suffix, name, IN has n blocks of count, OUT has, reduces, has a root) */
 #define GYRE_COLLECTIVE_TABLE(X)                  \
     X(ALL_REDUCE, all_reduce, 0, 0, 1, 0)         \
     X(BROADCAST, broadcast, 0, 0, 0, 1)           \
@@ -55,8 +55,8 @@ enum gyre_collective {
         GYRE_N_COLLECTIVES
 };
 
-/* X(enum suffix, name, bytes of data in so many bytes of a slot): how a slot's bytes and their
- * readiness travel (docs/kernels.md). LL spends half of its memory on flags. */
+/* X(enum suffix, name, data bytes in so many of a slot): how bytes and their readiness travel
+ * (docs/kernels.md). Half of LL is flags. */
 #define GYRE_PROTO_TABLE(X)   \
     X(SIMPLE, simple, 16, 16) \
     X(LL, ll, 1, 2)           \
@@ -70,8 +70,8 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-/* The protocols before LAMPORT have their own slots and counters. The others share those of LL128,
- * because separate memory would leave less for the rings' slots (core/engine/links/fifo_spec.c). */
+/* Only these protocols have own slots and counters. The others share LL128's, to leave memory for
+ * the rings' slots (core/engine/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)
@@ -103,7 +103,7 @@ static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
     return false;
 }
 
-/** LAMPORT carries sums of floating-point types of at least two bytes. */
+/** LAMPORT sums floating-point types of at least two bytes. */
 static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 {
     return op == GYRE_SUM && gyre_dtype_is_float(dtype) && gyre_dtype_bytes(dtype) > 1;
@@ -111,7 +111,7 @@ static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 
 struct gyre_collective_traits {
     const char *name;
-    bool in_blocks; /* IN has a block of count elements for each rank; else it is one vector */
+    bool in_blocks; /* of count elements, one a rank; else IN is a vector */
     bool out_blocks;
     bool reduces;
     bool has_root;
