@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's public ABI as its documentation states it for 2.28: names, enum values and struct layouts
- * that callers were compiled with. Programs that have NCCL's own header may use that instead, which
- * a test checks.
+ * NCCL's public ABI as documented for 2.28: names, enum values and struct layouts. A test compares
+ * them with NCCL's own header, which programs may use instead.
  */
 #ifndef NCCL_H_
 #define NCCL_H_
@@ -10,7 +9,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-/* Repeating the CUDA headers' typedef is legal C11 and C++. */
+/* Legal C11 and C++ beside the CUDA headers. */
 typedef struct CUstream_st *cudaStream_t;
 
 #define NCCL_MAJOR                        2
@@ -138,9 +137,9 @@ typedef enum {
 
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
-/* X(return type, name, parameters): every function, so that each has its pnccl twin; a table a
- * file. The meaning of each is NCCL's; docs/nccl_compat.md says which are supported and how the
- * others refuse. */
+/* X(return type, name, parameters), a table a file: every function, so that each has its pnccl
+ * twin. NCCL defines the meaning; docs/nccl_compat.md says which are supported and how the others
+ * refuse. */
 #define NCCL_RESULT_FUNCTIONS(X)                           \
     X(ncclResult_t, GetVersion, (int *version))            \
     X(const char *, GetErrorString, (ncclResult_t result)) \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations, collectives, sends, receives and one-sided calls. Collectives may have settings of
- * their own (ncclCollConfig_t); a NULL config is the plain call.
+ * Collectives may have settings of their own (ncclCollConfig_t); NULL is the plain call.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -12,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* gyre's own operations lie behind NCCL's built-in ones, so that a refusal names the number that
- * the caller gave. */
+/* gyre's further operations lie behind NCCL's, so that a refusal names the caller's number. */
 static_assert(GYRE_SUM == (int)ncclSum && GYRE_PROD == (int)ncclProd && GYRE_MAX == (int)ncclMax &&
                   GYRE_MIN == (int)ncclMin && GYRE_AVG == (int)ncclAvg &&
                   GYRE_FIRST_USER_OP >= (int)ncclNumOps,
@@ -26,7 +24,7 @@ NCCL_EXPORT ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar
     NCCL_USE(comm);
     if (op == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
-    /* gyre reads either kind during the call */
+    /* gyre reads both during the call */
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
         return nccl_refuse(ncclInvalidArgument,
                            "ncclRedOpCreatePreMulSum: residence is neither ncclScalarDevice nor "
@@ -131,7 +129,7 @@ NCCL_EXPORT ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t 
 
 NCCL_CALL_FUNCTIONS(NCCL_ALIAS)
 
-/* ---- collectives with settings; algorithms are named as in GYRE_ALGO --------------------- */
+/* Algorithms are named as in GYRE_ALGO. */
 
 #define MAX_CHANNELS 64
 
@@ -142,8 +140,8 @@ static int channels_of(int n_ctas)
     return n_ctas < MAX_CHANNELS ? n_ctas : MAX_CHANNELS;
 }
 
-/* nvlsCTAs, cgaClusterSize and CTAPolicy describe NCCL's own kernels; they, the profiler's tag and
- * vendors' options do not matter to gyre. */
+/* gyre ignores nvlsCTAs, cgaClusterSize and CTAPolicy, which describe NCCL's kernels, the
+ * profiler's tag and vendors' options. */
 static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args)
 {
     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
@@ -267,8 +265,6 @@ NCCL_EXPORT ncclResult_t pncclScatterConfig(const void *sendbuff, void *recvbuff
 
 NCCL_CONFIG_CALL_FUNCTIONS(NCCL_ALIAS)
 
-/* ---- one-sided calls --------------------------------------------------------------------- */
-
 NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
 {
     int rank = 0;
@@ -282,7 +278,7 @@ NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, v
         gyre_window_address(own, (gyre_window)(uintptr_t)win, rank, outUserPtr, NULL));
 }
 
-/* N_CONTEXTS contexts of as many signals. */
+/* N_CONTEXTS of as many signals each. */
 enum { N_CONTEXTS = 4, N_INDICES = GYRE_N_SIGNALS / N_CONTEXTS };
 
 static ncclResult_t number_of(int index, int context, unsigned flags, int *signal_out)

@@ -1,15 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * How NCCL's communicators are made, queried and ended.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_shim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Let a call of gyre fail on all ranks by this thread's last error, because the other ranks wait
- * for this one. */
+/* Makes gyre's call fail on all ranks by this thread's last error, because the others wait for this
+ * rank. */
 static void refuse_on_all_ranks(gyre_config *config_out)
 {
     const gyre_config defaults = GYRE_CONFIG_INIT;
@@ -17,8 +14,8 @@ static void refuse_on_all_ranks(gyre_config *config_out)
     config_out->refusal = pncclGetLastError(NULL);
 }
 
-/* After a failure the configuration is that of refuse_on_all_ranks(). @problem: why there is no
- * room for the handle, or NULL. */
+/* A failure leaves refuse_on_all_ranks()'s configuration. @problem: NULL, or why the handle has no
+ * room. */
 static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
                             struct nccl_comm **comm_out, gyre_config *config_out)
 {
@@ -122,11 +119,11 @@ NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks,
         return nccl_group_note(
             nccl_refuse(ncclInvalidArgument,
                         "ncclCommInitRankScalable: nId is none of 1..nranks, or commIds is NULL"));
-    /* one rendezvous serves all ranks; further ids are for NCCL's several roots */
+    /* one rendezvous serves all; other ids are for NCCL's several roots */
     return nccl_group_note(nccl_comm_init(comm, nranks, &commIds[0], rank, config));
 }
 
-/* Sets `made` of all; of none after a failure. */
+/* A failure sets `made` of none. */
 static ncclResult_t init_all(struct nccl_comm **comms, gyre_comm **made, int n, const int *devices)
 {
     for (int i = 0; i < n; i++) {
@@ -201,7 +198,7 @@ ncclResult_t nccl_comm_end(struct nccl_comm *comm)
     return result;
 }
 
-/* As in NCCL, NULL ends without an error. */
+/* NULL ends without an error, as in NCCL. */
 static ncclResult_t end(ncclComm_t handle, const char *call, int aborts)
 {
     if (handle == NULL)
@@ -303,7 +300,7 @@ static ncclResult_t shrink(ncclComm_t parent, const int *excluded_ranks, int n_e
     gyre_comm *own = nccl_usable(parent, "ncclCommShrink", &result);
     if (own == NULL)
         return result;
-    if (is_revoked(parent, "ncclCommShrink")) /* its operations have ended already */
+    if (is_revoked(parent, "ncclCommShrink")) /* its operations have ended */
         flags = NCCL_SHRINK_ABORT;
     result =
         prepare(given, comm_out == NULL ? "ncclCommShrink: newcomm is NULL" : NULL, &comm, &config);
@@ -331,7 +328,7 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
 static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_out)
 {
     gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
-    if (own == NULL) { /* its group has not ended, or has failed */
+    if (own == NULL) { /* its group is open, or failed */
         const ncclResult_t failure = __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE);
         *error_out = failure != ncclSuccess ? failure : ncclInProgress;
         return ncclSuccess;
@@ -339,12 +336,12 @@ static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_
     gyre_status status = GYRE_SUCCESS;
     const ncclResult_t result = nccl_result_of(gyre_comm_async_error(own, &status));
     if (result == ncclSuccess && __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE)) {
-        /* quiescent, and no longer an error */
+        /* quiescent, no longer an error */
         *error_out = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
         return ncclSuccess;
     }
     *error_out = nccl_translate(status);
-    /* callers ask this thread's last error for the cause */
+    /* for callers that ask the last error */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         nccl_refuse(*error_out, gyre_comm_last_error(own));
     return result;

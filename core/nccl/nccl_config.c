@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fields that gyre does not use are checked as NCCL does and then ignored.
+ * Unused fields are checked as NCCL does.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_CHANNELS 64 /* of gyre, and of NCCL, which takes larger numbers for this */
+#define MAX_CHANNELS 64 /* of gyre; NCCL takes more for this */
 
 static const char *const nets[] = {"IB", "Socket"};
 
@@ -24,7 +24,7 @@ struct range {
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes)
 {
-    enum { MOST_BYTES = 4096 }; /* ten times the largest that NCCL has */
+    enum { MOST_BYTES = 4096 }; /* ten times NCCL's largest */
     struct {
         size_t size;
         unsigned magic;
@@ -36,7 +36,7 @@ ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic
         return nccl_refuse(ncclInvalidArgument, text);
     }
     memcpy(&head, given, sizeof(head));
-    /* 2.14 was the first version with such a struct */
+    /* the struct exists since 2.14 */
     if (head.magic == magic && head.size >= least_bytes && head.size <= MOST_BYTES &&
         head.version >= NCCL_VERSION(2, 14, 0) && head.version < NCCL_VERSION(3, 0, 0))
         return ncclSuccess;
@@ -48,7 +48,7 @@ ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic
     return nccl_refuse(ncclInvalidArgument, text);
 }
 
-/* What follows was no field yet in the caller's version. */
+/* The caller's version lacks what follows. */
 static size_t known_bytes(const ncclConfig_t *given)
 {
     const struct {

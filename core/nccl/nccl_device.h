@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host functions of NCCL's device API up to 2.32, besides ncclDevCommCreate, and the properties
- * of a communicator. Callers are compiled with NCCL's headers.
+ * The host functions of NCCL's device API up to 2.32 except ncclDevCommCreate, and a communicator's
+ * properties.
  */
 #ifndef GYRE_NCCL_DEVICE_H
 #define GYRE_NCCL_DEVICE_H
@@ -11,14 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Passed by value, so its layout is part of the ABI. */
+/* Passed by value: the layout is ABI. */
 typedef struct ncclTeam {
     int nRanks;
     int rank;
     int stride;
 } ncclTeam_t;
 
-/* The multicast address of a team's buffers; passed by value. */
+/* Of a team's buffers; passed by value. */
 typedef struct ncclMultimemHandle {
     void *mcBasePtr;
 } ncclMultimemHandle_t;
@@ -30,7 +30,7 @@ typedef enum {
     NCCL_CFT_TEAM_HIER_LSA
 } ncclCftTeamMode_t;
 
-/* Callers of 2.29 to 2.31 know fewer fields than 2.32 has. */
+/* Callers of 2.29 to 2.31 know fewer fields. */
 typedef struct ncclCommProperties {
     size_t size;
     unsigned int magic;
@@ -41,7 +41,7 @@ typedef struct ncclCommProperties {
     int nvmlDev;
     bool deviceApiSupport;
     bool multimemSupport;
-    int ginType; /* enumerations of the device API; 0 is none */
+    int ginType; /* of the device API; 0 is none */
     int nLsaTeams;
     bool hostRmaSupport;
     int railedGinType;
@@ -55,7 +55,7 @@ typedef struct ncclCommProperties {
     bool cftCountedSupport;
 } ncclCommProperties_t;
 
-/* X(return type, name, parameters), as in nccl.h. Handles and requirements are opaque here. */
+/* X(return type, name, parameters). Handles and requirements are opaque here. */
 #define NCCL_PROPERTY_FUNCTIONS(X) \
     X(ncclResult_t, CommQueryProperties, (ncclComm_t comm, ncclCommProperties_t * props))
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the end of a group must do besides the gyre calls. In NCCL, unlike in gyre, a failed call
- * makes the whole group fail.
+ * What a group's end does besides gyre's calls. Unlike in gyre, a failed call fails the whole
+ * group.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -24,7 +24,7 @@ struct group {
 };
 
 static _Thread_local struct group group;
-static unsigned n_forks; /* written in the child of a fork, before its first call */
+static unsigned n_forks; /* written in a fork's child, before its first call */
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static uint64_t process_number;
@@ -69,16 +69,12 @@ ncclResult_t nccl_group_note(ncclResult_t result)
     return result;
 }
 
-/* ---- handles ------------------------------------------------------------------------------ */
-
 void nccl_group_promise(struct nccl_comm *comm)
 {
     nccl_comm_promise(comm);
     comm->next_promised = group.promised;
     group.promised = comm;
 }
-
-/* ---- windows ------------------------------------------------------------------------------ */
 
 /* Gathered: fixed layout. */
 struct asker {
@@ -105,13 +101,13 @@ static void number_process(void)
 
 static struct asker this_thread(void)
 {
-    static _Thread_local char place; /* its address is the thread's alone */
+    static _Thread_local char place; /* its address identifies the thread */
     pthread_once(&process_once, number_process);
     const struct asker asker = {process_number, (uint64_t)(uintptr_t)&place};
     return asker;
 }
 
-/* Does a thread ask for two ranks? All ranks get the same answer. */
+/* Does a thread ask for two ranks? The same answer on all ranks. */
 static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_twice_out)
 {
     int n_ranks = 0;
@@ -119,7 +115,7 @@ static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_tw
     gyre_status status = gyre_comm_count(comm, &n_ranks);
     struct asker *all = calloc((size_t)n_ranks + 1, sizeof(*all));
     if (all == NULL) {
-        (void)gyre_comm_abort(comm); /* the other ranks would wait for this one */
+        (void)gyre_comm_abort(comm); /* the others would wait */
         return GYRE_ERROR_OUT_OF_MEMORY;
     }
     if (status == GYRE_SUCCESS)
@@ -139,7 +135,7 @@ static gyre_status make_one(const struct nccl_window_wish *wish, const struct as
     gyre_status status = ask_all(wish->comm, asker, &is_twice);
     if (status != GYRE_SUCCESS || is_twice)
         return status;
-    /* without room for the result gyre refuses, and tells the other ranks */
+    /* without memory gyre refuses, and tells the other ranks */
     status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
                                   wish->win != NULL ? &window : NULL);
     if (status == GYRE_SUCCESS)
@@ -162,10 +158,10 @@ static void *run_job(void *argument)
     return NULL;
 }
 
-/* Windows of one communicator are made in order, those of different ones at the same time. No
- * window is made, on all ranks, and that is no failure, if the ranks cannot reach each other's
- * memory, or if one thread serves two ranks: it would wait for itself when it deregisters. A rank
- * without memory aborts the communicators, because their other ranks wait for it. */
+/* One communicator's windows are made in order, those of different ones together. All ranks make no
+ * window, without a failure, if they cannot reach each other's memory, or if one thread serves two
+ * ranks, which would wait for itself when it deregisters. A rank without memory aborts the
+ * communicators, because the other ranks wait for it. */
 static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n_wishes)
 {
     struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));
@@ -187,7 +183,7 @@ static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n
         jobs[n_jobs].comm = wishes[i].comm;
         jobs[n_jobs++].asker = this_thread();
     }
-    /* All but the first. The process's signals are for the application's threads. */
+    /* All but the first. The process's signals belong to the application's threads. */
     static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -203,7 +199,7 @@ static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n
         if (jobs[i].is_started)
             pthread_join(jobs[i].thread, NULL);
         else if (i > 0)
-            run_job(&jobs[i]); /* without a thread, here, after the other jobs have started */
+            run_job(&jobs[i]); /* without a thread, here, when the others run */
         if (result == ncclSuccess && jobs[i].status != GYRE_SUCCESS)
             result = nccl_refuse(nccl_translate(jobs[i].status), jobs[i].cause);
     }
@@ -219,7 +215,7 @@ ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish)
         const size_t more = group.max_wishes > 0 ? group.max_wishes * 2 : 16;
         struct nccl_window_wish *wishes = realloc(group.wishes, more * sizeof(*wishes));
         if (wishes == NULL) {
-            (void)gyre_comm_abort(wish->comm); /* the other ranks would wait for this one */
+            (void)gyre_comm_abort(wish->comm); /* the others would wait */
             return nccl_refuse(ncclSystemError, "out of host memory");
         }
         group.wishes = wishes;
@@ -238,12 +234,10 @@ void nccl_group_forget(const gyre_comm *comm)
     group.n_wishes = n_kept;
 }
 
-/* ---- start and end ------------------------------------------------------------------------ */
-
 /* After gyre's own group end. Returns the first failure. */
 static ncclResult_t finish(struct group *ending)
 {
-    /* Every handle that the group was to fill in has its communicator, or never will. */
+    /* Each handle now has its communicator, or never will. */
     struct nccl_comm *next;
     for (struct nccl_comm *comm = ending->promised; comm != NULL; comm = next) {
         next = comm->next_promised;
@@ -290,7 +284,7 @@ NCCL_EXPORT ncclResult_t pncclGroupEnd(void)
     } else {
         result = nccl_result_of(gyre_group_end());
         take_failure(&ending, result);
-        if (ending.n_wishes > 0) /* also after a failure: the other ranks make theirs */
+        if (ending.n_wishes > 0) /* after a failure, too: the other ranks make theirs */
             take_failure(&ending, make_windows(ending.wishes, ending.n_wishes));
     }
     const ncclResult_t failure = finish(&ending);
@@ -306,7 +300,7 @@ NCCL_EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
         NCCL_SIM_INFO_MAGIC, sizeof(*simInfo));
     if (head != ncclSuccess)
         return head;
-    if (group.depth != 1) /* refused: an open group stays as it is */
+    if (group.depth != 1) /* refused: the group stays open */
         return nccl_result_of(gyre_group_simulate_end(&time_us));
     struct group ending = take_group();
     if (ending.failure != ncclSuccess)

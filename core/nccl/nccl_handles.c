@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No other handle of the process ever has the same number, so a destroyed one is refused also after
- * its memory is used again. The numbers are no addresses, and not adjacent: neither a pointer nor a
- * handle plus an offset is taken for a communicator.
+ * No number is used twice in a process, so a destroyed handle is refused even when its memory is
+ * used again. Numbers are neither addresses nor adjacent: no pointer and no handle plus an offset
+ * passes for a communicator.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* No address of a user's memory has these bits on x86-64 and arm64. */
+/* No user address has these bits on x86-64 and arm64. */
 #define HANDLE_MARK  0x6e63000000000000ULL
 #define HANDLE_SHIFT 12
 
@@ -30,10 +30,10 @@ static void unlock_table(void)
     pthread_mutex_unlock(&table.lock);
 }
 
-/* A child finds its parent's handles, and refuses them (nccl_n_forks). */
+/* A child refuses its parent's handles (nccl_n_forks). */
 static void watch_forks(void)
 {
-    /* without memory for this, a child of several threads may hang */
+    /* without memory a child of several threads may hang */
     (void)pthread_atfork(lock_table, unlock_table, unlock_table);
 }
 
@@ -63,7 +63,7 @@ ncclComm_t nccl_comm_publish(struct nccl_comm *comm)
     return comm->handle;
 }
 
-/* The link of a live handle, or the list's end. Under the lock. */
+/* A live handle's link, or the list's end. Under the lock. */
 static struct nccl_comm **find(ncclComm_t handle)
 {
     struct nccl_comm **at = &table.first;
@@ -72,7 +72,7 @@ static struct nccl_comm **find(ncclComm_t handle)
     return at;
 }
 
-/* @found: what the handle stands for, or NULL. */
+/* @found: the handle's object, or NULL. */
 static ncclResult_t check(const struct nccl_comm *found, ncclComm_t handle, const char *call)
 {
     char text[200];
@@ -135,8 +135,6 @@ gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result
     nccl_refuse(*result_out, text);
     return NULL;
 }
-
-/* ---- ends --------------------------------------------------------------------------------- */
 
 void nccl_comm_promise(struct nccl_comm *comm)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NCCL added to its public header from 2.29 to 2.32: types, values, and the functions of
- * libnccl.so.2 that callers of those versions need. The structs that begin with their size grow at
- * the end: a caller of another version passes another size.
+ * What callers of 2.29 to 2.32 need besides. Structs that begin with their size grow at the end.
  */
 #ifndef GYRE_NCCL_LATER_H
 #define GYRE_NCCL_LATER_H
@@ -31,7 +29,7 @@ typedef struct {
     int ctx;
 } ncclWaitSignalDesc_t;
 
-/* gyre ignores a vendor's option. */
+/* A vendor's; ignored. */
 typedef struct ncclConfigExt {
     struct ncclConfigExt *next;
     struct {
@@ -87,7 +85,6 @@ typedef struct ncclEncryptionConfig_v23200 {
 
 typedef struct ncclParamHandle *ncclParamHandle_t;
 
-/* X(return type, name, parameters), as in nccl.h. */
 #define NCCL_LATER_COMM_FUNCTIONS(X)                                                             \
     X(ncclResult_t, CommGetUniqueId, (ncclComm_t comm, ncclUniqueId * uniqueId))                 \
     X(ncclResult_t, CommGrow,                                                                    \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process has one plugin, as in NCCL.
+ * One plugin a process, as in NCCL.
  */
 #include "core/nccl/nccl_plugin.h"
 
@@ -15,19 +15,19 @@
 #define PATH_BYTES 4096
 
 static struct {
-    pthread_mutex_t lock; /* of loading, init and finalize: plugins may not expect two at a time */
+    pthread_mutex_t lock; /* plugins may not expect two of loading, init and finalize at a time */
     int n_comms;
-    int has_failed; /* it is not tried again; atomic */
+    int has_failed; /* final; atomic */
     void *library;
     const struct nccl_plugin *table;
     int version;
-    int mask; /* the plugin may write it at any time; atomic */
+    int mask; /* the plugin may always write it; atomic */
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void nccl_plugin_forget(void)
 {
     plugin.n_comms = 0;
-    pthread_mutex_init(&plugin.lock, NULL); /* a thread of the parent may have held it */
+    pthread_mutex_init(&plugin.lock, NULL); /* a thread of the parent may hold it */
 }
 
 __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
@@ -61,7 +61,7 @@ bool nccl_plugin_is_asked(void)
     return name[0] != '\0';
 }
 
-/* The plugin's lines go to gyre's log. */
+/* Into gyre's log. */
 static void take_line(int level, unsigned long flags, const char *file, int line,
                       const char *format, ...)
 {
@@ -75,9 +75,7 @@ static void take_line(int level, unsigned long flags, const char *file, int line
     gyre_log_text(level <= LEVEL_WARN, text);
 }
 
-/* ---- loading ------------------------------------------------------------------------------ */
-
-/* A name "x" may be short for "libnccl-profiler-x.so". */
+/* "x" may mean "libnccl-profiler-x.so". */
 static bool open_library(const char *name)
 {
     const size_t n = strlen(name);
@@ -176,8 +174,6 @@ void nccl_plugin_leave(void *context)
         unload();
     pthread_mutex_unlock(&plugin.lock);
 }
-
-/* ---- events ------------------------------------------------------------------------------- */
 
 int nccl_plugin_mask(void)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's profiler plugin interface, versions 4, 5 and 6: names, values and layouts that plugins
- * were compiled with. gyre loads the plugin that NCCL_PROFILER_PLUGIN names and uses the newest
- * table that it has.
+ * NCCL's profiler plugin interface, versions 4 to 6: names, values and layouts of its ABI. gyre
+ * uses the newest table of the plugin that NCCL_PROFILER_PLUGIN names.
  */
 #ifndef GYRE_NCCL_PLUGIN_H
 #define GYRE_NCCL_PLUGIN_H
@@ -13,13 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One bit each, in the plugin's mask too. gyre has no others. */
+/* One bit each, also in the plugin's mask. */
 enum {
     NCCL_EVENT_GROUP = 1 << 0,
     NCCL_EVENT_COLL = 1 << 1,
     NCCL_EVENT_P2P = 1 << 2,
     NCCL_EVENT_KERNEL_CH = 1 << 6,
-    NCCL_EVENT_GROUP_API = 1 << 8, /* from here on since version 5 */
+    NCCL_EVENT_GROUP_API = 1 << 8, /* since version 5, as those below */
     NCCL_EVENT_COLL_API = 1 << 9,
     NCCL_EVENT_P2P_API = 1 << 10,
     NCCL_EVENT_KERNEL_LAUNCH = 1 << 11
@@ -31,8 +30,8 @@ enum {
     NCCL_STATE_GROUP_END_API_START = 24
 };
 
-/* What startEvent() gets. In version 4 `type` has one byte, and the last field of coll and p2p does
- * not exist; all other fields are at the same offsets. */
+/* For startEvent(). Version 4 has a `type` of one byte and lacks the last field of coll and p2p;
+ * all other offsets are equal. */
 struct nccl_event {
     union {
         uint64_t type;
@@ -98,7 +97,7 @@ static_assert(offsetof(struct nccl_event, parent) == 8 && offsetof(struct nccl_e
                   offsetof(struct nccl_event, p2p.peer) == 56,
               "the plugin's layout");
 
-/* What recordEventState() gets; NCCL's union has more members. */
+/* For recordEventState(); NCCL has more members. */
 union nccl_event_state {
     uint64_t kernel_ch_time;
     uint64_t size[1];
@@ -107,8 +106,7 @@ union nccl_event_state {
 typedef void nccl_plugin_log(int level, unsigned long flags, const char *file, int line,
                              const char *format, ...);
 
-/* Version 4 has another init() than 5 and 6, and no types of events from NCCL_EVENT_GROUP_API
- * on. */
+/* Version 4 has another init(), and no events from NCCL_EVENT_GROUP_API on. */
 struct nccl_plugin {
     const char *name;
     union {
@@ -124,30 +122,29 @@ struct nccl_plugin {
 };
 
 struct nccl_plugin_comm {
-    const char *name; /* stays valid until nccl_plugin_leave() */
+    const char *name; /* valid until nccl_plugin_leave() */
     uint64_t id;
     int n_hosts;
     int n_ranks;
     int rank;
 };
 
-/** Start the plugin for a communicator, and load it for the process's first one; false = it is not
- * there, which is one warning for the process. @context_out: the plugin's. */
+/** The process's first communicator loads the plugin. False = there is none, after one warning in
+ * the process. @context_out: the plugin's. */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
-/** The communicator and all of its events have ended. The last one unloads the plugin. */
+/** After the communicator and its events ended. The last one unloads the plugin. */
 void nccl_plugin_leave(void *context);
 
-/* The rest is for communicators that have joined. Any thread. */
+/* Below: only after joining. Any thread. */
 
-/** The types that the plugin asks for now. */
+/** What the plugin asks for now. */
 int nccl_plugin_mask(void);
 
-/** Returns the plugin's handle; NULL: of no interest. @group: the parent of coll and p2p in version
- * 4. */
+/** Returns the plugin's handle; NULL = not wanted. @group: version 4's parent of coll and p2p. */
 void *nccl_plugin_start(void *context, unsigned type, struct nccl_event *event, void *group);
 
-/** nccl_plugin_stop, nccl_plugin_record - @handle: NULL does nothing. */
+/** @handle: NULL does nothing. */
 void nccl_plugin_stop(void *handle);
 void nccl_plugin_record(void *handle, int state, uint64_t kernel_ch_time);
 

@@ -24,7 +24,7 @@
 #define MAX_CHANNELS 64
 #define NAME_BYTES   64
 
-/* The types for whose sake an event is started. */
+/* For whose sake an event is started. */
 #define FOR_COLL     (NCCL_EVENT_COLL | NCCL_EVENT_KERNEL_CH)
 #define FOR_P2P      (NCCL_EVENT_P2P | NCCL_EVENT_KERNEL_CH)
 #define FOR_GROUP    (NCCL_EVENT_GROUP | FOR_COLL | FOR_P2P)
@@ -33,22 +33,22 @@
 #define FOR_GROUP_API \
     (NCCL_EVENT_GROUP_API | NCCL_EVENT_KERNEL_LAUNCH | FOR_GROUP | FOR_COLL_API | FOR_P2P_API)
 
-/* The plugin may keep it until the communicator's end. */
+/* The plugin may keep it until the communicator ends. */
 struct text {
     struct text *next;
     char bytes[];
 };
 
 struct nccl_profile {
-    int n_holders; /* the communicator and open groups; atomic */
+    int n_holders; /* communicator, open groups; atomic */
     void *context; /* the plugin's */
     int rank;
     char name[NAME_BYTES];
-    uint64_t sequence[N_KINDS]; /* one thread at a time makes calls */
+    uint64_t sequence[N_KINDS]; /* calls come from one thread at a time */
     struct text *texts;
 };
 
-/* Of one call: the observer's tag. */
+/* The observer's tag. */
 struct call {
     int mask;
     bool is_p2p;
@@ -62,7 +62,7 @@ struct call {
 };
 
 static _Thread_local struct {
-    struct nccl_profile *profile; /* of the first call; NULL = none yet */
+    struct nccl_profile *profile; /* of the first call, or NULL */
     void *handle;
     int mask;
 } open_group;
@@ -112,7 +112,7 @@ static const char *datatype_of(const gyre_observed_call *call)
     return names[call->dtype];
 }
 
-/* gyre's word in capital letters, as NCCL has "RING" and "LL128". "" = no memory. */
+/* In capital letters, as NCCL's "RING" and "LL128". "" = no memory. */
 static const char *keep(struct nccl_profile *profile, const char *word)
 {
     char capitals[NAME_BYTES];
@@ -131,8 +131,6 @@ static const char *keep(struct nccl_profile *profile, const char *word)
     profile->texts = text;
     return text->bytes;
 }
-
-/* ---- groups ------------------------------------------------------------------------------- */
 
 static void open_group_of(struct nccl_profile *profile)
 {
@@ -164,8 +162,6 @@ void nccl_profile_group_ended(void)
     open_group.profile = NULL;
     release(profile);
 }
-
-/* ---- the observer ------------------------------------------------------------------------- */
 
 static void *on_submitted(void *context, const gyre_observed_call *told)
 {
@@ -236,7 +232,7 @@ static void start_p2p(struct nccl_profile *profile, struct call *call,
     call->handle = nccl_plugin_start(profile->context, NCCL_EVENT_P2P, &event, call->group);
 }
 
-/* The first call of a launch that has a tag stands for the launch. */
+/* Stands for its launch. */
 static struct call *first_of(const gyre_observed_call *calls, int n_calls)
 {
     struct call *first = NULL;
@@ -265,7 +261,7 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
         if (call == NULL)
             continue;
         call->group = first->group;
-        /* a plugin waits for as many channels as it was told */
+        /* plugins wait for as many as announced */
         call->n_channels = !calls[i].is_timed                   ? 0
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
@@ -316,7 +312,7 @@ static void on_ended(void *context, void *tag, uint64_t now_ns)
     }
 }
 
-/* Of a launch that failed behind its begin. */
+/* Of a launch that failed after its begin. */
 static void on_finished(void *context, void *tag)
 {
     struct call *call = tag;
@@ -325,8 +321,6 @@ static void on_finished(void *context, void *tag)
         nccl_plugin_stop(call->channels[i]);
     free(call);
 }
-
-/* ---- communicators ------------------------------------------------------------------------ */
 
 static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
 {
@@ -365,7 +359,7 @@ void nccl_profile_attach(struct nccl_comm *comm)
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
     if (!comm->wants_profile || own == NULL || gyre_comm_properties(own, &facts) != GYRE_SUCCESS)
-        return; /* perhaps it is still being made */
+        return; /* maybe still being made */
     comm->wants_profile = 0;
     comm->profile = make(own, &facts);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration, windows, memory, and what NCCL has since 2.29. Calls that gyre does not have go to
- * a real library if GYRE_NCCL_FALLBACK names one. The host helpers of the device API exist so that
- * programs which need the names can be loaded.
+ * Registration, windows, memory, and additions since 2.29. Calls that gyre lacks go to the library
+ * that GYRE_NCCL_FALLBACK names. Host helpers of the device API let programs that need the names
+ * load.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -15,18 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the real library, loaded once for the process --------------------------------------- */
+/* Loaded once for the process. */
 
 static struct {
     pthread_once_t once;
     int is_loaded;
     struct nccl_fallback functions;
-    char problem[1200]; /* a path of 1023 bytes, and words */
+    char problem[1200]; /* a path of 1023 bytes, and text */
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-/* its calls to nccl* must reach itself, although our names come first */
+/* its nccl* calls must reach itself, not our names */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL) /* the sanitizer refuses RTLD_DEEPBIND */
+#define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL) /* the sanitizer refuses DEEPBIND */
 #else
 #define LOAD_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
 #endif
@@ -64,8 +64,6 @@ const struct nccl_fallback *nccl_fallback_get(void)
     return loaded.is_loaded ? &loaded.functions : NULL;
 }
 
-/* ---- calls ------------------------------------------------------------------------------- */
-
 NCCL_EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
                                            void **handle)
 {
@@ -82,12 +80,11 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
 {
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL || handle == NULL) /* no registration, as NCCL's for buffers it does not use */
+    if (own == NULL || handle == NULL) /* none, as NCCL for unused buffers */
         return result;
     return nccl_result_of(gyre_comm_deregister(own, handle));
 }
 
-/* No real library stands behind a feature that gyre does not have. */
 static ncclResult_t unsupported_unless_real(const char *text)
 {
     char all[1400];
@@ -130,7 +127,7 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
         offer.result = result_of_real(real->GetUniqueId(&offer.id), NULL);
     struct twin_offer *offers = calloc((size_t)n_ranks, sizeof(*offers));
     if (offers == NULL) {
-        (void)gyre_comm_abort(own); /* the other ranks would wait for this one */
+        (void)gyre_comm_abort(own); /* the others would wait */
         return nccl_refuse(ncclSystemError, "out of host memory");
     }
     result = nccl_result_of(gyre_comm_exchange(own, &offer, sizeof(offer), offers));
@@ -143,7 +140,7 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
     return result;
 }
 
-/* Made by the first call that is passed on, which is collective. */
+/* By the first call that is passed on, a collective one. */
 static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *twin_out)
 {
     ncclResult_t result;
@@ -179,9 +176,9 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     if (own == NULL)
         return nccl_group_note(result);
     if (win != NULL)
-        *win = NULL; /* documented: no window, collectives use the buffer like any other */
+        *win = NULL; /* documented: an ordinary buffer */
     if (real == NULL && (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0) {
-        /* gyre refuses wrong arguments, and tells the other ranks */
+        /* gyre refuses, and tells the other ranks */
         const struct nccl_window_wish wish = {own, buff, size, win};
         return nccl_group_note(nccl_group_want_window(&wish));
     }
@@ -189,19 +186,18 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
         return nccl_group_note(nccl_refuse(ncclInvalidArgument,
                                            "ncclCommWindowRegister: buff or win is NULL, or size "
                                            "is 0"));
-    if (real == NULL) /* only symmetric windows promise that buffers lie alike on all ranks */
+    if (real == NULL) /* otherwise buffers may lie differently on ranks */
         return ncclSuccess;
     RETURN_FROM_TWIN(comm, CommWindowRegister, buff, size, win, winFlags);
 }
 
-/* The ranks of a failed communicator cannot agree any more, and callers give windows back before
- * they destroy it. */
+/* Ranks of a failed communicator cannot agree, and callers give windows back before they destroy
+ * it. */
 static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 {
     gyre_status ended = GYRE_SUCCESS;
     const gyre_status status = gyre_window_deregister(own, window);
-    if (status ==
-        GYRE_ERROR_REMOTE) /* another rank's end, which the communicator may not know yet */
+    if (status == GYRE_ERROR_REMOTE) /* another rank's end, perhaps not known yet */
         return ncclSuccess;
     if (status != GYRE_SUCCESS && gyre_comm_async_error(own, &ended) == GYRE_SUCCESS &&
         ended != GYRE_SUCCESS && ended != GYRE_IN_PROGRESS)
@@ -238,7 +234,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devCom
     RETURN_FROM_TWIN(comm, DevCommDestroy, devComm);
 }
 
-/* The real library makes windows of memory that it allocated. */
+/* The real library wants its own memory for windows. */
 NCCL_EXPORT ncclResult_t pncclMemAlloc(void **ptr, size_t size)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
@@ -254,8 +250,6 @@ NCCL_EXPORT ncclResult_t pncclMemFree(void *ptr)
 }
 
 NCCL_MEMORY_FUNCTIONS(NCCL_ALIAS)
-
-/* ---- communicators since 2.29 ------------------------------------------------------------ */
 
 NCCL_EXPORT ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
 {
@@ -312,7 +306,7 @@ NCCL_EXPORT ncclResult_t pncclCommResume(ncclComm_t comm)
     return nccl_unsupported("gyre does not suspend communicators (ncclCommResume)");
 }
 
-/* Other ranks map all connection memory, so none can be suspended. */
+/* Other ranks map all connection memory: nothing can be suspended. */
 NCCL_EXPORT ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
@@ -364,7 +358,7 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
         result = nccl_result_of(gyre_comm_properties(own, &facts));
     if (result != ncclSuccess)
         return result;
-    memset(&known, 0, sizeof(known)); /* all that describes the device API is 0 */
+    memset(&known, 0, sizeof(known)); /* no device API */
     known.size = props->size;
     known.magic = props->magic;
     known.version = props->version;
@@ -376,9 +370,7 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
 NCCL_LATER_COMM_FUNCTIONS(NCCL_ALIAS)
 NCCL_PROPERTY_FUNCTIONS(NCCL_ALIAS)
 
-/* ---- the device API ---------------------------------------------------------------------- */
-
-/* A team of no ranks and a negative number are no answers. */
+/* No answer: no ranks and a negative number. */
 static const ncclTeam_t no_team = {0, 0, 0};
 #define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
 #define RESULT_ncclResult_t(refusal) (refusal)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Version, errors and parameters. Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X,
- * and a handle points to the variable's name.
+ * Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X, a handle points to the variable's
+ * name.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -63,7 +63,7 @@ ncclResult_t nccl_result_of(gyre_status status)
     return nccl_translate(status);
 }
 
-/* Of "2.27.7" or "22707"; 0 = neither. Later parts have at most two digits. */
+/* "2.27.7" or "22707"; 0 = neither. Later parts have at most two digits. */
 static int version_code(const char *text)
 {
     int part[3] = {0};
@@ -125,23 +125,21 @@ NCCL_EXPORT const char *pncclGetErrorString(ncclResult_t result)
     return "unknown result code";
 }
 
-/* As in NCCL, the communicator does not matter; it may be gone. */
+/* The communicator does not matter, as in NCCL. */
 NCCL_EXPORT const char *pncclGetLastError(ncclComm_t comm)
 {
     (void)comm;
     return last_error;
 }
 
-/* The log keeps what the process's first communicator found in the environment. */
+/* The log's settings are final. */
 NCCL_EXPORT void pncclResetDebugInit(void) {}
 
 NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)
 
-/* ---- parameters -------------------------------------------------------------------------- */
-
 enum { MAX_KEYS = 256, VALUE_BYTES = 1024 };
 
-/* NULL with a last error = gyre has no such variable. */
+/* NULL with a last error = unknown. */
 static const char *find(const char *key)
 {
     char text[160];
@@ -161,7 +159,7 @@ static const char *find(const char *key)
     return NULL;
 }
 
-/* NULL = ncclParamBind() did not make the handle. */
+/* NULL = not from ncclParamBind(). */
 static const char *name_of(ncclParamHandle_t handle)
 {
     const char *name = NULL;
@@ -190,7 +188,7 @@ NCCL_EXPORT ncclResult_t pncclParamBind(ncclParamHandle_t *out, const char *key)
     return ncclSuccess;
 }
 
-/* Decimal, with K, M or G for powers of 1024, or a word for yes or no. 0 = none. */
+/* Decimal, with K, M or G (1024), or yes or no in a word. 0 = none. */
 static int parse(const char *text, int64_t *value_out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
@@ -309,7 +307,7 @@ NCCL_EXPORT ncclResult_t pncclParamGetAllParameterKeys(const char ***table, int 
     return ncclSuccess;
 }
 
-/* gyre.h has no text of the log, so this goes to standard error. */
+/* gyre.h cannot log, so standard error. */
 NCCL_EXPORT void pncclParamDumpAll(void)
 {
     char text[VALUE_BYTES];
