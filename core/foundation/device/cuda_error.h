@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Failures of the CUDA runtime, and the thread's current GPU.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_DEVICE_CUDA_ERROR_H
 #define GYRE_DEVICE_CUDA_ERROR_H
 
@@ -13,10 +10,9 @@
 extern "C" {
 #endif
 
-/** OUT_OF_MEMORY, or DEVICE. Clears the runtime's own last error. */
+/** OUT_OF_MEMORY or DEVICE. Clears the runtime's last error. */
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
 
-/** Make a GPU the thread's current one, and restore the previous one. */
 gyre_status gyre_cuda_enter(int ordinal, int *previous_out);
 void gyre_cuda_leave(int ordinal, int previous);
 
@@ -26,8 +22,8 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** For calls that allocate, load or wait: until gyre_cuda_leave_apart() they do not become part of
- * a graph, even if a thread is capturing a stream. */
+/** Until gyre_cuda_leave_apart() calls that allocate, load or wait stay out of a graph that a
+ * thread captures. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* gyre.h promises this. Whole pages also keep buffers of different users apart. */
+/* gyre.h promises whole pages, which separate the users' buffers. */
 #define MEM_ALIGN_BYTES 4096
 
 static struct gyre_device the_host = {&gyre_device_host, -1};
@@ -48,14 +48,14 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     info.kind = GYRE_DEVICE_HOST;
     info.ordinal = -1;
     info.n_sms = 1;
-    /* Fails with more processors than cpu_set_t has bits. */
+    /* Fails beyond cpu_set_t's bits. */
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 0)
         info.n_sms = (uint32_t)CPU_COUNT(&usable);
     *info_out = info;
     return GYRE_SUCCESS;
 }
 
-/* Windows may need to share it with other processes. */
+/* Windows may share it with other processes. */
 static gyre_status host_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
     (void)device;
@@ -201,7 +201,7 @@ static gyre_status find_cuda(const struct gyre_device_ops **ops_out)
         *ops_out = &gyre_device_cuda;
         return GYRE_SUCCESS;
     }
-    /* count() left the reason as the cause */
+    /* the cause is count()'s */
     return gyre_fail_context(GYRE_ERROR_UNSUPPORTED, "no usable CUDA device");
 #else
     (void)ops_out;

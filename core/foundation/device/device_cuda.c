@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as devices. Every function makes its GPU the current one and restores the caller's.
+ * Every function makes its GPU the current one and restores the caller's.
  */
 #include "core/foundation/device/device.h"
 
@@ -18,10 +18,10 @@
 struct cuda_device {
     struct gyre_device base;
     pthread_mutex_t lock;
-    /* For copies that this thread waits for; its highest priority gives it a hardware queue of its
-     * own. start() makes it, because creating a stream may allocate. */
+    /* For copies that this thread waits for; the highest priority has a hardware queue. start()
+     * makes it, as that may allocate. */
     cudaStream_t stream;
-    /* One is enough: a stream that waits for an event waits for what was recorded before. */
+    /* One is enough: a waiting stream waits for what was recorded before. */
     cudaEvent_t follow_event;
 };
 
@@ -48,7 +48,7 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
-/* 1 + the generation of forks in which gyre first used CUDA; 0 = not yet */
+/* 1 + the generation of forks that first used CUDA here; 0 = none */
 static uint32_t used_in;
 
 static gyre_status cuda_count(int *n_devices_out)
@@ -57,7 +57,7 @@ static gyre_status cuda_count(int *n_devices_out)
     const uint32_t now = 1 + gyre_fork_generation(), first_use = gyre_load_relaxed_u32(&used_in);
     if (first_use != 0 && first_use != now)
         return gyre_cuda_fail(cudaErrorInitializationError, "cudaGetDeviceCount");
-    /* Succeeds in a child whose parent has used CUDA without gyre; the next call fails. */
+    /* Succeeds in a child of another user of CUDA; the next call fails. */
     const cudaError_t error = cudaGetDeviceCount(&n_devices);
     if (error == cudaSuccess)
         gyre_store_relaxed_u32(&used_in, now);
@@ -149,8 +149,8 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
-/* Another process maps only the requested length, with small pages if that is no multiple of a
- * large one. */
+/* Another process maps the requested length, with small pages unless that is a multiple of large
+ * ones. */
 static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =
@@ -213,8 +213,7 @@ static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* On the device's own stream, because the legacy default stream would wait for other streams.
- * @from: NULL = zeros. */
+/* On an own stream, because the legacy default stream waits for others. @from: NULL = zeros. */
 static gyre_status copy_apart(struct gyre_device *base, void *to, const void *from, size_t n_bytes)
 {
     struct cuda_device *device = own(base);
@@ -249,7 +248,7 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
 static gyre_status cuda_check_pointer(struct gyre_device *device, const void *ptr)
 {
     struct cudaPointerAttributes attributes;
-    /* Every call does this, and the driver answers in two thirds of the runtime's time. */
+    /* Every call does this, and the driver is faster than the runtime. */
     const struct gyre_cuda_driver *driver;
     CUmemorytype type = 0;
     int ordinal = -1;
@@ -333,7 +332,7 @@ static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_s
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(find_capture(stream, &captures[0]));
     GYRE_TRY(find_capture(other, &captures[1]));
-    if (captures[0] != captures[1]) /* CUDA would end the capture, or add the other stream to it */
+    if (captures[0] != captures[1]) /* CUDA would end or extend the capture */
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "a group's calls on two streams, which are not captured together");
     pthread_mutex_lock(&device->lock);

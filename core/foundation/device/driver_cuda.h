@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of the CUDA driver, which the CUDA runtime looks up, so gyre does not link to the
- * driver.
+ * The driver's functions. The CUDA runtime looks them up, so gyre does not link to the driver.
  */
 #ifndef GYRE_DEVICE_DRIVER_CUDA_H
 #define GYRE_DEVICE_DRIVER_CUDA_H
@@ -10,7 +9,7 @@
 
 #include <cuda.h>
 
-/* X(function, CUDA version of its variant, parameters) */
+/* X(function, its variant's CUDA version, parameters) */
 #define GYRE_CUDA_DRIVER_TABLE(X)                                                     \
     X(cuPointerGetAttributes, 12000,                                                  \
       (unsigned n, CUpointer_attribute *which, void **data_out, CUdeviceptr pointer)) \
@@ -22,16 +21,16 @@ struct gyre_cuda_driver {
 #undef GYRE_CUDA_DRIVER_FIELD
 };
 
-/** Errors: DEVICE (there is no driver, or it lacks a function). */
+/** Errors: DEVICE (no driver, or an older one). */
 gyre_status gyre_cuda_driver_find(const struct gyre_cuda_driver **driver_out);
 
 struct gyre_cuda_allocation {
     uint64_t base;
     uint64_t n_bytes;
-    uint64_t id; /* never used twice in a process, unlike addresses */
+    uint64_t id; /* unlike addresses never used twice */
 };
 
-/** Errors: DEVICE (not GPU memory, or the driver does not know). */
+/** Errors: DEVICE (not GPU memory, or unknown). */
 gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
 
 #endif

@@ -17,10 +17,10 @@
 
 struct allocation {
     struct allocation *next;
-    unsigned char *base; /* of the file; or so far before the heap's memory */
+    unsigned char *base; /* the file's; or so far before heap memory */
     struct gyre_shared_file file;
-    void *ordinary; /* memory of the heap; NULL = a file */
-    bool is_owned;  /* the user has not freed it; false for files of other processes */
+    void *ordinary; /* on the heap; NULL = a file */
+    bool is_owned;  /* not freed by the user; false for other processes' files */
     bool is_imported;
     uint32_t n_users;
 };
@@ -37,8 +37,8 @@ static bool make_file(struct allocation *made, size_t n_bytes)
     struct gyre_shared_file_header header = {.n_bytes = n_bytes};
     (void)getrlimit(RLIMIT_FSIZE, &size);
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    /* Past the limit of the process the kernel sends SIGXFSZ. A file reserves nothing, so a size
-     * that no machine memory could fill is refused here. */
+    /* Past the process's limit the kernel sends SIGXFSZ. A file reserves nothing, so a size beyond
+     * the machine's memory is refused. */
     if ((n_pages > 0 && page_bytes > 0 && n_bytes / (size_t)page_bytes > (size_t)n_pages) ||
         (size.rlim_cur != RLIM_INFINITY && n_bytes > size.rlim_cur))
         return false;
@@ -46,7 +46,7 @@ static bool make_file(struct allocation *made, size_t n_bytes)
     if (fd < 0)
         return false;
     void *base = MAP_FAILED;
-    /* Sockets need descriptors too, so memory takes no more than half of them. */
+    /* Memory leaves half of the descriptors for sockets. */
     if ((files.rlim_cur == RLIM_INFINITY || (rlim_t)fd < files.rlim_cur / 2) &&
         gyre_random_bytes(header.token, sizeof(header.token)) == GYRE_SUCCESS &&
         ftruncate(fd, (off_t)n_bytes) == 0)
@@ -91,7 +91,7 @@ gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
     return GYRE_SUCCESS;
 }
 
-/* Of the memory whose file begins there. False = there is none. */
+/* A user of the file there. False = no file. */
 static bool drop_user(uintptr_t base, bool is_owner)
 {
     pthread_mutex_lock(&lock);

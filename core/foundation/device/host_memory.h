@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What gyre_mem_alloc() gives on the host. Every allocation is an anonymous file (memfd), which the
- * kernel frees when its last user ends. Peers open it through /proc/<pid>/fd/<fd>; a random token
- * in its first page proves that this pid is still the process that announced it.
+ * gyre_mem_alloc() on the host gives an anonymous file (memfd), which the kernel frees with its
+ * last user. Peers open it through /proc/<pid>/fd/<fd>; a random token in its first page proves
+ * that the pid is the process that announced it.
  *
- * In a process an allocation is mapped once, and its users are counted, so a rank may free memory
- * that another rank still writes.
+ * A process maps an allocation once and counts users, so a rank may free memory that another rank
+ * still writes.
  */
 #ifndef GYRE_DEVICE_HOST_MEMORY_H
 #define GYRE_DEVICE_HOST_MEMORY_H
@@ -28,28 +28,26 @@ struct gyre_shared_file {
     uint32_t pid;
 };
 
-/** @base_out: the header's address. Errors: REMOTE (the process has ended, or closed the file),
- * SYSTEM. */
+/** @base_out: the header. Errors: REMOTE (process ended, or file closed), SYSTEM. */
 gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **base_out);
 
-/* the header's page, before the caller's first byte */
+/* the header's page */
 #define GYRE_HOST_MEMORY_OFFSET_BYTES 4096
 
-/** Page-aligned. Where the kernel refuses a file, it is memory that no other process can map: half
- * of the descriptors are in use (ulimit -n), files may not be so large (ulimit -f), or there is no
- * memfd. Errors: OUT_OF_MEMORY. */
+/** Page-aligned. No other process can map it where the kernel refuses a file: half of the
+ * descriptors are in use (ulimit -n), files may not be so large (ulimit -f), or memfd is missing.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out);
 
-/** @ptr: may be NULL. Errors: INVALID_ARGUMENT (another address, or freed before). */
+/** @ptr: may be NULL. Errors: INVALID_ARGUMENT (unknown, or freed before). */
 gyre_status gyre_host_memory_free(void *ptr);
 
-/** False if the address lies in no file. */
+/** False = no file. */
 bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
                            uint64_t *offset_bytes_out);
 
-/** Become a user of memory of this process (@is_own) or of another one. @base_out: the file's first
- * byte; for gyre_host_memory_release(). Errors: REMOTE (the memory is gone), SYSTEM,
- * OUT_OF_MEMORY. */
+/** Uses memory of this process (@is_own) or another one. @base_out: for gyre_host_memory_release().
+ * Errors: REMOTE (the memory is gone), SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool is_own,
                                      void **base_out);
 void gyre_host_memory_release(void *base);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `lock` guards the queue and is held for a few instructions. The thread that holds `run_lock` may
- * poll the first task. A thread that synchronises counts itself in `n_callers` and takes
- * `run_lock`, which the helper thread gives up as soon as it sees a caller.
+ * `lock` guards the queue, for a few instructions. The holder of `run_lock` may poll the first
+ * task. A thread that synchronises counts itself in `n_callers` and takes `run_lock`, which the
+ * helper thread gives up once it sees a caller.
  *
- * A thread that pushes and synchronises makes no system call: the helper thread sleeps with short
- * time-outs until there was no work for 10 ms.
+ * Pushing and synchronising make no system call: the helper's sleeps are short until 10 ms passed
+ * without work.
  *
- * One thread may use the streams of several ranks, which may depend on each other. So a thread that
- * has waited a moment wakes the helpers of the other streams that it filled.
+ * One thread may use the streams of several ranks that depend on each other. Having waited a
+ * moment, it wakes the helpers of the other streams that it filled.
  */
 #include "core/foundation/device/host_stream.h"
 
@@ -23,16 +23,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The helper thread waits after a push, because the caller may be about to synchronise. FIRST
- * becomes SHORT when the helper had to run the queue, and doubles up to LONG while callers run
- * their queues themselves. */
+/* The helper naps after a push, because the caller may be about to synchronise. FIRST becomes SHORT
+ * when the helper had to run the queue, and doubles up to LONG while callers do. */
 #define NAP_SHORT_NS        50000
 #define NAP_FIRST_NS        200000
 #define NAP_LONG_NS         1600000
 #define DEEP_SLEEP_AFTER_NS 10000000
 
-/* Waiting for a peer: a short spin, for a peer on another core; yields, because it may need this
- * core; after about a millisecond, sleeps. */
+/* To wait for a peer: a short spin, if it has another core; yields, if it needs this one; after
+ * about a millisecond sleeps. */
 #define N_SPINS     64
 #define N_YIELDS    2000
 #define IDLE_NAP_NS 50000
@@ -44,23 +43,23 @@ struct host_stream {
     struct gyre_task *head;
     struct gyre_task *tail;
     uint64_t n_pushed;    /* written under lock */
-    uint64_t n_completed; /* written by the holder of run_lock, with release, after has_failed */
-    uint32_t n_callers;   /* threads inside synchronize */
+    uint64_t n_completed; /* by run_lock's holder, with release, after has_failed */
+    uint32_t n_callers;   /* inside synchronize */
     uint32_t has_failed;  /* written under lock */
     gyre_status failure;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    bool has_helper; /* guarded by lock, as the fields below */
-    bool is_asleep;  /* the helper waits without a time-out */
-    bool is_wanted;  /* the helper shall run the queue now */
+    bool has_helper; /* under lock, as those below */
+    bool is_asleep;  /* without a time-out */
+    bool is_wanted;  /* to run the queue now */
     bool is_closing;
     pthread_t helper;
     pthread_t pusher;
-    uint32_t generation;      /* gyre_fork_generation() of its maker */
-    struct host_stream *next; /* guarded by all_streams.lock */
+    uint32_t generation;      /* its maker's gyre_fork_generation() */
+    struct host_stream *next; /* under all_streams.lock */
 };
 
-/* Every open stream of the process. A thread that holds this lock may take a stream's `lock` as
- * well, not the other way round. */
+/* The process's open streams. A holder of this lock may take a stream's `lock`, not the other way
+ * round. */
 static struct {
     pthread_mutex_t lock;
     struct host_stream *newest;
@@ -68,8 +67,7 @@ static struct {
 
 GYRE_WATCH_FORKS(&all_streams.lock, NULL)
 
-/* A forked child must not touch its parent's streams: it would carry out the parent's work a second
- * time. */
+/* A forked child would do its parent's work a second time. */
 static bool is_inherited(const struct host_stream *stream)
 {
     return stream->generation != gyre_fork_generation();
@@ -99,8 +97,8 @@ static void wait_a_little(uint32_t n_idle_polls)
         nanosleep(&nap, NULL);
 }
 
-/* The caller holds run_lock and has seen, with acquire, that the queue is not empty. Then only the
- * caller changes `head`, so it can be read without `lock`. */
+/* The caller holds run_lock and has seen the queue filled, with acquire. Only it changes `head`,
+ * which it reads without `lock`. */
 static enum gyre_task_state poll_head(struct host_stream *stream)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -169,8 +167,8 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-/* Of the other streams that this thread filled and no thread runs. False = a lock was taken, and
- * not all streams were looked at. */
+/* Of streams that this thread filled and no thread runs. False = a lock was taken; not all streams
+ * were seen. */
 static bool wake_other_helpers(const struct host_stream *own)
 {
     bool is_whole = true;
@@ -215,7 +213,7 @@ static void drain(struct host_stream *stream)
     }
     gyre_float_end(callers);
     pthread_mutex_unlock(&stream->run_lock);
-    gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
+    gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX);
 }
 
 gyre_status gyre_host_stream_create(gyre_stream *stream_out)
@@ -264,7 +262,7 @@ gyre_status gyre_host_stream_destroy(gyre_stream handle)
     return GYRE_SUCCESS;
 }
 
-/* Ends default streams together with their threads. Written once, under once_control. */
+/* Default streams end with their threads. Written once, under once_control. */
 static pthread_once_t once_control = PTHREAD_ONCE_INIT;
 static pthread_key_t default_key;
 static int default_key_errno;
@@ -306,8 +304,7 @@ gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out
     return GYRE_SUCCESS;
 }
 
-/* NULL = none. A default stream with the parent's work stays refused until the child uses its
- * own. */
+/* NULL = none. A default stream with the parent's work is refused until the child uses its own. */
 static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();
@@ -386,9 +383,8 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
 }
 
-/* ---- one stream after another ---- */
 struct mark_task {
-    struct gyre_task task; /* first: the queue has a pointer to it */
+    struct gyre_task task; /* first: the queue points to it */
     struct mark *mark;
 };
 
@@ -396,7 +392,7 @@ struct mark {
     struct mark_task reached;
     struct mark_task awaited;
     uint32_t is_reached;
-    uint32_t n_tasks; /* unreleased tasks; the release of the last one frees the mark */
+    uint32_t n_tasks; /* unreleased; the last release frees the mark */
 };
 
 static void release_mark(struct gyre_task *task)

@@ -15,15 +15,13 @@ struct allocation {
     bool is_parked;
 };
 
-/* One list for the process, because freeing memory of one GPU waits for the kernels of all GPUs
- * that have it mapped. `lock` is held while memory goes back to CUDA: an executor that is opened in
- * the meantime could launch kernels that CUDA would wait for too. */
+/* One list a process, because freeing memory waits for the kernels of all GPUs that map it. `lock`
+ * is held meanwhile: a new executor could launch kernels that CUDA would wait for, too. */
 static struct {
     pthread_mutex_t lock;
     struct allocation *first;
     unsigned n_executors;
-    bool has_late_work; /* an executor was closed while its launches still ran, so parked memory may
-                         * still be written */
+    bool has_late_work; /* of a closed executor: parked memory may still be written */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static gyre_status new_memory(struct allocation *allocation)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This machine's topology from sysfs and NVML.
+ * From sysfs and NVML.
  */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
@@ -27,7 +27,7 @@ struct detect {
 
 #define PCI_MAX_CHAIN (2 * GYRE_TOPO_MAX_DEPTH + 2)
 
-/* The PCI functions on the way to a device, root port first. */
+/* On the way to a device, root port first. */
 struct pci_chain {
     int n;
     char bus_ids[PCI_MAX_CHAIN][GYRE_TOPO_BUS_ID_BYTES];
@@ -61,7 +61,7 @@ read_line(const struct detect *detect, char *text_out, size_t n_bytes, const cha
     return is_read;
 }
 
-/* In any base that C writes; `fallback` = no number. */
+/* In C's bases; `fallback` = no number. */
 __attribute__((format(printf, 3, 4))) static long
 read_number(const struct detect *detect, long fallback, const char *format, ...)
 {
@@ -75,7 +75,7 @@ read_number(const struct detect *detect, long fallback, const char *format, ...)
     return end == text ? fallback : number;
 }
 
-/* alphasort() sorts by the caller's locale, and ranks would number their devices differently. */
+/* alphasort() uses the caller's locale: ranks would number their devices differently. */
 static int compare_names(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -124,7 +124,7 @@ static gyre_status add_cpu(struct detect *detect, int numa_id)
 
 static gyre_status add_cpus(struct detect *detect)
 {
-    /* By number, because node10 sorts before node2. A node without processors is not shown. */
+    /* By number, because node10 sorts before node2. Skips nodes without processors. */
     for (int id = 0; id < 1024; id++) {
         char cpus[64];
         if (read_line(detect, cpus, sizeof(cpus), "devices/system/node/node%d/cpulist", id))
@@ -144,8 +144,7 @@ static uint32_t read_link_speed(const struct detect *detect, const char *bus_id)
     return gt_per_s > 0.0 && gt_per_s < 1000.0 ? (uint32_t)(gt_per_s * 1000.0 + 0.5) : 0;
 }
 
-/* The lesser of both sides (0 = not known). The maximum, not the present state: idle GPUs train
- * their link down. */
+/* Both sides' lesser maximum (0 = unknown), because idle GPUs train their link down. */
 static void read_link(const struct detect *detect, const char *port_above,
                       struct gyre_topo_node *node)
 {
@@ -180,12 +179,12 @@ static bool read_chain(const struct detect *detect, const char *path, struct pci
             return false;
         memcpy(chain_out->bus_ids[chain_out->n++], bus_id, sizeof(bus_id));
     }
-    gyre_set_cause(cause); /* most parts of a path are no bus id, which is no failure */
+    gyre_set_cause(cause); /* other parts of a path are no failure */
     return chain_out->n > 0;
 }
 
-/* A chain is root port, then the upstream and downstream port of each switch, then the function; a
- * switch is named by its upstream port. */
+/* Chains hold the root port, each switch's upstream and downstream port, and the function; the
+ * upstream port names a switch. */
 static gyre_status add_switches(struct detect *detect, const struct pci_chain *chain,
                                 int32_t *parent_out)
 {
@@ -288,7 +287,7 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
     return GYRE_SUCCESS;
 }
 
-/* Those that the caller lists, in that order, or all. */
+/* The caller's list in its order, or all. */
 static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options)
 {
     struct gyre_nvml_gpu *known = NULL;
@@ -350,7 +349,7 @@ static int last_number(const struct detect *detect, const char *path)
     return (int)last;
 }
 
-/* Rows of a bond or of a virtual function may be empty, row 0 too. */
+/* A bond's or a virtual function's rows may be empty, row 0 too. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes)
 {
@@ -377,7 +376,7 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
     gyre_topo_node_init(&root_nic, GYRE_TOPO_NIC, 0);
     if (read_chain(detect, path, &chain))
         GYRE_TRY(add_function(detect, &chain, GYRE_TOPO_NIC, &nic));
-    else /* not on PCI: below the first CPU */
+    else /* not on PCI */
         GYRE_TRY(gyre_topo_add_node(detect->topo, &root_nic, &nic));
     if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC)
         return GYRE_SUCCESS;
@@ -394,7 +393,7 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
             net.is_rdma = true;
             net.port = port;
             net.ordinal = (*n_nets)++;
-            /* The system image GUID names the card: all its functions have it. */
+            /* All functions of a card have its system image GUID. */
             if (read_line(detect, text, sizeof(text), "class/infiniband/%s/sys_image_guid", name))
                 net.guid = parse_guid(text);
             if (read_line(detect, text, sizeof(text), "class/infiniband/%s/ports/%d/rate", name,
@@ -421,7 +420,6 @@ static bool has_rdma_port(const struct gyre_topo *topo, int32_t nic, const char 
     return false;
 }
 
-/* Nothing is routed over virtual interfaces. */
 static gyre_status add_interface(struct detect *detect, const char *name, int *n_nets)
 {
     struct pci_chain chain;
@@ -437,7 +435,7 @@ static gyre_status add_interface(struct detect *detect, const char *name, int *n
     gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
     snprintf(net.name, sizeof(net.name), "%.63s", name);
     net.ordinal = (*n_nets)++;
-    /* -1 or EINVAL: link down, virtio */
+    /* -1 or EINVAL: no link, virtio */
     const long mbit_per_s = read_number(detect, 0, "class/net/%s/speed", name);
     net.speed_mbit_per_s = mbit_per_s > 0 && mbit_per_s < 100000000 ? (uint32_t)mbit_per_s : 0;
     return gyre_topo_add_node(detect->topo, &net, NULL);

@@ -61,7 +61,7 @@ gyre_status gyre_topo_bus_id_parse(const char *text, char bus_id_out[GYRE_TOPO_B
 {
     unsigned domain = 0, bus = 0, device = 0, function = 0;
     int n_used = -1;
-    /* sscanf's %x takes a sign and leading blanks. */
+    /* sscanf's %x takes signs and leading blanks. */
     if (strspn(text, "0123456789abcdefABCDEF:.") == strlen(text)) {
         if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &n_used) != 4) {
             domain = 0;
@@ -126,7 +126,6 @@ gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_no
                          "topology has more than %d nodes; it may leave out ports and functions "
                          "that are not used",
                          GYRE_TOPO_MAX_NODES);
-    /* Ports below NICs, everything on PCIe below a switch or a CPU. */
     const bool is_root = node->kind == GYRE_TOPO_CPU || node->kind == GYRE_TOPO_NVSWITCH;
     const bool has_parent = node->parent >= 0 && node->parent < topo->n_nodes;
     const enum gyre_topo_kind above = has_parent ? topo->nodes[node->parent].kind : GYRE_TOPO_NET;
@@ -161,9 +160,9 @@ gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_no
     return GYRE_SUCCESS;
 }
 
-/* One NVLink lane, one direction. Wire rates are NVIDIA's data sheets' (NVLink 1: 20 GB/s, 2 to 4:
- * 25, 5: 50; the GA10x bridge: 14); 81 % of it arrives as payload when SMs store: 364 of 450 GB/s,
- * ring of 16-byte stores on four H200. */
+/* A lane, one direction. NVIDIA's data sheets: NVLink 1: 20 GB/s, 2 to 4: 25, 5: 50; the GA10x
+ * bridge: 14. 81 % is payload when SMs store: 364 of 450 GB/s, ring of 16-byte stores on four
+ * H200. */
 static double nvlink_lane_bytes_per_ns(int arch_sm)
 {
     double wire = 25.0;
@@ -176,7 +175,7 @@ static double nvlink_lane_bytes_per_ns(int arch_sm)
     return wire * 0.81;
 }
 
-/* NVLink-C2C of Grace Hopper: 450 GB/s a direction (data sheet), shown as one lane. */
+/* Grace Hopper's NVLink-C2C, a direction (data sheet), as one lane. */
 #define C2C_BYTES_PER_NS 450.0
 
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link)
@@ -224,7 +223,7 @@ int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id)
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (gyre_topo_bus_id_parse(bus_id, wanted) != GYRE_SUCCESS) {
-        gyre_set_cause(cause); /* not finding it is no failure */
+        gyre_set_cause(cause); /* no failure */
         return -1;
     }
     for (int32_t i = 0; i < topo->n_nodes; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology of one host as a graph: NUMA nodes, below them PCIe switches, GPUs, NICs and their
- * ports, and NVLinks across the tree. All queries are pure functions of the graph.
+ * One host's topology as a graph: NUMA nodes, below them PCIe switches, GPUs, NICs and their ports,
+ * and NVLinks across the tree. All queries are pure.
  */
 #ifndef GYRE_TOPO_TOPO_H
 #define GYRE_TOPO_TOPO_H
@@ -10,14 +10,14 @@
 
 #define GYRE_TOPO_BUS_ID_BYTES 16
 #define GYRE_TOPO_NAME_BYTES   64
-#define GYRE_TOPO_TEXT_BYTES   640 /* an affinity mask of 2048 processors is 575 characters */
+#define GYRE_TOPO_TEXT_BYTES   640 /* 2048 processors' mask has 575 characters */
 #define GYRE_TOPO_MAX_NODES    1024
 #define GYRE_TOPO_MAX_LINKS    2048
 #define GYRE_TOPO_MAX_DEPTH    16
 
-/* The distance between two nodes, nearest first. Words and order are NCCL's. NVB, C2C, P2C and PXN
- * are accepted as limits; PXN is a sender's detour, so no pair of nodes has it. X(name, legacy
- * number or -1, meaning) */
+/* Distances between nodes, nearest first, in NCCL's words and order. NVB, C2C, P2C and PXN are
+ * accepted as limits; PXN, a sender's detour, holds for no pair. X(name, legacy number or -1,
+ * meaning) */
 #define GYRE_TOPO_LEVEL_TABLE(X)                          \
     X(LOC, 0, "same device")                              \
     X(NVL, -1, "NVLink")                                  \
@@ -39,20 +39,20 @@ enum gyre_topo_level {
 
 enum gyre_topo_kind {
     GYRE_TOPO_CPU, /* a NUMA node */
-    GYRE_TOPO_PCI, /* a switch, named by its upstream port, or an unknown function */
+    GYRE_TOPO_PCI, /* named by its upstream port, or an unknown function */
     GYRE_TOPO_GPU,
-    GYRE_TOPO_NIC, /* a PCIe function of a network adapter */
+    GYRE_TOPO_NIC, /* an adapter's PCIe function */
     GYRE_TOPO_NET,
-    GYRE_TOPO_NVSWITCH /* all of the host together */
+    GYRE_TOPO_NVSWITCH /* all together */
 };
 
 struct gyre_topo_node {
     enum gyre_topo_kind kind;
     int32_t parent;                      /* -1 for CPU and NVSWITCH */
     char bus_id[GYRE_TOPO_BUS_ID_BYTES]; /* PCI GPU NIC: "0000:18:00.0"; "" = none */
-    uint32_t pci_class;                  /* PCI GPU NIC: 0x060400; 0 = unknown */
-    uint32_t link_mt_per_s; /* PCI GPU NIC, to the parent: 16000 for gen 4; 0 = unknown */
-    uint32_t link_width;    /* 0 = unknown */
+    uint32_t pci_class;                  /* likewise: 0x060400; 0 = unknown */
+    uint32_t link_mt_per_s;              /* likewise, to the parent: 16000 for gen 4; 0 = unknown */
+    uint32_t link_width;                 /* 0 = unknown */
 
     /* CPU */
     int32_t numa_id;
@@ -60,10 +60,10 @@ struct gyre_topo_node {
     char vendor[16];
     int32_t family; /* x86; 0 = unknown */
     int32_t model;
-    char affinity[GYRE_TOPO_TEXT_BYTES]; /* mask as in sysfs; "" = unknown */
+    char affinity[GYRE_TOPO_TEXT_BYTES]; /* as in sysfs; "" = unknown */
 
     /* GPU */
-    int32_t ordinal; /* NVML's, or the index in the caller's list; -1 = unknown. Also of NET */
+    int32_t ordinal; /* NVML's, or in the caller's list; -1 = unknown. Also of NET */
     int32_t arch_sm; /* 90 for 9.0; 0 = unknown */
     int32_t rank;    /* only from files; -1 = none */
 
@@ -71,7 +71,7 @@ struct gyre_topo_node {
     int32_t gdr; /* GPUDirect RDMA: 1, 0, or -1 = unknown */
 
     /* NET */
-    char name[GYRE_TOPO_NAME_BYTES];   /* "mlx5_0"; without RDMA the interface's name */
+    char name[GYRE_TOPO_NAME_BYTES];   /* "mlx5_0", or without RDMA the interface */
     char netdev[GYRE_TOPO_NAME_BYTES]; /* of an RDMA port; "" = unknown */
     uint64_t guid;                     /* 0 = unknown */
     uint32_t speed_mbit_per_s;         /* 0 = unknown */
@@ -81,7 +81,7 @@ struct gyre_topo_node {
 
 enum gyre_topo_link_kind { GYRE_TOPO_NVLINK, GYRE_TOPO_C2CLINK };
 
-/* An NVLink between two GPUs is in the list twice. */
+/* Between GPUs, in the list twice. */
 struct gyre_topo_link {
     enum gyre_topo_link_kind kind;
     int32_t from;
@@ -97,7 +97,7 @@ struct gyre_topo {
     struct gyre_topo_link *links;
     int32_t n_links;
     int32_t n_links_allocated;
-    char skipped[256]; /* what was not read; "" = nothing */
+    char skipped[256]; /* "" = all was read */
 };
 
 struct gyre_topo_hop {
@@ -111,41 +111,40 @@ struct gyre_topo_hop {
 struct gyre_topo_path {
     enum gyre_topo_level level;
     int32_t n_hops;
-    double bytes_per_ns; /* of the slowest hop; 0 from a node to itself */
+    double bytes_per_ns; /* at the slowest hop; 0 to itself */
     struct gyre_topo_hop hops[GYRE_TOPO_MAX_HOPS];
 };
 
 const char *gyre_topo_level_name(enum gyre_topo_level level);
 
-/** A level word, in any case, or a legacy number (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and above SYS).
- * @variable: for the error. Errors: INVALID_ARGUMENT, listing the legal words. */
+/** A word, in any case, or a legacy number (0 LOC, 1 PIX, 2 PXB, 3 PHB, from 4 SYS). @variable: for
+ * the error. Errors: INVALID_ARGUMENT, listing the words. */
 gyre_status gyre_topo_level_parse(const char *variable, const char *text,
                                   enum gyre_topo_level *level_out);
 
 const char *gyre_topo_kind_name(enum gyre_topo_kind kind);
 
-/** "18:00.0", "0000:18:00.0" or "00000000:18:00.0" to "0000:18:00.0".
- * Errors: INVALID_ARGUMENT. */
+/** "18:00.0", or domains of 4 or 8 digits, to "0000:18:00.0". Errors: INVALID_ARGUMENT. */
 gyre_status gyre_topo_bus_id_parse(const char *text, char bus_id_out[GYRE_TOPO_BUS_ID_BYTES]);
 
-/** The graph is empty, as after gyre_topo_fini(). */
+/** An empty graph. */
 void gyre_topo_init(struct gyre_topo *topo);
 void gyre_topo_fini(struct gyre_topo *topo);
 
-/** All other fields are unknown. */
+/** Sets all other fields to unknown. */
 void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, int32_t parent);
 
-/** Copies the node. The parts of a partitioned GPU share their bus id and parent. @index_out: may
- * be NULL. Errors: INVALID_ARGUMENT (too many, nested too deeply, a parent of the wrong kind, a bus
- * id or NUMA node that exists already), OUT_OF_MEMORY. */
+/** Copies the node. Parts of a GPU share bus id and parent. @index_out: may be NULL. Errors:
+ * INVALID_ARGUMENT (too many, too deep, a wrong kind of parent, a known bus id or NUMA node),
+ * OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out);
 
-/** Lanes between the same two nodes are added up. A bandwidth of 0 is estimated. Errors:
- * INVALID_ARGUMENT (nodes of the wrong kind, too many links), OUT_OF_MEMORY. */
+/** Adds up lanes between the same nodes. Bandwidth 0 is estimated. Errors: INVALID_ARGUMENT (wrong
+ * kinds, too many), OUT_OF_MEMORY. */
 gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_link *link);
 
-/** Indexes, or -1. A bus id in any spelling; @port: 0 = any; gyre_topo_next() looks from `start`
+/** Indexes, or -1. Bus ids in any spelling; @port: 0 = any; gyre_topo_next() looks from `start`
  * on. */
 int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id);
 
@@ -157,55 +156,54 @@ int32_t gyre_topo_next(const struct gyre_topo *topo, enum gyre_topo_kind kind, i
 
 int32_t gyre_topo_count(const struct gyre_topo *topo, enum gyre_topo_kind kind);
 
-/** Payload from a node to its parent, one direction, estimated. An unknown PCIe link counts as gen
- * 3 x16. */
+/** Estimated payload towards the parent. Unknown PCIe counts as gen 3 x16. */
 double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node);
 
-/** Of everything that a plan may depend on: GPUs, RDMA ports and their NUMA nodes, with levels and
- * bandwidths. Equal machines have equal hashes: bus ids, names and ordinals do not count. */
+/** Of all that plans may depend on: GPUs, RDMA ports, their NUMA nodes, levels and bandwidths.
+ * Equal machines have equal hashes: bus ids, names and ordinals do not count. */
 uint64_t gyre_topo_hash(const struct gyre_topo *topo);
 
-/** The path with the nearest level. Of several NVLink detours it takes the widest. Errors:
- * INVALID_ARGUMENT (no such node). */
+/** The nearest level, and the widest of several NVLink detours. Errors: INVALID_ARGUMENT (no such
+ * node). */
 gyre_status gyre_topo_path_find(const struct gyre_topo *topo, int32_t from, int32_t to,
                                 struct gyre_topo_path *path_out);
 
-/** SYS if an index does not exist. */
+/** SYS for wrong indexes. */
 enum gyre_topo_level gyre_topo_level_between(const struct gyre_topo *topo, int32_t a, int32_t b);
 
-/** All ports at the nearest level to a GPU, the fastest first; GPUs with the same ports start at
- * different ones. @n_max: entries of nets_out. Returns how many were written. */
+/** All ports at a GPU's nearest level, fastest first; GPUs with the same ports start at different
+ * ones. @n_max: room in nets_out. Returns their number. */
 int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool rdma_only,
                                int32_t n_max, int32_t *nets_out);
 
 struct gyre_topo_detect_options {
     const char *sysfs_root;         /* NULL = "/sys" */
-    const char *nvml_library;       /* NULL = "libnvidia-ml.so.1"; "" = do not use NVML */
-    const char *const *gpu_bus_ids; /* NULL = the GPUs that NVML knows, else those of sysfs */
+    const char *nvml_library;       /* NULL = "libnvidia-ml.so.1"; "" = none */
+    const char *const *gpu_bus_ids; /* NULL = NVML's GPUs, else sysfs's */
     size_t n_gpu_bus_ids;
 };
 
-/** @options: NULL = all defaults. @topo_out: freed with gyre_topo_fini(). Errors: INVALID_ARGUMENT
- * (a malformed bus id), SYSTEM, OUT_OF_MEMORY. */
+/** @options: NULL = defaults. @topo_out: for gyre_topo_fini(). Errors: INVALID_ARGUMENT (bus id),
+ * SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
                              struct gyre_topo *topo_out);
 
-/** The first interface of the port's GID table, or a software device's parent. False, and "", if
- * there is none. */
+/** The first interface of the port's GID table, or a software device's parent. False and "" =
+ * none. */
 bool gyre_topo_port_netdev(const char *sysfs_root, const char *device, int port, char *netdev_out,
                            size_t n_bytes);
 
-/** A file in NCCL's or AMD's form; of several hosts the first. What gyre cannot use is counted in
- * topo_out->skipped. The file is untrusted: at most 4 MiB, without entities and network. Errors:
- * INVALID_ARGUMENT with file, line and problem; SYSTEM; UNSUPPORTED (built without libxml2). */
+/** NCCL's or AMD's form; of several hosts the first. topo_out->skipped counts what gyre cannot use.
+ * The file is untrusted: at most 4 MiB, without entities and network. Errors: INVALID_ARGUMENT with
+ * file, line and problem; SYSTEM; UNSUPPORTED (built without libxml2). */
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out);
 
 /** @name: for messages. */
 gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_bytes,
                                 struct gyre_topo *topo_out);
 
-/** Other processes see the old file or the complete new one. Errors: INVALID_ARGUMENT (`path` is no
- * regular file), SYSTEM, OUT_OF_MEMORY. */
+/** Readers see the old file or the whole new one. Errors: INVALID_ARGUMENT (no regular file),
+ * SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path);
 
 /** The caller frees the text. */

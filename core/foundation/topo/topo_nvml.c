@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The few types of NVML's public API are declared here, so that machines without CUDA build the
- * same library.
+ * NVML's few types are declared here, so machines without CUDA build the same library.
  */
 #include "core/foundation/topo/topo_nvml.h"
 
@@ -29,7 +28,7 @@ enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2 };
 enum { NVML_REMOTE_IS_SWITCH = 2, NVML_CAPABILITY_P2P = 0 };
 enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
 
-/* X(member, symbol, is required, parameters); every function returns an int, 0 = success. */
+/* X(member, symbol, is required, parameters); functions return an int, 0 = success. */
 #define NVML_TABLE(X)                                                                        \
     X(init, nvmlInit_v2, 1, (void))                                                          \
     X(shutdown, nvmlShutdown, 1, (void))                                                     \
@@ -58,7 +57,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* ISO C has no cast to a function, so the bytes are copied. */
+/* ISO C cannot cast to a function. */
 static bool load_symbol(void *library, const char *name, void *function_out)
 {
     void *symbol = dlsym(library, name);
@@ -85,7 +84,7 @@ static gyre_status open_nvml(const char *library, struct nvml *nvml_out)
     return GYRE_SUCCESS;
 }
 
-/* Of a lane that is up, not to a switch; false if it leads to nothing that GPUs talk to. */
+/* False if the lane leads to nothing that GPUs talk to. */
 static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane,
                       struct gyre_nvml_link *link_out)
 {
@@ -98,8 +97,8 @@ static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane
     return gyre_topo_bus_id_parse(remote.bus_id, link_out->target) == GYRE_SUCCESS;
 }
 
-/* Every answer takes up to a millisecond when all ranks ask. Where one lane goes to a switch, all
- * do, and what it can do, all can. */
+/* Answers take up to a millisecond when all ranks ask. If one lane goes to a switch, all do, and
+ * all have equal capabilities. */
 static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_nvml_gpu *gpu)
 {
     bool is_first = true, is_switch = false;
@@ -109,7 +108,7 @@ static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_
         int type = -1;
         const int rc = nvml->get_link_state(device, lane, &is_up);
         if (rc == NVML_INVALID_ARGUMENT)
-            return; /* the lane before was the last */
+            return; /* no more lanes */
         if (rc != NVML_OK || is_up == 0)
             continue;
         if (is_first && nvml->get_link_capability != NULL &&

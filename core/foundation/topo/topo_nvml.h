@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVML knows about the GPUs. It is opened with dlopen() for each query; the build needs
- * neither its header nor its library.
+ * dlopen() for each query; the build needs neither NVML's header nor its library.
  */
 #ifndef GYRE_TOPO_TOPO_NVML_H
 #define GYRE_TOPO_TOPO_NVML_H
@@ -13,7 +12,7 @@
 
 struct gyre_nvml_link {
     bool is_switch;
-    char target[GYRE_TOPO_BUS_ID_BYTES]; /* a GPU's; "" = a switch */
+    char target[GYRE_TOPO_BUS_ID_BYTES]; /* "" = a switch */
 };
 
 struct gyre_nvml_gpu {
@@ -21,18 +20,18 @@ struct gyre_nvml_gpu {
     int32_t ordinal;
     int32_t arch_sm; /* 0 = unknown */
     uint32_t n_links;
-    struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS]; /* active, between GPUs */
+    struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS]; /* active, to GPUs */
 };
 
-/** Of the GPUs that this process may see. @library: for dlopen(). @gpus_out: freed by the caller.
- * Errors: UNSUPPORTED (the library or a symbol is missing), DEVICE (NVML does not start). */
+/** This process's GPUs. @gpus_out: freed by the caller. Errors: UNSUPPORTED (no library or symbol),
+ * DEVICE (NVML does not start). */
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
                            size_t *n_gpus_out);
 
 struct gyre_nvml_clocks;
 
-/** NVML stays started until gyre_nvml_clocks_close(), because starting it takes milliseconds.
- * @bus_id: "0000:18:00.0". Errors: as gyre_nvml_scan(), or DEVICE (it does not know the GPU). */
+/** NVML stays started until gyre_nvml_clocks_close(), because starting takes milliseconds. @bus_id:
+ * "0000:18:00.0". Errors: as gyre_nvml_scan(), DEVICE (unknown GPU). */
 gyre_status gyre_nvml_clocks_open(const char *library, const char *bus_id,
                                   struct gyre_nvml_clocks **clocks_out);
 

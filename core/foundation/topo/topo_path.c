@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths through the graph, the ports nearest to a GPU, and the hash.
+ * Paths, a GPU's nearest ports, and the hash.
  */
 #include "core/foundation/topo/topo.h"
 
@@ -8,8 +8,8 @@
 
 #include "core/foundation/base/util.h"
 
-/* Between two NUMA nodes, one direction. An estimate: one UPI link of 10.4 GT/s carries 20.8 GB/s
- * (Intel data sheet), an xGMI-2 link 36 (AMD); most hosts have several and share them. */
+/* Between NUMA nodes, one direction. An estimate: a UPI link of 10.4 GT/s carries 20.8 GB/s (Intel
+ * data sheet), an xGMI-2 link 36 (AMD); most hosts share several. */
 #define INTERSOCKET_BYTES_PER_NS 20.0
 
 double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node)
@@ -18,8 +18,8 @@ double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node)
         return node->speed_mbit_per_s == 0 ? 1.25 : node->speed_mbit_per_s / 8000.0;
     const double gt_per_s = node->link_mt_per_s == 0 ? 8.0 : node->link_mt_per_s / 1000.0;
     const double n_lanes = node->link_width == 0 ? 16.0 : node->link_width;
-    /* 8b/10b up to gen 2, 128b/130b after it (PCIe base specification); packets of 256 bytes spend
-     * some 10 % on headers and flow control. */
+    /* 8b/10b up to gen 2, then 128b/130b (PCIe base specification). Headers and flow control take
+     * some 10 % of packets of 256 bytes. */
     const double coding = gt_per_s <= 5.0 ? 0.8 : 128.0 / 130.0;
     return gt_per_s / 8.0 * n_lanes * coding * 0.9;
 }
@@ -135,7 +135,7 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     }
 }
 
-/* Direct, over the switch, or (NVB) through the GPU that gives the widest detour. */
+/* Direct, by the switch, or (NVB) through the GPU with the widest detour. */
 static bool nvlink_path(const struct gyre_topo *topo, int32_t from, int32_t to,
                         struct gyre_topo_path *path)
 {
@@ -175,7 +175,7 @@ static bool nvlink_path(const struct gyre_topo *topo, int32_t from, int32_t to,
     return true;
 }
 
-/* A GPU's package link to a CPU, and from there down that CPU's PCIe. */
+/* Over the GPU's package link, then down that CPU's PCIe. */
 static bool c2c_path(const struct gyre_topo *topo, int32_t gpu, int32_t to,
                      struct gyre_topo_path *path)
 {
@@ -280,7 +280,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
         n_fastest++;
     if (n_found == 0)
         return 0;
-    /* A GPU never starts at a slow port. */
+    /* Never a slow port. */
     const int32_t first = n_rivals_before(topo, gpu, rdma_only) % n_fastest;
     int32_t n_written = 0;
     for (int32_t i = 0; i < n_found && n_written < n_max; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's topology XML, and that of other tools in its form:
+ * NCCL's topology XML, also as other tools write it:
  *
  * <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu>, or <nic><net/></nic>
  *
- * The file may come from anywhere: it is read whole under a cap, without network and entities, and
- * every number is range-checked.
+ * The file is untrusted: it is read whole under a cap, without network and entities, and every
+ * number is range-checked.
  */
 #include "core/foundation/topo/topo.h"
 
@@ -23,9 +23,9 @@
 #include <libxml/parser.h>
 #include <libxml/tree.h>
 
-#define MAX_FILE_BYTES (4u << 20) /* NCCL's dump of an 8-GPU host is about 20 KiB */
+#define MAX_FILE_BYTES (4u << 20) /* NCCL's of 8 GPUs has about 20 KiB */
 
-/* the upper part of a class (PCI Code and ID Assignment Specification) */
+/* a class's upper part (PCI Code and ID Assignment Specification) */
 enum { PCI_NETWORK = 0x02, PCI_DISPLAY = 0x03, PCI_ACCELERATOR = 0x12 };
 
 /* X(id, words) */
@@ -147,8 +147,8 @@ static gyre_status read_net(struct reader *reader, xmlNode *element, int32_t nic
     const bool is_number = errno == 0 && *end == '\0';
     reader->n_skipped[SKIPPED_TEXT] += !is_number;
     net.guid = is_number ? guid : 0;
-    /* NCCL numbers the GUIDs of interfaces without RDMA from 0; a real one has its maker's id in
-     * the upper half. */
+    /* NCCL numbers interfaces without RDMA from 0; a real GUID has its maker's id in the upper
+     * half. */
     net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
     reader->n_skipped[SKIPPED_NAMELESS] += net.name[0] == '\0';
     return net.name[0] == '\0' ? GYRE_SUCCESS : add_node(reader, element, &net, NULL);
@@ -164,7 +164,7 @@ static gyre_status read_nets(struct reader *reader, const xmlNode *element, int3
     return GYRE_SUCCESS;
 }
 
-/* Files of virtual machines list functions only; their classes say what they are. */
+/* Virtual machines' files list functions only, with classes. */
 static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 {
     const uint32_t class = pci_class >> 16;
@@ -261,10 +261,7 @@ static gyre_status read_children(struct reader *reader, const xmlNode *element, 
     return GYRE_SUCCESS;
 }
 
-/* ---- links: after all nodes
- * ---------------------------------------------------------------------- */
-
-/* The switch (made on first use), a GPU, or -1 for one that is not in the file. */
+/* The switch (made on first use), a GPU, or -1 = not in the file. */
 static gyre_status find_target(struct reader *reader, xmlNode *element, int32_t *to_out)
 {
     char target[64];
@@ -281,7 +278,7 @@ static gyre_status find_target(struct reader *reader, xmlNode *element, int32_t 
     return GYRE_SUCCESS;
 }
 
-/* One xGMI link, one direction. "bw" is gyre's own; else as RCCL counts (src/graph/topo.h). */
+/* One link, one direction. "bw" is gyre's own; else as RCCL counts (src/graph/topo.h). */
 static double xgmi_bytes_per_ns(struct reader *reader, xmlNode *element)
 {
     char gcn[16]; /* "gfx942", or "942" in version 1, where "910" is gfx90a */
@@ -413,8 +410,8 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
     if (context == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "XML parser for %s", name);
     gyre_topo_init(&topo);
-    /* Without NOENT and DTDLOAD nothing outside the bytes is read; without HUGE libxml2 limits
-     * depth and expansion. */
+    /* Without NOENT and DTDLOAD nothing outside the bytes is read; without HUGE depth and expansion
+     * are limited. */
     xmlDoc *doc = xmlCtxtReadMemory(context, bytes, (int)n_bytes, NULL, NULL,
                                     XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
     const xmlError *error = xmlCtxtGetLastError(context);

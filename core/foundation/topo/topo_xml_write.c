@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes NCCL's topology format, version 1. Attributes of gyre are `rdma` and `netdev` of `net`,
- * and `bw` of `xgmi`; other readers skip them.
+ * NCCL's topology format, version 1. gyre's own attributes are `rdma` and `netdev` of `net`, and
+ * `bw` of `xgmi`; other readers skip them.
  */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's, if the GPU's links name no switch */
+/* NCCL's, if links name no switch */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
 
 static void indent(FILE *file, int depth)
@@ -87,7 +87,7 @@ static void put_nic(FILE *file, const struct gyre_topo *topo, int32_t nic, int d
     fprintf(file, "</nic>\n");
 }
 
-/* GYRE_TOPO_MAX_DEPTH bounds the depth. */
+/* Bounded by GYRE_TOPO_MAX_DEPTH. */
 static void put_children(FILE *file, const struct gyre_topo *topo, int32_t parent, int depth)
 {
     for (int32_t i = 0; i < topo->n_nodes; i++) {

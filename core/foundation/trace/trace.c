@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define MAX_PROGRAMS    4096
-#define CLOSE_NS        60000000000ULL /* the largest parts take seconds on a slow disk */
+#define CLOSE_NS        60000000000ULL /* large parts take seconds on slow disks */
 #define PAGE_BYTES      ((size_t)4 << 10)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
@@ -35,7 +35,7 @@ struct gyre_trace {
     pthread_mutex_t lock;
     pthread_cond_t written;
     bool is_written;
-    bool is_abandoned; /* the writer frees the trace */
+    bool is_abandoned; /* freed by the writer */
     bool has_warned;
     uint32_t n_programs;
     struct gyre_trace_steps *programs;
@@ -113,8 +113,7 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
     if (buffer->events != NULL)
         return buffer;
     const size_t n_bytes = gyre_round_up(trace->capacity * sizeof(*buffer->events), PAGE_BYTES);
-    /* Over many small pages every call would wait for address translations, which takes longer than
-     * all else of recording. */
+    /* Address translations of many small pages would cost more than all else. */
     const size_t align_bytes = n_bytes < HUGE_PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES;
     buffer->events = aligned_alloc(align_bytes, gyre_round_up(n_bytes, align_bytes));
     if (buffer->events == NULL) {
@@ -202,9 +201,8 @@ static void count_missing(const struct gyre_trace *trace, struct gyre_trace_rank
 static void write_event(const struct gyre_trace *trace, struct gyre_trace_writer *writer,
                         int source, const struct gyre_trace_event *event)
 {
-    const bool has_program =
-        (event->kind == GYRE_TRACE_STEP || event->kind == GYRE_TRACE_RUN) &&
-        event->program < trace->n_programs; /* events come from GPU memory, too */
+    const bool has_program = (event->kind == GYRE_TRACE_STEP || event->kind == GYRE_TRACE_RUN) &&
+                             event->program < trace->n_programs; /* GPU memory may hold anything */
     gyre_trace_write_event(writer, event, has_program ? &trace->programs[event->program] : NULL,
                            source == GYRE_TRACE_IB ? GYRE_TRACE_TRACK_IB : GYRE_TRACE_TRACK_SOCKET);
 }
@@ -236,8 +234,8 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
     }
 }
 
-/* A write to a network file system whose server is gone never returns, so a thread writes the file.
- * It frees the trace if gyre_trace_close() has stopped waiting. */
+/* A write to a lost network file system never returns, so a thread writes. It frees the trace if
+ * gyre_trace_close() has stopped waiting. */
 static void *write_and_tell(void *argument)
 {
     struct gyre_trace *trace = argument;
@@ -266,7 +264,7 @@ static void *write_and_tell(void *argument)
     return NULL;
 }
 
-/* False = it takes too long; then the writer owns the trace. */
+/* False = too late; the writer owns the trace. */
 static bool wait_for_writer(struct gyre_trace *trace)
 {
     const uint64_t deadline_ns = gyre_now_ns() + trace->close_ns;

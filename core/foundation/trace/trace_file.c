@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A part begins where the foot of the file was, and a new foot comes behind it. The old foot is
- * kept in memory until the part is complete.
+ * A part overwrites the file's foot, and a new foot follows. Memory keeps the old foot until the
+ * part is complete.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -23,14 +23,14 @@
 #define HEAD_BYTES     256
 #define MAX_FOOT_BYTES (1 << 24)
 #define LOCK_NS        5000000000ULL
-/* Process numbers are below 2^31; each communicator has GYRE_MAX_RANKS of them. */
+/* Each has GYRE_MAX_RANKS of the process numbers below 2^31. */
 #define MAX_COMMUNICATORS ((1U << 31) / GYRE_MAX_RANKS)
 
 struct content {
     long end;
-    char *foot; /* NULL = the file is new, or of an earlier run */
+    char *foot; /* NULL = a new file, or an earlier run's */
     size_t n_foot;
-    uint32_t nth; /* its process numbers begin at nth * GYRE_MAX_RANKS */
+    uint32_t nth; /* process numbers from nth * GYRE_MAX_RANKS */
     bool is_in_foot;
 };
 
@@ -100,8 +100,8 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Has this process written the file, or another one changed it since this rank began to record?
- * Else it is an old trace. */
+/* Has this process written the file, or another one changed it since this rank began? Else it is an
+ * old trace. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
@@ -121,7 +121,7 @@ static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct 
            now.written.tv_nsec != before->written.tv_nsec || now.head_hash != before->head_hash;
 }
 
-/* "JOB:NTH JOB:NTH ...", JOB in 16 hexadecimal digits */
+/* "JOB:NTH JOB:NTH ...", hexadecimal JOB of 16 digits */
 static const char *list_of(const struct content *content, size_t *n_bytes_out)
 {
     static const char name[] = "\"communicators\":\"";
@@ -135,8 +135,8 @@ static const char *list_of(const struct content *content, size_t *n_bytes_out)
     return list;
 }
 
-/* Those that another rank of the communicator has taken, or else the first free ones from its own
- * number on. */
+/* Another rank of the communicator has taken them, or else the first free ones from its number
+ * on. */
 static gyre_status find_numbers(const struct gyre_trace_part *part, struct content *content)
 {
     size_t n_left;
@@ -206,8 +206,8 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     return GYRE_SUCCESS;
 }
 
-/* Closing the stream after a failed write tries to write once more, so it gets a descriptor of its
- * own, and the file is restored after that. Both descriptors share one lock. */
+/* Closing a stream after a failed write writes again, so it gets its own descriptor, and the file
+ * is restored later. Both share one lock. */
 static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
 {
     struct content content = {0};
@@ -230,7 +230,7 @@ static gyre_status add_locked(int fd, const struct gyre_trace_part *part)
         status = write_part(file, part, &content);
     if (fclose(file) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "close");
-    /* The old foot goes to where it was, which takes no new room. */
+    /* The old foot's place needs no new room. */
     const size_t n_foot = content.foot != NULL ? content.n_foot : 0;
     if (status != GYRE_SUCCESS &&
         (n_foot == 0 || pwrite(fd, content.foot, n_foot, content.end) == (ssize_t)n_foot))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of a trace, in Chrome's trace event format (docs/trace.md), an event a line. Ranks add
- * their parts one after the other, from one process or from several. The foot lists the
- * communicators, so that each rank gets a process number of its own.
+ * Chrome's trace event format (docs/trace.md), an event a line. Ranks add parts one after the
+ * other, from several processes, too. The foot lists the communicators, so that each rank gets its
+ * own process number.
  */
 #ifndef GYRE_TRACE_FILE_H
 #define GYRE_TRACE_FILE_H
@@ -27,7 +27,7 @@ struct gyre_trace_steps {
     struct gyre_trace_step *steps;
 };
 
-/* Workers follow, GYRE_MAX_WORKERS of each channel. */
+/* Then GYRE_MAX_WORKERS of each channel. */
 enum gyre_trace_track {
     GYRE_TRACE_TRACK_LAUNCH,
     GYRE_TRACE_TRACK_CALLS,
@@ -39,15 +39,15 @@ enum gyre_trace_track {
 #define GYRE_TRACE_MAX_CHANNELS 1024
 #define GYRE_TRACE_N_TRACKS     (GYRE_TRACE_TRACK_WORKERS + GYRE_TRACE_MAX_CHANNELS * GYRE_MAX_WORKERS)
 
-/* The same for all events of a rank. */
+/* For all events of a rank. */
 struct gyre_trace_writer {
     FILE *file;
-    const char *flows; /* the communicator's part of flow ids */
+    const char *flows; /* for flow ids */
     uint32_t pid;
     uint32_t rank;
     int64_t clock_offset_ns; /* subtracted from all times */
     bool is_continued;
-    uint8_t *has_track; /* by track: its name was written */
+    uint8_t *has_track; /* by track: its name is written */
 };
 
 struct gyre_trace_rank {
@@ -61,22 +61,21 @@ struct gyre_trace_rank {
     uint64_t clock_error_ns;
 };
 
-/** @source: "measured" or "simulated". @process: names the writing process. */
+/** @source: "measured" or "simulated". @process: the writing one. */
 void gyre_trace_write_head(FILE *file, const char *source, const char *process);
 
 /** Before the rank's events. */
 void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_trace_rank *rank);
 
-/** An event, and the names of its tracks if they are new. @program: of a STEP or RUN; else NULL.
- * @proxy: the track of a proxy's event. */
+/** With the names of new tracks. @program: of a STEP or RUN; else NULL. @proxy: the track of a
+ * proxy's event. */
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy);
 
-/** Its last bytes say how long it is, so that a later writer finds its beginning. @communicators:
- * for later writers; "" = none. */
+/** Its last bytes are its length, so that later writers find it. @communicators: "" = none. */
 void gyre_trace_write_foot(FILE *file, const char *communicators);
 
-/* the foot's length in 8 digits, a quotation mark, a brace and a line feed */
+/* 8 digits of the foot's length, a quotation mark, a brace, a line feed */
 #define GYRE_TRACE_FOOT_END_BYTES 11
 
 /** Errors: OUT_OF_MEMORY. */
@@ -84,16 +83,16 @@ gyre_status gyre_trace_describe(const struct gyre_step *step,
                                 const struct gyre_connection *connections, uint32_t n_scratch_parts,
                                 struct gyre_trace_step *described_out);
 
-/* Compared only for equality, so the clocks of hosts and file servers do not matter. */
+/* Compared only for equality, so clocks of hosts and file servers do not matter. */
 struct gyre_trace_file_state {
     bool exists;
     ino_t inode;
     off_t n_bytes;
     struct timespec written;
-    uint64_t head_hash; /* of the head, which names the process that made the file */
+    uint64_t head_hash; /* names the process that made the file */
 };
 
-/** A file that is not regular, or cannot be read, counts as absent. */
+/** An irregular or unreadable file counts as absent. */
 void gyre_trace_file_look(const char *path, struct gyre_trace_file_state *state_out);
 
 void gyre_trace_file_warn_missing_folder(const char *path, int rank);
@@ -103,16 +102,16 @@ struct gyre_trace_part {
     uint32_t rank;
     uint64_t process_id; /* unique in the job */
     uint64_t job;        /* the communicator's, as the next */
-    uint64_t number;     /* communicators that are made at the same time can share it */
+    uint64_t number;     /* may be shared if made at the same time */
     int64_t clock_offset_ns;
-    struct gyre_trace_file_state before; /* when the rank began to record */
+    struct gyre_trace_file_state before; /* when the rank began */
     void (*write)(const void *context, struct gyre_trace_writer *writer);
     const void *context;
 };
 
-/** A file of an earlier run is replaced. If writing fails, the file keeps its other parts. Waits a
- * few seconds for other writers. Errors: SYSTEM, TIMEOUT (another program keeps the file locked),
- * INVALID_ARGUMENT (not a regular file), OUT_OF_MEMORY. */
+/** Replaces an earlier run's file. A failure keeps other parts. Waits a few seconds for other
+ * writers. Errors: SYSTEM, TIMEOUT (locked by another program), INVALID_ARGUMENT (not a regular
+ * file), OUT_OF_MEMORY. */
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part);
 
 #endif

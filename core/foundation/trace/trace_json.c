@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times are microseconds with three decimals.
+ * Microseconds with three decimals.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -131,8 +131,7 @@ static void put_slots(const struct gyre_trace_writer *writer, const struct gyre_
     fputs(event->n_outs == 0 ? "],\"sent\":[]" : "]", writer->file);
 }
 
-/* A flow begins at the step that sends a slot, passes the proxies and ends at the step that
- * receives the slot. */
+/* From the step that sends a slot over the proxies to the step that receives it. */
 static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                         uint32_t track)
 {
@@ -141,7 +140,7 @@ static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trac
         return; /* arrows do not point back */
     for (uint32_t i = 0; i < (uint32_t)event->n_ins + event->n_outs; i++) {
         const bool is_out = i >= event->n_ins;
-        /* Published at the end of the slice, and the time must be inside of it. */
+        /* Flow times must lie inside the slice that publishes at its end. */
         const uint64_t last_ns =
             event->end_ns > event->ready_ns ? event->end_ns - 1 : event->end_ns;
         const uint64_t time_ns = !is_step ? event->begin_ns : is_out ? last_ns : event->ready_ns;
