@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other, gather set-up data and watch each other: over TCP through the
- * rendezvous server that the unique id names, or in the memory of one process (threads). A peer
- * proves that it knows the job's secret before a byte of it is used.
+ * How ranks find each other, gather set-up data and watch each other: over TCP through the unique
+ * id's rendezvous server, or in one process's memory (threads). A peer first proves that it knows
+ * the job's secret.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
@@ -15,12 +15,8 @@
 #define GYRE_SECRET_BYTES      32
 #define GYRE_MESSAGE_MAX_BYTES 2048
 
-enum gyre_event_kind {
-    GYRE_EVENT_NONE,
-    GYRE_EVENT_MESSAGE,
-    GYRE_EVENT_LOST, /* gone without a goodbye */
-    GYRE_EVENT_LEFT
-};
+/* LOST: gone without a goodbye. */
+enum gyre_event_kind { GYRE_EVENT_NONE, GYRE_EVENT_MESSAGE, GYRE_EVENT_LOST, GYRE_EVENT_LEFT };
 
 struct gyre_event {
     enum gyre_event_kind kind;
@@ -53,17 +49,15 @@ static inline bool gyre_bootstrap_is_cancelled(const struct gyre_bootstrap *boot
 struct gyre_bootstrap_ops {
     const char *name;
     /* Collective. @n_bytes: the same on all ranks, at most 16 MiB / n_ranks. @all_out: by rank.
-     * Errors: TIMEOUT naming the missing ranks, REMOTE naming the rank that died or failed and its
-     * reason. */
+     * Errors: TIMEOUT naming the missing ranks, REMOTE naming the failed rank and its reason. */
     gyre_status (*all_gather)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                               void *all_out);
     /* Each rank may give another n_bytes. *all_out is malloc'ed; rank r's bytes start at
      * offsets_out[r], and offsets_out[n_ranks] is the end. */
     gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                                 void **all_out, size_t *offsets_out);
-    /* Could a collective still succeed? Lets a rank that waits for a data connection notice another
-     * rank's end. Does not wait. Not while another thread polls. Errors: those of all_gather,
-     * ABORTED. */
+    /* Could a collective still succeed? Shows another rank's end to a rank that waits for data.
+     * Does not wait. Not while a thread polls. Errors: those of all_gather, ABORTED. */
     gyre_status (*check)(struct gyre_bootstrap *bootstrap);
     /* The ranks that wait in a collective get REMOTE with this text. */
     void (*fail)(struct gyre_bootstrap *bootstrap, const char *text);
@@ -97,7 +91,7 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                   gyre_unique_id *id);
 
 /** Returns when all ranks joined. Errors: INVALID_ARGUMENT (not an id, rank out of range),
- * INVALID_USAGE (rank taken, n_ranks or build differ), TIMEOUT (names the missing ranks), ABORTED,
+ * INVALID_USAGE (rank taken, n_ranks or build differ), TIMEOUT (names missing ranks), ABORTED,
  * SYSTEM. */
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
@@ -126,12 +120,11 @@ void gyre_regroup_close(struct gyre_regroup_listener *listener);
 struct gyre_regroup {
     const struct gyre_params *params;
     const uint8_t *secret;
-    int rank; /* in the old communicator, as all ranks here */
+    int rank;
     int n_ranks;
     const bool *is_member;
     bool may_lose_ranks; /* ranks may be dead, so members may not know the same list yet */
-    /* Polled while waiting; a failure ends the wait. @missing: the awaited ranks; NULL = not
-     * known. */
+    /* Polled; a failure ends the wait. @missing: the awaited ranks; NULL = not known. */
     gyre_status (*check)(void *context, const bool *missing);
     void *context;
     gyre_status failure; /* not SUCCESS: this rank cannot take part */
@@ -140,13 +133,12 @@ struct gyre_regroup {
 
 /** The lowest member waits for all others. If ranks may be lost, a rank whose list has more members
  * is told so and awaited again. All members get the same error: the first failure of a member,
- * INVALID_USAGE (lists differ), TIMEOUT naming the missing ranks, REMOTE (a member joined and
- * died), the status of check(). */
+ * INVALID_USAGE (lists differ), TIMEOUT naming missing ranks, REMOTE (a member died), check()'s. */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
-/** @list: of the lowest member. Errors: those of gyre_regroup_serve(), REMOTE (the lowest member is
- * gone), TIMEOUT. */
+/** @list: of the lowest member. Errors: those of gyre_regroup_serve(), REMOTE (lowest member gone),
+ * TIMEOUT. */
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
                               gyre_unique_id *id_out);
 

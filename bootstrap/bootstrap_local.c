@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Ranks that are threads of one process: one object under one lock.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/thread.h"
@@ -26,7 +23,7 @@ struct local {
     bool is_open;
     bool has_left;
     bool has_gathered;
-    void *part; /* a copy */
+    void *part;
     size_t n_part;
     gyre_status broken;
     char broken_text[GYRE_TEXT_MAX_BYTES];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lowest member answers when all others have connected, so all get the same verdict. A member
- * that cannot take part joins with its failure. A rank whose list still has dead ranks is told so,
- * and joins again.
+ * The lowest member answers when all others have connected, so all get the same verdict. A rank
+ * whose list still has dead ranks is told so, and joins again.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -27,7 +26,7 @@ struct claim {
     int32_t rank;
     int32_t n_members;
     uint64_t members; /* hash of the list of members */
-    uint32_t failure; /* not SUCCESS: the rank cannot take part */
+    uint32_t failure;
     char text[GYRE_TEXT_MAX_BYTES];
 };
 
@@ -171,8 +170,8 @@ gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gy
 
 #define SLICE_MS       100
 #define REFUSED_NS     500000000ULL
-#define TELL_NS        1000000000ULL /* ranks shrink at about the same time */
-#define MAX_CANDIDATES 512           /* the cap for strangers is lower */
+#define TELL_NS        1000000000ULL
+#define MAX_CANDIDATES 512 /* the cap for strangers is lower */
 
 /* A connection until its claim is whole. */
 struct candidate {
@@ -227,7 +226,6 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
         verdict.id = *id;
     snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* The new server reports a joiner that is gone. */
     if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + ANSWER_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
     gyre_sock_close(fd);
@@ -381,7 +379,7 @@ static gyre_status wait_for_all(struct serving *serving)
 {
     const struct gyre_regroup *regroup = serving->regroup;
     const uint64_t deadline_ns = deadline_of(regroup);
-    /* Which ranks come is unknown while lists differ, so ranks are told for a while. */
+    /* Ranks are told for a while, because lists differ. */
     while (serving->differs_ns != 0 ? gyre_now_ns() - serving->differs_ns < TELL_NS
                                     : serving->n_arrived < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));

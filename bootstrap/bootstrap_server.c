@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nothing blocks. A stranger costs a fixed buffer and five seconds, and only a proved link gets
- * memory, up to its frame type's cap.
+ * Nothing blocks. A stranger costs a fixed buffer and five seconds. Only a proved link gets memory,
+ * up to its frame type's cap.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -239,7 +239,6 @@ static void read_link(struct gyre_server *server, struct gyre_server_link *link)
 
 #define RESERVE_FILES 64
 
-/* Telling the ranks of an end may show more ends. */
 static void sweep(struct gyre_server *server)
 {
     struct gyre_server_link **at = &server->links;
@@ -358,8 +357,7 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* A process that exits after its own error must first let its servers tell the other ranks. A
- * forked child has none. */
+/* A process that exits first lets its servers tell the ranks. A forked child has none. */
 static uint32_t n_serving;
 
 static void forget_servers(void)
@@ -439,7 +437,6 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     struct gyre_sock_address master[GYRE_MEET_MAX_ADDRESSES];
     const char *name = gyre_param_master_address();
     const struct gyre_meet_place place = {.source = "MASTER_ADDR", .address = name};
-    /* The launcher's address has just worked. */
     const bool has_master =
         name != NULL && name[0] != '\0' && gyre_meet_addresses(&place, master) > 0;
     struct gyre_server *server = calloc(1, sizeof(*server));

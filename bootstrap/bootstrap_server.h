@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rendezvous server: a detached thread of the process that made the unique id. It ends when no
- * rank is linked any more, or none has come for BOOTSTRAP_TIMEOUT. Only its thread uses these
- * declarations.
+ * rank is linked, or none has come for BOOTSTRAP_TIMEOUT. Only its thread uses this.
  */
 #ifndef GYRE_BOOTSTRAP_SERVER_H
 #define GYRE_BOOTSTRAP_SERVER_H
@@ -22,12 +21,7 @@ struct gyre_server_out {
     struct gyre_server_buffer *buffer;
 };
 
-enum gyre_link_phase {
-    GYRE_LINK_STRANGER,
-    GYRE_LINK_PROVED,
-    GYRE_LINK_RANK,
-    GYRE_LINK_FINISHING /* gets its last bytes, is not read */
-};
+enum gyre_link_phase { GYRE_LINK_STRANGER, GYRE_LINK_PROVED, GYRE_LINK_RANK, GYRE_LINK_FINISHING };
 
 struct gyre_server_link {
     struct gyre_server_link *next;
@@ -66,7 +60,7 @@ struct gyre_server {
     uint64_t deadline_ns;
     uint64_t first_join_ns;
     uint64_t next_progress_ns;
-    uint64_t progress_ns; /* of the next line of progress */
+    uint64_t progress_ns;
     struct gyre_server_link *links;
     int n_strangers;
     uint64_t n_dropped;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What frames mean to the server.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_server.h"
 
 #include "core/foundation/base/log.h"

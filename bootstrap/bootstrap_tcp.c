@@ -37,7 +37,7 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
 
 struct attempts {
     int n_late;
-    int n_refused; /* not this job's rendezvous */
+    int n_refused;
     bool is_limited;
     gyre_status status;
     char texts[GYRE_TEXT_MAX_BYTES];
@@ -100,8 +100,7 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
     for (int round = 1, n_refusals = 0;; round++) {
         struct attempts attempts = {.status = GYRE_SUCCESS};
         const bool is_hasty = round == 1 && tcp->n_addresses > 1;
-        /* A rendezvous listens before its id is made: if all addresses refuse, it has most likely
-         * ended. */
+        /* A rendezvous listens before its id is made: all addresses refuse if it has ended. */
         const uint64_t connect_ns = is_hasty       ? HASTY_NS
                                     : was_answered ? CONNECT_SLICE_NS / (unsigned)tcp->n_addresses
                                                    : CONNECT_SLICE_NS;
@@ -381,7 +380,6 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_unique_id own_id = *id;
-    /* The environment may be why init failed. */
     struct gyre_params *defaults = malloc(sizeof(*defaults));
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];

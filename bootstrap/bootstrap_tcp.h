@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's link to the server. Any thread may send, under one lock. One of the waiting threads
- * reads the socket for all, so a gather works while another thread polls.
+ * A rank's link to the server. Any thread may send, under one lock. One waiting thread reads the
+ * socket for all, so a gather works while another thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H
@@ -50,8 +50,7 @@ gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, 
 /** Under `lock`. The first reason stays. */
 void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text);
 
-/** Reads, or waits for the reader, until something may have changed. Under `lock`, which is free
- * meanwhile. */
+/** Reads, or waits for the reader, until something may have changed. Releases `lock` meanwhile. */
 void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns);
 
 #endif

@@ -21,7 +21,7 @@
  * make proofs. This handler is registered later, so it runs first and stops proofs. A fork waits
  * for the lock, so libcrypto's locks are free in the child. */
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool is_exiting; /* under proof_lock, as the next */
+static bool is_exiting; /* under proof_lock */
 static bool is_prepared;
 
 GYRE_WATCH_FORKS(&proof_lock, NULL)
@@ -152,14 +152,13 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
     return GYRE_STRANGER_EVICT;
 }
 
-/* A peer is dead when its kernel is silent; a stopped process is not. Linux sends no keepalive
- * probes while bytes wait to be sent, and TCP_USER_TIMEOUT also ends a connection to a stopped
- * process whose window is full. So arriving segments are counted: a live kernel sends one every 2
- * s. The side that hears nothing resets the connection, because a FIN would wait behind bytes that
- * are never acknowledged. */
+/* A peer is dead when its kernel is silent, not when its process is stopped. Linux sends no
+ * keepalive probes while bytes wait to be sent, and TCP_USER_TIMEOUT also ends a connection to a
+ * stopped process whose window is full. So arriving segments are counted: a live kernel sends one
+ * every two seconds. The side that hears nothing resets the connection, because a FIN would wait
+ * behind unacknowledged bytes. */
 /* Keepalive's 2 s, and five probes a second apart. */
-#define SILENT_NS (7 * GYRE_SECOND_NS)
-/* Longer than an acknowledgement takes, shorter than SILENT_NS. */
+#define SILENT_NS  (7 * GYRE_SECOND_NS)
 #define UNHEARD_NS (5 * GYRE_SECOND_NS)
 /* TCP_CLOSE in netinet/tcp.h: only a reset leads there. */
 #define STATE_CLOSED 7
@@ -233,8 +232,8 @@ const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_
     struct tcp_info info;
     char fault[128];
     const bool has_info = read_info(fd, &info);
-    /* The kernel reports a reset once. If a send got it, reading returns the end of the stream, as
-     * after a FIN. */
+    /* The kernel reports a reset once, maybe to a send; then reading finds an end as after a
+     * FIN. */
     const bool was_reset = has_info && info.tcpi_state == STATE_CLOSED;
     if (error_number == 0 && !was_reset) {
         snprintf(text_out, text_bytes, "exited or closed its connection");
@@ -261,7 +260,7 @@ void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out)
     memset(watch_out, 0, sizeof(*watch_out));
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_sock_own_address(fd, &watch_out->own) != GYRE_SUCCESS) {
-        watch_out->own.family = 0; /* the next read reports the end */
+        watch_out->own.family = 0;
         gyre_set_cause(before);
     }
 }

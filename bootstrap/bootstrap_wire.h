@@ -76,7 +76,6 @@ static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 
 size_t gyre_gather_cap(int n_ranks);
 
-/** Errors: INVALID_ARGUMENT. */
 gyre_status gyre_gather_check(int n_ranks, size_t n_bytes, bool is_fixed);
 gyre_status gyre_post_check(int n_ranks, int rank, size_t n_bytes);
 
@@ -106,13 +105,11 @@ struct gyre_stranger {
     size_t n_read;
 };
 
-/** False: the connection is useless. */
 bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
 
 enum gyre_stranger_state { GYRE_STRANGER_WAITS, GYRE_STRANGER_PROVED, GYRE_STRANGER_REFUSED };
 
-/** Reads no byte beyond the answer. A thread that nobody joins calls gyre_authenticate_release()
- * later. */
+/** Reads only the answer. Threads that nobody joins call gyre_authenticate_release() later. */
 enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
                                             const uint8_t secret[GYRE_SECRET_BYTES]);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A wrong answer would run every process alone, or let two jobs meet, so what is unclear is an
- * error.
+ * A wrong guess would run processes alone, or mix two jobs, so what is unclear is an error.
  */
 #include "bootstrap/launch.h"
 
@@ -26,8 +25,8 @@ enum nearness {
     AGENT
 };
 
-/* Names of variables, or NULL. A rank, or a value above 1 of the size's first name, shows that the
- * launcher started the process. */
+/* Names of variables, or NULL. A rank, or a value above 1 of the size's first name, shows the
+ * launcher. */
 struct launcher {
     const char *name;
     enum nearness nearness;
@@ -221,8 +220,7 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
     const enum nearness nearness = launchers[inner].nearness;
     const bool is_step = launchers[outer].hosts == NULL || is_set(environment, "SLURM_STEP_ID") ||
                          is_set(environment, "SLURM_STEP_NUM_TASKS");
-    /* One outer process may have started all inner ranks of a host, numbered host by host or in
-     * turns. */
+    /* One outer process may have started all inner ranks of a host, in blocks or in turns. */
     const int n_inner = all[inner].n_ranks, n_outer = all[outer].n_ranks;
     const bool is_inside = n_outer > 0 && n_inner > n_outer && n_inner % n_outer == 0 &&
                            (all[inner].rank / (n_inner / n_outer) == all[outer].rank ||
@@ -375,8 +373,7 @@ static gyre_status find_address(char *const *environment, const struct launcher 
         snprintf(launch->address, sizeof(launch->address), "@gyre-%016llx",
                  (unsigned long long)hash);
     } else if (find(environment, row->hosts, text, sizeof(text)) != NULL) {
-        /* "a[03-05,9],b" begins with a03. */
-        const char *bracket = text + strcspn(text, "[,");
+        const char *bracket = text + strcspn(text, "[,"); /* "a[03-05,9],b" begins with a03 */
         const char *end = *bracket == '[' ? strchr(bracket, ']') : NULL;
         snprintf(launch->address, sizeof(launch->address), "%.*s", (int)(bracket - text), text);
         if (*bracket == '[')

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Which launcher started this process, and how processes meet at an address.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BOOTSTRAP_LAUNCH_H
 #define GYRE_BOOTSTRAP_LAUNCH_H
 
@@ -10,9 +7,8 @@
 #include "core/foundation/base/param.h"
 
 /** Pure. @environment: "NAME=value", NULL at the end. @launch_out: without a launcher name is ""
- * and n_ranks 1. Errors, naming the variables, their values and the remedy: INVALID_ARGUMENT (no
- * number, or out of range), INVALID_USAGE (launchers disagree, or one is unknown or gives no
- * size). */
+ * and n_ranks 1. Errors, naming variables, values and remedy: INVALID_ARGUMENT (no number, or out
+ * of range), INVALID_USAGE (launchers disagree, or one is unknown or gives no size). */
 gyre_status gyre_launch_find(char *const *environment, gyre_launch *launch_out);
 
 /** Does a PMIx server of this launch know the process? Then MPI finds the others. Pure. */
@@ -37,7 +33,7 @@ struct gyre_meet_place {
 struct gyre_meet {
     int rank;
     int n_ranks;
-    int n_fds; /* rank 0: n_ranks, entry 0 unused; else 1 */
+    int n_fds; /* rank 0: n_ranks, without entry 0; else 1 */
     int *fds;
 };
 

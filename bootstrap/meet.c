@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks other than 0, and the gathers. Rank 0 answers a hello: taken, refused, or later. A
- * taken rank gets a second answer when all have come or rank 0 gives up.
+ * Rank 0 answers a hello: taken, refused, or later. A taken rank gets a second answer when all have
+ * come or rank 0 gives up.
  */
 #include "bootstrap/launch.h"
 
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_MS 10000 /* a silent host counts as gone */
+#define SILENCE_MS 10000 /* then the host counts as gone */
 
 bool gyre_meet_is_named(const struct gyre_meet_place *place)
 {
@@ -211,7 +211,6 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
             gyre_fail(GYRE_ERROR_TIMEOUT,
                       "rank 0 is not there yet: it still makes another communicator");
         const bool is_over = gyre_now_ns() >= deadline_ns;
-        /* A last try with little time says less. */
         if (!is_over || cause[0] == '\0')
             memcpy(cause, gyre_cause(), sizeof(cause));
         if (is_over) {

@@ -40,8 +40,7 @@ const char *gyre_meet_where(const struct gyre_meet_place *place, char *text_out,
 
 #define GYRE_MEET_MAX_ADDRESSES 8
 
-/** Resolves the host's name anew: names may appear after the ranks start. Returns their number; 0
- * leaves a cause. */
+/** Resolves anew: names may appear after the ranks start. Returns how many; 0 leaves a cause. */
 int gyre_meet_addresses(const struct gyre_meet_place *place,
                         struct gyre_sock_address addresses_out[GYRE_MEET_MAX_ADDRESSES]);
 

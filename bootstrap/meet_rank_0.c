@@ -35,7 +35,7 @@ struct reception {
     int n_pending;
     struct pending pending[MAX_PENDING];
     struct gyre_meet_hello *hellos;
-    gyre_status status; /* not SUCCESS: the ranks cannot meet */
+    gyre_status status;
 };
 
 static bool is_other_job(const char *mine, const char *theirs)
@@ -195,8 +195,7 @@ static int listen_at(struct reception *reception, const void *name, socklen_t n_
     return 0;
 }
 
-/* Restricted, it listens on loopback, SOCKET_IFNAME's addresses, and those that the place's name
- * has here. Returns 0 or an errno. */
+/* Restricted: loopback, SOCKET_IFNAME's addresses, and local ones of the place's name. */
 static int listen_everywhere(struct reception *reception)
 {
     const struct gyre_meet_place *place = reception->place;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Collectives may have settings of their own (ncclCollConfig_t); NULL is the plain call.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/nccl/nccl_shim.h"
 
 #include "core/nccl/nccl_later.h"
@@ -140,8 +137,7 @@ static int channels_of(int n_ctas)
     return n_ctas < MAX_CHANNELS ? n_ctas : MAX_CHANNELS;
 }
 
-/* gyre ignores nvlsCTAs, cgaClusterSize and CTAPolicy, which describe NCCL's kernels, the
- * profiler's tag and vendors' options. */
+/* Ignored: NCCL's kernels' nvlsCTAs, cgaClusterSize and CTAPolicy, the tag, vendors' options. */
 static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *args)
 {
     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes gyre's call fail on all ranks by this thread's last error, because the others wait for this
- * rank. */
+/* Fails on all ranks by this thread's last error, because the others wait for this rank. */
 static void refuse_on_all_ranks(gyre_config *config_out)
 {
     const gyre_config defaults = GYRE_CONFIG_INIT;
@@ -14,8 +13,7 @@ static void refuse_on_all_ranks(gyre_config *config_out)
     config_out->refusal = pncclGetLastError(NULL);
 }
 
-/* A failure leaves refuse_on_all_ranks()'s configuration. @problem: NULL, or why the handle has no
- * room. */
+/* A failure leaves a configuration that refuses. @problem: NULL, or why the handle has no room. */
 static ncclResult_t prepare(const ncclConfig_t *given, const char *problem,
                             struct nccl_comm **comm_out, gyre_config *config_out)
 {
@@ -336,12 +334,10 @@ static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_
     gyre_status status = GYRE_SUCCESS;
     const ncclResult_t result = nccl_result_of(gyre_comm_async_error(own, &status));
     if (result == ncclSuccess && __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE)) {
-        /* quiescent, no longer an error */
         *error_out = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
         return ncclSuccess;
     }
     *error_out = nccl_translate(status);
-    /* for callers that ask the last error */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         nccl_refuse(*error_out, gyre_comm_last_error(own));
     return result;

@@ -53,7 +53,7 @@ static size_t known_bytes(const ncclConfig_t *given)
 {
     const struct {
         unsigned first_version;
-        size_t offset; /* of the first field that it added */
+        size_t offset;
     } additions[] = {
         {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
         {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},

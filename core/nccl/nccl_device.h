@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host functions of NCCL's device API up to 2.32 except ncclDevCommCreate, and a communicator's
- * properties.
+ * Host functions of NCCL's device API up to 2.32, but ncclDevCommCreate, and properties.
  */
 #ifndef GYRE_NCCL_DEVICE_H
 #define GYRE_NCCL_DEVICE_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a group's end does besides gyre's calls. Unlike in gyre, a failed call fails the whole
- * group.
+ * Besides gyre's group end. In NCCL a failed call fails the whole group.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -101,7 +100,7 @@ static void number_process(void)
 
 static struct asker this_thread(void)
 {
-    static _Thread_local char place; /* its address identifies the thread */
+    static _Thread_local char place;
     pthread_once(&process_once, number_process);
     const struct asker asker = {process_number, (uint64_t)(uintptr_t)&place};
     return asker;
@@ -215,7 +214,7 @@ ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish)
         const size_t more = group.max_wishes > 0 ? group.max_wishes * 2 : 16;
         struct nccl_window_wish *wishes = realloc(group.wishes, more * sizeof(*wishes));
         if (wishes == NULL) {
-            (void)gyre_comm_abort(wish->comm); /* the others would wait */
+            (void)gyre_comm_abort(wish->comm);
             return nccl_refuse(ncclSystemError, "out of host memory");
         }
         group.wishes = wishes;
@@ -284,7 +283,7 @@ NCCL_EXPORT ncclResult_t pncclGroupEnd(void)
     } else {
         result = nccl_result_of(gyre_group_end());
         take_failure(&ending, result);
-        if (ending.n_wishes > 0) /* after a failure, too: the other ranks make theirs */
+        if (ending.n_wishes > 0)
             take_failure(&ending, make_windows(ending.wishes, ending.n_wishes));
     }
     const ncclResult_t failure = finish(&ending);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What callers of 2.29 to 2.32 need besides. Structs that begin with their size grow at the end.
+ * Structs that begin with their size grow at the end.
  */
 #ifndef GYRE_NCCL_LATER_H
 #define GYRE_NCCL_LATER_H

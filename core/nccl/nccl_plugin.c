@@ -61,7 +61,6 @@ bool nccl_plugin_is_asked(void)
     return name[0] != '\0';
 }
 
-/* Into gyre's log. */
 static void take_line(int level, unsigned long flags, const char *file, int line,
                       const char *format, ...)
 {

@@ -30,8 +30,7 @@ enum {
     NCCL_STATE_GROUP_END_API_START = 24
 };
 
-/* For startEvent(). Version 4 has a `type` of one byte and lacks the last field of coll and p2p;
- * all other offsets are equal. */
+/* For startEvent(). In version 4 `type` has one byte, and coll and p2p lack their last field. */
 struct nccl_event {
     union {
         uint64_t type;
@@ -129,8 +128,7 @@ struct nccl_plugin_comm {
     int rank;
 };
 
-/** The process's first communicator loads the plugin. False = there is none, after one warning in
- * the process. @context_out: the plugin's. */
+/** The first communicator loads the plugin. False = none, after one warning. */
 bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out);
 
 /** After the communicator and its events ended. The last one unloads the plugin. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes NCCL's profiler events of what gyre tells an observer. Their tree in version 5 and 6, where
- * the name in brackets is the parent that the event has besides:
+ * NCCL's profiler events from gyre's observer, in versions 5 and 6; in brackets a second parent:
  *
  *     GroupApi                        the thread's outermost group; a call alone is one, too
  *       CollApi, P2pApi               the call
@@ -10,8 +9,8 @@
  *       KernelLaunch                  the launch
  *     Group                           the launch
  *
- * Version 4 has Group, Coll, P2p and KernelCh, with Group as the parent of Coll and P2p. An event
- * is also started if the plugin asks for one of its children only, as NCCL does.
+ * Version 4 has Group, Coll, P2p and KernelCh; Group is the parent of Coll and P2p. As in NCCL, an
+ * event is also started for the sake of a child.
  */
 #include "core/nccl/nccl_plugin.h"
 #include "core/nccl/nccl_shim.h"
@@ -41,14 +40,13 @@ struct text {
 
 struct nccl_profile {
     int n_holders; /* communicator, open groups; atomic */
-    void *context; /* the plugin's */
+    void *context;
     int rank;
     char name[NAME_BYTES];
     uint64_t sequence[N_KINDS]; /* calls come from one thread at a time */
     struct text *texts;
 };
 
-/* The observer's tag. */
 struct call {
     int mask;
     bool is_p2p;
@@ -359,7 +357,7 @@ void nccl_profile_attach(struct nccl_comm *comm)
     gyre_properties facts = GYRE_PROPERTIES_INIT;
     gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
     if (!comm->wants_profile || own == NULL || gyre_comm_properties(own, &facts) != GYRE_SUCCESS)
-        return; /* maybe still being made */
+        return;
     comm->wants_profile = 0;
     comm->profile = make(own, &facts);
 }

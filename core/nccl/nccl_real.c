@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration, windows, memory, and additions since 2.29. Calls that gyre lacks go to the library
- * that GYRE_NCCL_FALLBACK names. Host helpers of the device API let programs that need the names
- * load.
+ * Calls that gyre lacks go to the library that GYRE_NCCL_FALLBACK names. The device API's host
+ * helpers let programs that need the names load.
  */
 #include "core/nccl/nccl_shim.h"
 
@@ -15,13 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loaded once for the process. */
-
 static struct {
     pthread_once_t once;
     int is_loaded;
     struct nccl_fallback functions;
-    char problem[1200]; /* a path of 1023 bytes, and text */
+    char problem[1200];
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
 /* its nccl* calls must reach itself, not our names */
@@ -127,7 +124,7 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
         offer.result = result_of_real(real->GetUniqueId(&offer.id), NULL);
     struct twin_offer *offers = calloc((size_t)n_ranks, sizeof(*offers));
     if (offers == NULL) {
-        (void)gyre_comm_abort(own); /* the others would wait */
+        (void)gyre_comm_abort(own);
         return nccl_refuse(ncclSystemError, "out of host memory");
     }
     result = nccl_result_of(gyre_comm_exchange(own, &offer, sizeof(offer), offers));
@@ -191,8 +188,7 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     RETURN_FROM_TWIN(comm, CommWindowRegister, buff, size, win, winFlags);
 }
 
-/* Ranks of a failed communicator cannot agree, and callers give windows back before they destroy
- * it. */
+/* Failed ranks cannot agree, and callers give windows back before they destroy a communicator. */
 static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 {
     gyre_status ended = GYRE_SUCCESS;
@@ -358,7 +354,7 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
         result = nccl_result_of(gyre_comm_properties(own, &facts));
     if (result != ncclSuccess)
         return result;
-    memset(&known, 0, sizeof(known)); /* no device API */
+    memset(&known, 0, sizeof(known));
     known.size = props->size;
     known.magic = props->magic;
     known.version = props->version;

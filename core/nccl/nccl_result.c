@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters are gyre's variables: a key is GYRE_X, NCCL_X or X, a handle points to the variable's
- * name.
+ * Parameters are gyre's variables: keys are GYRE_X, NCCL_X or X; handles point to their names.
  */
 #include "core/nccl/nccl_shim.h"
 

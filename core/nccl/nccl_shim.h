@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * libnccl.so.2 calls only functions of gyre.h. What gyre lacks is refused with ncclInvalidUsage and
- * named, or passed on to a library of NVIDIA that the user names. docs/nccl_compat.md lists all
- * functions.
+ * named, or passed on to NVIDIA's library. docs/nccl_compat.md lists all functions.
  */
 #ifndef GYRE_NCCL_SHIM_H
 #define GYRE_NCCL_SHIM_H
@@ -14,8 +13,7 @@
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 
-/* ncclX is weak for pncclX, so that profiling tools can define ncclX and call pncclX. Belongs in
- * pncclX's file. */
+/* Weak, so that profiling tools can define ncclX and call pncclX. Belongs in pncclX's file. */
 #define NCCL_ALIAS(type, name, parameters) \
     NCCL_EXPORT type nccl##name parameters __attribute__((weak, alias("pnccl" #name)));
 
@@ -56,8 +54,7 @@ ncclResult_t nccl_unsupported(const char *text);
 
 ncclResult_t nccl_translate(gyre_status status);
 
-/** Of this thread's last gyre call. Its cause becomes the last error. In a group IN_PROGRESS
- * becomes ncclSuccess. */
+/** Of this thread's last gyre call, with its cause. In a group IN_PROGRESS becomes ncclSuccess. */
 ncclResult_t nccl_result_of(gyre_status status);
 
 /* In pncclX: the function that the user called. */
@@ -69,8 +66,7 @@ ncclResult_t nccl_result_of(gyre_status status);
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
-/** As nccl_comm_pin(); NULL also before the handle's group has ended. gyre refuses a communicator
- * destroyed since. */
+/** As pin; NULL also before the handle's group has ended. gyre refuses what is destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 
 /* Declares `own`, the communicator of handle `comm`, and `result`, or returns the error. */
@@ -80,7 +76,6 @@ gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result
     if (own == NULL)                                        \
     return result
 
-/** NULL = out of memory. */
 struct nccl_comm *nccl_comm_new(void);
 
 /** Returns the new handle. */
@@ -102,8 +97,7 @@ struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int abort
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes);
 
-/** NULL = defaults. Copies no string. Errors: ncclInvalidArgument, ncclInvalidUsage (an unknown
- * network). */
+/** NULL = defaults. Copies no string. Errors: ncclInvalidArgument, ncclInvalidUsage (network). */
 ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out);
 
 /** @given: NULL = defaults. A failure sets *comm_out to NULL. */
@@ -123,8 +117,7 @@ void nccl_comm_end_twin(struct nccl_comm *comm);
 
 int nccl_group_depth(void);
 
-/** Since the library was loaded. A handle of another number is the parent's: its lock and plugin
- * may be in any state. */
+/** A handle of another number is the parent's: its lock and plugin may be in any state. */
 unsigned nccl_n_forks(void);
 
 /** Returns `result`. After a failure the group's end reports it and launches nothing. */
@@ -137,8 +130,7 @@ ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
 
 void nccl_group_forget(const gyre_comm *comm);
 
-/** The plugin, if named, sees the calls of a communicator that is made. May be repeated, by a
- * thread that may make calls. */
+/** Shows the plugin, if any, a made communicator's calls. Repeatable; by a calling thread. */
 void nccl_profile_attach(struct nccl_comm *comm);
 
 /** Around a call, which outside groups becomes one, as in NCCL. @is_own_group: enter's result. */

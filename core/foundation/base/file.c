@@ -85,7 +85,7 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
     return GYRE_SUCCESS;
 }
 
-/* O_EXCL never follows a link. Other users cannot take a random name first. */
+/* O_EXCL follows no link. Other users cannot take a random name first. */
 static gyre_status create_beside(const char *target, mode_t mode, char *beside_out, int *fd_out)
 {
     for (int i = 0; i < N_NAMES; i++) {

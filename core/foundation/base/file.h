@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and replaces whole files. No process reads half of a replaced file, and no user's name
- * makes the program wait for ever or use up its memory.
+ * No process reads half of a replaced file. No user's name makes the program wait for ever or use
+ * up its memory.
  */
 #ifndef GYRE_BASE_FILE_H
 #define GYRE_BASE_FILE_H
@@ -11,8 +11,8 @@
 #include <limits.h>
 #include <stddef.h>
 
-/** Moves a new descriptor above 0, 1 and 2, which a program may have closed and still write to.
- * Returns it, or -1 with errno, also if fd is -1. */
+/** Moves a descriptor above 2, because a program may have closed stdout and still write to it.
+ * Returns -1 with errno, also for -1. */
 int gyre_descriptor_keep(int fd);
 
 /** Without SIGPIPE and SIGXFSZ. Returns 0 or an errno. */
@@ -22,13 +22,12 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
  * file, a link to nothing, or "-"), SYSTEM. */
 gyre_status gyre_file_to_replace(const char *path, char *target_out);
 
-/** After an error the file is unchanged: the bytes first go to a new file beside it. Errors: as
- * gyre_file_to_replace. */
+/** Writes a new file beside it first, so errors leave the old one. Errors: as before. */
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes);
 
-/** Refuses pipes and devices, which may never end. @bytes_out: freed by the caller; a NUL that is
- * not counted follows. @n_bytes_out: may be NULL. Errors: INVALID_ARGUMENT (larger than max_bytes),
- * OUT_OF_MEMORY, SYSTEM. */
+/** Refuses pipes and devices, which may never end. @bytes_out: freed by the caller; an uncounted
+ * NUL follows. @n_bytes_out: may be NULL. Errors: INVALID_ARGUMENT (too large), OUT_OF_MEMORY,
+ * SYSTEM. */
 gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
                            size_t *n_bytes_out);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings belong to the process: set before a second thread logs, read with acquire loads. A
- * line is one write(2), so lines never mix.
- *
- * A program without standard error may have opened a file as descriptor 2, which must get no lines.
+ * Process-wide settings: set before a second thread logs, read with acquire loads. A line is one
+ * write(2), so lines never mix. Descriptor 2 gets no lines if a program without standard error may
+ * have opened it as a file.
  */
 #include "core/foundation/base/log.h"
 
@@ -42,7 +41,6 @@ static const char *const subsys_names[] = {
 #undef SUBSYS_NAME
 };
 
-/* NCCL's words that gyre lacks. */
 static const char *const foreign_subsys_names[] = {"ALLOC_HOST", "NVLS", "PROFILE", "RAS"};
 
 static const struct {

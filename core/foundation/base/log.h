@@ -33,7 +33,6 @@ enum gyre_log_level {
     GYRE_LOG_TRACE
 };
 
-/** For costly texts. */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
 /** Keeps this thread's cause text and errno. */

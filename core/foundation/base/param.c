@@ -97,7 +97,7 @@ gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_
             add_note(params, note);
             return GYRE_SUCCESS;
         }
-        if (own != NULL || nccls != NULL) /* empty = the default, despite later sources */
+        if (own != NULL || nccls != NULL)
             break;
     }
     return gyre_param_set_value(row, "", row->fallback, value);
@@ -305,8 +305,7 @@ void gyre_param_sources_open(struct gyre_param_sources *sources_out)
     }
 }
 
-/* The process's first communicator sets up the log, and a forked child its own, whose name has the
- * child's pid. */
+/* The first communicator sets up the log; a forked child's own has the child's pid in its name. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_is_ready; /* under lock */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * X is read from GYRE_X, else from NCCL_X if NCCL has it. An unknown GYRE_* name or value is an
- * error that names the nearest legal one; a value of NCCL_* is taken, changed to the nearest legal
- * one, or ignored. A communicator reads variables only at init.
+ * error that names the nearest legal one; NCCL_* is taken, changed to a legal value, or ignored. A
+ * communicator reads variables only at init.
  */
 #ifndef GYRE_BASE_PARAM_H
 #define GYRE_BASE_PARAM_H
@@ -63,11 +63,10 @@ struct gyre_param_source {
 struct gyre_param_sources {
     struct gyre_param_source list[3];
     int n;
-    char problem[GYRE_CAUSE_MAX_BYTES]; /* "" = all files were read */
+    char problem[GYRE_CAUSE_MAX_BYTES];
 };
 
-/** The environment, NCCL_CONF_FILE or else ~/.nccl.conf, and /etc/nccl.conf. Close it even after
- * problems. */
+/** The environment, NCCL_CONF_FILE or else ~/.nccl.conf, /etc/nccl.conf. Always close it. */
 void gyre_param_sources_open(struct gyre_param_sources *sources_out);
 void gyre_param_sources_close(struct gyre_param_sources *sources);
 
@@ -83,8 +82,8 @@ gyre_status gyre_params_load(struct gyre_params *params_out);
 
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
-/** For code that checks a text itself. @status: of that check. For a text from NCCL_* SUCCESS,
- * after a warning, once in the process, that it is ignored. */
+/** For code that checks a text itself. @status: of that check. A text from NCCL_* becomes SUCCESS,
+ * and one warning in the process that it is ignored. */
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status);
 
@@ -110,7 +109,6 @@ static inline bool gyre_param_is_set(const struct gyre_params *params, enum gyre
     return params->values[id].is_set;
 }
 
-/** A variable or a bench option; "" = unset. */
 static inline const char *gyre_param_source(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].source;
@@ -132,11 +130,10 @@ struct gyre_param_guess {
     char nearest[40];
 };
 
-/** Guesses what an unknown "NAME=value" means. False if it is known, or neither GYRE_* nor
- * NCCL_*. */
+/** What was an unknown "NAME=value" meant to be? False = known, or not GYRE_* or NCCL_*. */
 bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
 
-/** @source: for messages. Errors: INVALID_ARGUMENT. */
+/** Errors: INVALID_ARGUMENT. */
 gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
                                 const char *source, const char *text);
 

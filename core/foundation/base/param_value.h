@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * For param.c alone.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BASE_PARAM_VALUE_H
 #define GYRE_BASE_PARAM_VALUE_H
 

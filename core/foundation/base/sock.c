@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Waits are poll(2) with a deadline, so a stopped peer costs at most that long.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/file.h"
@@ -79,8 +76,7 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 
 /* Small frames must not wait (NODELAY). An idle connection to a vanished host must end: first probe
  * after 2 s, then 5, a second apart, which a stopped process's kernel answers. TCP_USER_TIMEOUT
- * would also end a connection to a stopped process whose window is full. bootstrap_wire.c finds
- * what keepalive misses. */
+ * would end it too if its window is full. bootstrap_wire.c finds what keepalive misses. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -195,7 +191,6 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     for (;;) {
         const int fd = gyre_sock_take(listen_fd);
         if (fd >= 0) {
-            /* Fails if the connection has ended. */
             const gyre_status status = set_options(fd);
             if (status != GYRE_SUCCESS) {
                 gyre_sock_close(fd);
@@ -321,8 +316,7 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* A forked child that keeps the socket would hide this process's death from peers. Under the lock a
- * descriptor is marked and open, or neither. */
+/* A forked child that keeps the socket would hide this process's death from peers. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock */
 static size_t n_words;

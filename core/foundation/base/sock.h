@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP with deadlines on gyre_now_ns(), the choice of interfaces, and a process's addresses. Sockets
- * are non-blocking, close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE. A forked
- * child closes them.
+ * TCP with deadlines on gyre_now_ns(). Sockets are non-blocking, close-on-exec, TCP_NODELAY, with
+ * keepalive; sends never raise SIGPIPE. A forked child closes them.
  */
 #ifndef GYRE_BASE_SOCK_H
 #define GYRE_BASE_SOCK_H
@@ -25,15 +24,15 @@ struct gyre_sock_address {
 
 struct gyre_sock_interface {
     char name[16];
-    struct gyre_sock_address address; /* port 0 */
-    uint8_t prefix_bits;              /* 24 of 10.0.0.1/24 */
+    struct gyre_sock_address address;
+    uint8_t prefix_bits; /* 24 of 10.0.0.1/24 */
     bool is_up;
-    bool is_running; /* it has a carrier */
+    bool is_running;
     bool is_loopback;
     bool has_default_route;
 };
 
-/** @interfaces_out: freed by the caller. */
+/** Freed by the caller. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, int *n_out);
 
 /** Pure. Applies SOCKET_IFNAME's rules, best first. Without a rule: ib*, those with a default
@@ -50,9 +49,8 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
-/** Spreads the ranks of a host over @ifname, if that is a list of several names without "^": this
- * rank's interface goes first. Pure. @position: of the rank among n_positions. Returns how many
- * interfaces are used, at least 1. */
+/** Puts first the interface of a rank among its host's n_positions, if @ifname lists several names
+ * without "^". Pure. Returns how many interfaces the ranks use, at least 1. */
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
                      int n_positions);
 
@@ -71,7 +69,7 @@ int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
 
 const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes);
 
-/** Ports included. */
+/** With the port. */
 gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out);
 gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out);
 
@@ -85,7 +83,6 @@ bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
                              struct gyre_sock_address *bound_out);
 
-/** Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
 
 /** Retries refused connections. Errors: TIMEOUT, SYSTEM. */
@@ -131,8 +128,8 @@ struct gyre_sock_listeners {
 
 gyre_status gyre_sock_network(uint64_t *network_out);
 
-/** On as many of gyre_sock_list_addresses() as fit the list. @first: goes first if among them, port
- * ignored; NULL = none. Errors: as gyre_sock_list_addresses, SYSTEM. */
+/** On as many of gyre_sock_list_addresses() as fit. @first: leads if among them, port ignored; NULL
+ * = none. Errors: as there, SYSTEM. */
 gyre_status gyre_sock_listen_all(const struct gyre_params *params,
                                  const struct gyre_sock_address *first,
                                  struct gyre_sock_listeners *listeners_out,
@@ -140,14 +137,13 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
 
 void gyre_sock_close_all(struct gyre_sock_listeners *listeners);
 
-/** False = no room. */
 bool gyre_sock_list_pack(struct gyre_sock_list *list, const struct gyre_sock_address *address);
 
 /** @addresses_out: GYRE_SOCK_LIST_MAX entries. Returns their number; 0 = malformed. */
 int gyre_sock_list_read(const struct gyre_sock_list *list, struct gyre_sock_address *addresses_out);
 
-/** What this process may try, best first, without another host's loopback. Errors: INVALID_USAGE
- * (only another host's loopback), INVALID_ARGUMENT (no list), SYSTEM. */
+/** What this process may try, best first. Errors: INVALID_USAGE (only another host's loopback),
+ * INVALID_ARGUMENT (no list), SYSTEM. */
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out);
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The network interfaces, and SOCKET_IFNAME's rules.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
@@ -29,8 +26,7 @@ static const char *const virtual_prefixes[] = {
 
 #define MAX_DESCRIBED  3
 
-/* default routes come first */
-#define MAX_ROUTES 4096
+#define MAX_ROUTES     4096
 
 static bool has_prefix(const char *text, const char *prefix)
 {
@@ -164,8 +160,8 @@ static int kind_of(const struct gyre_sock_interface *interface)
     return 2;
 }
 
-/* Lower is better; -1 = not taken. @place: earlier addresses of the interface and family. Second
- * addresses come last in their kind, so that an interface with hundreds crowds out no other. */
+/* Lower is better; -1 = not taken. Second addresses come last in their kind, so that an interface
+ * with hundreds crowds out no other. @place: among the interface's of the family. */
 static int64_t score(const struct gyre_sock_interface *interface, const char *ifname, int family,
                      int place)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The function that detects a failure writes the cause, with the values that matter. Callers add
- * only what it could not know (gyre_fail_context()). Each thread keeps its cause until its next
- * failure.
+ * The function that detects a failure writes the cause with the values that matter, its callers
+ * only what it could not know. Each thread keeps its cause until its next failure.
  */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
@@ -13,12 +12,10 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** Returns `status`. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** SYSTEM, with ": strerror (errno N)", and the remedy if descriptors ran out. ENOMEM becomes
- * OUT_OF_MEMORY, ETIMEDOUT TIMEOUT. */
+/** Adds ": strerror (errno N)", and a remedy for descriptors. SYSTEM, OUT_OF_MEMORY or TIMEOUT. */
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -32,7 +29,7 @@ bool gyre_cause_is_limit(gyre_status status);
 /** "" = none. */
 const char *gyre_cause(void);
 
-/** For a text recorded elsewhere, as by another thread. */
+/** For a text recorded elsewhere. */
 void gyre_set_cause(const char *text);
 
 #define GYRE_TRY(expr)                          \

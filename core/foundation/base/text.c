@@ -142,7 +142,6 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes)
     return used;
 }
 
-/* Returns its bytes, or 0 after writing U+FFFD instead. */
 static size_t take_character(FILE *file, const char **text, size_t *n_left, const char **taken_out)
 {
     bool is_whole;

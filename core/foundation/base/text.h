@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Text that is the same in every locale, and valid UTF-8 for any bytes.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BASE_TEXT_H
 #define GYRE_BASE_TEXT_H
 
@@ -10,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** In the locale "C". */
+/** In the locale "C", which is not the caller's. */
 int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
@@ -32,8 +29,7 @@ bool gyre_text_is_space(char c);
 bool gyre_text_is_letter(char c);
 bool gyre_text_is_printable(char c);
 
-/** U+FFFD replaces bytes that are no character. What does not fit is left out; no character is cut.
- * Returns the copy's length. The texts must not overlap. */
+/** U+FFFD replaces bytes that are no character; no character is cut. The texts must not overlap. */
 size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)

@@ -147,7 +147,6 @@ gyre_status gyre_fault_status(struct gyre_fault *fault)
 {
     if (!gyre_fault_is_raised(fault))
         return GYRE_SUCCESS;
-    /* status and cause are final once `raised` is set */
     gyre_set_cause(fault->cause);
     return fault->status;
 }

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Threads, timed waits, state across fork(), floating-point state, and the failure that ends all
- * waits of a communicator.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
 
@@ -10,8 +6,8 @@
 
 #include <pthread.h>
 
-/** Blocks the signals for which the application's threads wait, and has default floating-point
- * state. @stack_bytes: 0 = the default; 256 KiB at least. Errors: SYSTEM, OUT_OF_MEMORY. */
+/** Blocks the application's signals, with default floating-point state. @stack_bytes: 0 = the
+ * default; 256 KiB at least. Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
@@ -28,11 +24,9 @@ struct gyre_fork_watch {
     struct gyre_fork_watch *next;
 };
 
-/** For GYRE_WATCH_FORKS() only. */
 void gyre_fork_watch(struct gyre_fork_watch *watch);
 
-/** Forks since the library was loaded. Threads, sockets and devices of another generation do not
- * exist here. */
+/** Forks since loading. Threads, sockets and devices of another generation do not exist here. */
 uint32_t gyre_fork_generation(void);
 
 /** Once in a file at most. */

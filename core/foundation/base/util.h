@@ -48,8 +48,8 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 /** 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** Of hostname and boot id, or of a non-empty `host_id`. Errors: SYSTEM (no free descriptor, as the
- * rank would seem to be elsewhere). */
+/** Of hostname and boot id, or of `host_id`. Errors: SYSTEM (no descriptor: the hash would
+ * differ). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
 /** Adds the kernel's boot id, if it has one. Errors: SYSTEM (no descriptors or memory). */
@@ -60,8 +60,8 @@ gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 /** Levenshtein's; strings are cut at 63 bytes. */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
-/** The next word of "a, b,c", without blanks; skips empty words. False at the end. @at: starts as
- * the list. @word_out: not NUL-terminated. */
+/** Skips blanks and empty words of "a, b,c". False at the end. @at: starts as the list. @word_out:
+ * not NUL-terminated. */
 bool gyre_list_next(const char **at, const char **word_out, size_t *n_bytes_out);
 
 /** memmove() in short pieces where `rep movsb` is slow: AMD Zen 3 and 4 (glibc before 2.39), if the

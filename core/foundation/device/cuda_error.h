@@ -22,8 +22,7 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** Until gyre_cuda_leave_apart() calls that allocate, load or wait stay out of a graph that a
- * thread captures. */
+/** Calls that allocate, load or wait stay out of a capturing thread's graph until leave_apart. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

@@ -48,7 +48,6 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     info.kind = GYRE_DEVICE_HOST;
     info.ordinal = -1;
     info.n_sms = 1;
-    /* Fails beyond cpu_set_t's bits. */
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 0)
         info.n_sms = (uint32_t)CPU_COUNT(&usable);
     *info_out = info;
@@ -201,7 +200,6 @@ static gyre_status find_cuda(const struct gyre_device_ops **ops_out)
         *ops_out = &gyre_device_cuda;
         return GYRE_SUCCESS;
     }
-    /* the cause is count()'s */
     return gyre_fail_context(GYRE_ERROR_UNSUPPORTED, "no usable CUDA device");
 #else
     (void)ops_out;

@@ -7,17 +7,16 @@
 
 #include "core/foundation/model/types.h"
 
-/* The driver's pages for large GPU allocations. */
 #define GYRE_LARGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Ranks send it to each other: fixed layout. */
 struct gyre_device_info {
-    uint32_t kind;       /* enum gyre_device_kind */
-    int32_t ordinal;     /* in its process; -1 on the host */
-    uint8_t uuid[16];    /* zero on the host */
-    char pci_bus_id[24]; /* "0000:18:00.0"; "" on the host */
-    uint32_t n_sms;      /* multiprocessors, or this process's processors */
-    uint32_t arch;       /* 90 for 9.0; 0 on the host */
+    uint32_t kind;   /* enum gyre_device_kind */
+    int32_t ordinal; /* in its process; -1 on the host */
+    uint8_t uuid[16];
+    char pci_bus_id[24];
+    uint32_t n_sms; /* multiprocessors, or this process's processors */
+    uint32_t arch;  /* 90 for 9.0; 0 on the host */
 };
 
 struct gyre_device_ops;
@@ -31,8 +30,8 @@ struct gyre_device_ops {
     gyre_device_kind kind;
     const char *name;
 
-    /* SUCCESS with 0 devices has its reason as the cause text. Error: INVALID_USAGE in a child of a
-     * process that had used such devices. */
+    /* SUCCESS with 0 devices leaves a cause. Error: INVALID_USAGE, if a parent process used
+     * devices. */
     gyre_status (*count)(int *n_devices_out);
     /* @ordinal: -1 = the thread's current one. Each open needs a close. */
     gyre_status (*open)(int ordinal, struct gyre_device **device_out);
@@ -51,19 +50,16 @@ struct gyre_device_ops {
      * kernel may wait for the rank whose thread frees. */
     gyre_status (*pool_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
     gyre_status (*pool_free)(struct gyre_device *device, void *ptr);
-    /* Host memory at the same address for the device, zeroed; pinned for CUDA. host_free waits for
-     * no kernels either. */
+    /* Zeroed, at the same address for the device; pinned for CUDA. host_free waits for no
+     * kernels. */
     gyre_status (*host_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
     gyre_status (*host_free)(struct gyre_device *device, void *ptr);
-    /* Host memory that is mapped already, maybe shared, at the same address. @ptr: page aligned.
-     * Unregister before unmapping. */
+    /* For mapped host memory, maybe shared. @ptr: page aligned. Unregister before unmapping. */
     gyre_status (*host_register)(struct gyre_device *device, void *ptr, size_t n_bytes);
     gyre_status (*host_unregister)(struct gyre_device *device, void *ptr);
-    /* Synchronous. */
     gyre_status (*copy)(struct gyre_device *device, void *to, const void *from, size_t n_bytes);
     gyre_status (*zero)(struct gyre_device *device, void *ptr, size_t n_bytes);
-    /* May collectives use the address? Otherwise INVALID_ARGUMENT with the memory's kind. Fast
-     * enough for every call. */
+    /* May collectives use it? Else INVALID_ARGUMENT with its kind. Fast enough for every call. */
     gyre_status (*check_pointer)(struct gyre_device *device, const void *ptr);
 
     gyre_status (*stream_create)(struct gyre_device *device, gyre_stream *stream_out);

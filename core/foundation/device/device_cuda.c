@@ -18,8 +18,7 @@
 struct cuda_device {
     struct gyre_device base;
     pthread_mutex_t lock;
-    /* For copies that this thread waits for; the highest priority has a hardware queue. start()
-     * makes it, as that may allocate. */
+    /* For copies that this thread waits for. start() makes it, as that may allocate. */
     cudaStream_t stream;
     /* One is enough: a waiting stream waits for what was recorded before. */
     cudaEvent_t follow_event;
@@ -149,8 +148,7 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
-/* Another process maps the requested length, with small pages unless that is a multiple of large
- * ones. */
+/* Another process maps the requested length, in small pages unless that is rounded. */
 static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =
@@ -248,7 +246,7 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
 static gyre_status cuda_check_pointer(struct gyre_device *device, const void *ptr)
 {
     struct cudaPointerAttributes attributes;
-    /* Every call does this, and the driver is faster than the runtime. */
+    /* The driver is faster than the runtime. */
     const struct gyre_cuda_driver *driver;
     CUmemorytype type = 0;
     int ordinal = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's functions. The CUDA runtime looks them up, so gyre does not link to the driver.
+ * The driver's functions, which the CUDA runtime looks up, so gyre does not link to them.
  */
 #ifndef GYRE_DEVICE_DRIVER_CUDA_H
 #define GYRE_DEVICE_DRIVER_CUDA_H

@@ -37,8 +37,8 @@ static bool make_file(struct allocation *made, size_t n_bytes)
     struct gyre_shared_file_header header = {.n_bytes = n_bytes};
     (void)getrlimit(RLIMIT_FSIZE, &size);
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    /* Past the process's limit the kernel sends SIGXFSZ. A file reserves nothing, so a size beyond
-     * the machine's memory is refused. */
+    /* Past the limit the kernel sends SIGXFSZ. A file reserves nothing: too large a size is
+     * refused. */
     if ((n_pages > 0 && page_bytes > 0 && n_bytes / (size_t)page_bytes > (size_t)n_pages) ||
         (size.rlim_cur != RLIM_INFINITY && n_bytes > size.rlim_cur))
         return false;

@@ -2,13 +2,11 @@
  *
  * `lock` guards the queue, for a few instructions. The holder of `run_lock` may poll the first
  * task. A thread that synchronises counts itself in `n_callers` and takes `run_lock`, which the
- * helper thread gives up once it sees a caller.
+ * helper thread gives up once it sees a caller. Pushing and synchronising make no system call: the
+ * helper's sleeps are short until 10 ms passed without work.
  *
- * Pushing and synchronising make no system call: the helper's sleeps are short until 10 ms passed
- * without work.
- *
- * One thread may use the streams of several ranks that depend on each other. Having waited a
- * moment, it wakes the helpers of the other streams that it filled.
+ * One thread may use streams of several ranks that depend on each other. Having waited a moment, it
+ * wakes the helpers of the others that it filled.
  */
 #include "core/foundation/device/host_stream.h"
 
@@ -30,8 +28,8 @@
 #define NAP_LONG_NS         1600000
 #define DEEP_SLEEP_AFTER_NS 10000000
 
-/* To wait for a peer: a short spin, if it has another core; yields, if it needs this one; after
- * about a millisecond sleeps. */
+/* A short spin if the peer has another core; yields if it needs this one; sleeps after a
+ * millisecond. */
 #define N_SPINS     64
 #define N_YIELDS    2000
 #define IDLE_NAP_NS 50000
@@ -44,13 +42,13 @@ struct host_stream {
     struct gyre_task *tail;
     uint64_t n_pushed;    /* written under lock */
     uint64_t n_completed; /* by run_lock's holder, with release, after has_failed */
-    uint32_t n_callers;   /* inside synchronize */
-    uint32_t has_failed;  /* written under lock */
+    uint32_t n_callers;
+    uint32_t has_failed; /* written under lock */
     gyre_status failure;
     char cause[GYRE_CAUSE_MAX_BYTES];
     bool has_helper; /* under lock, as those below */
-    bool is_asleep;  /* without a time-out */
-    bool is_wanted;  /* to run the queue now */
+    bool is_asleep;
+    bool is_wanted;
     bool is_closing;
     pthread_t helper;
     pthread_t pusher;
@@ -58,8 +56,7 @@ struct host_stream {
     struct host_stream *next; /* under all_streams.lock */
 };
 
-/* The process's open streams. A holder of this lock may take a stream's `lock`, not the other way
- * round. */
+/* A holder of this lock may take a stream's `lock`, not the other way round. */
 static struct {
     pthread_mutex_t lock;
     struct host_stream *newest;
@@ -167,8 +164,7 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-/* Of streams that this thread filled and no thread runs. False = a lock was taken; not all streams
- * were seen. */
+/* Of streams that this thread filled. False = a lock was taken, and not all streams were seen. */
 static bool wake_other_helpers(const struct host_stream *own)
 {
     bool is_whole = true;

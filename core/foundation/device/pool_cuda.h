@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPU and pinned host memory of communicators. CUDA's free waits for all kernels of the GPU and of
- * its peers, and blocks launches. A running kernel of another communicator may wait for such a
- * launch: a deadlock. So memory freed while an executor is open is parked, until a communicator
- * takes it or the last executor is closed.
+ * CUDA's free waits for all kernels of the GPU and of its peers, and blocks launches. A running
+ * kernel of another communicator may wait for such a launch: a deadlock. So memory freed while an
+ * executor is open is parked, until a communicator takes it or the last executor is closed.
  */
 #ifndef GYRE_DEVICE_POOL_CUDA_H
 #define GYRE_DEVICE_POOL_CUDA_H
 
 #include "core/foundation/device/device.h"
 
-enum gyre_cuda_pool_kind {
-    GYRE_CUDA_POOL_DEVICE,
-    GYRE_CUDA_POOL_HOST /* pinned, mapped, portable */
-};
+enum gyre_cuda_pool_kind { GYRE_CUDA_POOL_DEVICE, GYRE_CUDA_POOL_HOST };
 
 /** Not zeroed: parked memory of the same size if possible. Errors: OUT_OF_MEMORY, DEVICE. */
 gyre_status gyre_cuda_pool_alloc(int ordinal, enum gyre_cuda_pool_kind kind, size_t n_bytes,
@@ -25,8 +21,8 @@ gyre_status gyre_cuda_pool_free(void *ptr);
 /** For a new executor. Waits while a thread gives memory back to CUDA. */
 void gyre_cuda_pool_enter(void);
 
-/** For a closed executor. @is_idle: its launches have ended. Otherwise CUDA, which waits for them,
- * takes parked memory back before any reuse. */
+/** @is_idle: its launches have ended. Otherwise CUDA, which waits for them, takes parked memory
+ * back before any reuse. */
 void gyre_cuda_pool_leave(bool is_idle);
 
 #endif

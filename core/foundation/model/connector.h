@@ -36,9 +36,8 @@ struct gyre_inbox {
 };
 
 /* On a proxy's connection, entry GYRE_FIRST_LINE_INFO + slot of the sender's slot_info announces a
- * slot of lines (gyre_ll_announcement()). It may be stored before the lines, because the proxy
- * looks at each line's flag: lines need no tail and no fence. The receiver polls the lines
- * instead. */
+ * slot of lines (gyre_ll_announcement()). It may be stored before the lines, as the proxy looks at
+ * each line's flag: no tail, no fence. The receiver polls the lines. */
 #define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
 
 /* In the sender's memory and polled there, written by the receiving side. */
@@ -64,8 +63,7 @@ struct gyre_fifo_spec {
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* 0 = no such protocol */
     uint32_t ring_slot_bytes;                /* from the ring's predecessor; 0 = as elsewhere */
     uint32_t net_line_bytes;                 /* LL where a proxy serves; 0 = SIMPLE alone */
-    struct gyre_fifo_size far;               /* a pair that no algorithm for large calls uses
-                                                (gyre_near_peers_find()); n_fifos 0 = no such pair */
+    struct gyre_fifo_size far;               /* a pair without large calls; n_fifos 0 = none */
 };
 
 /* One side of a FIFO, with this rank's device's addresses. Read by devices. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fused program has one worker, and these steps: sends of chunks of IN (the scatter), one step
- * that makes the result, and stores of peers' results (the gather). Each peer takes part once in
- * every phase. A send or a receive is one step.
+ * One worker: sends of chunks of IN (scatter), one step that makes the result, stores of peers'
+ * results (gather). Each peer takes part once in every phase. A send or a receive is one step.
  */
 #include "core/foundation/model/fused.h"
 
@@ -30,7 +29,6 @@ static bool is_connection(const struct gyre_operand *operand)
     return operand->kind == GYRE_OPERAND_CONNECTION;
 }
 
-/* n_peers = none yet */
 static unsigned find_peer(const struct finder *finder, const struct gyre_operand *operand)
 {
     const uint16_t rank = finder->program->connections[operand->index].peer;
@@ -152,7 +150,6 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_step *step
     return step->n_outs;
 }
 
-/* Stores a peer's result, or waits for a placed one. */
 static bool find_gather(struct finder *finder, const struct gyre_step *step)
 {
     const bool is_placed = finder->program->is_placed != 0;
@@ -191,7 +188,6 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
     finder->scatters = result > 0;
     const struct gyre_step *gather = &steps[result + 1];
     const uint32_t n_gather = n_steps - result - 1;
-    /* Without a reduction, the peers whose results are stored last. */
     for (uint32_t s = 0; s < n_gather && !finder->reduces; s++)
         if (gather[s].n_ins != 1 || !is_connection(&gather[s].ins[0]) ||
             !add_peer(finder, &gather[s].ins[0]))
@@ -225,7 +221,6 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
     return GYRE_FUSED_ONE_SHOT;
 }
 
-/* A rank that sends to itself has no such step. */
 static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
 {
     const bool receives = is_connection(&step->ins[0]);

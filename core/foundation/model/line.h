@@ -14,9 +14,8 @@
 #define GYRE_LL_LINE_BYTES 16
 #define GYRE_LL_DATA_BYTES 8
 
-/* A flag is 31 bits of the slot's number, never 0, so fresh memory never matches. Flags repeat
- * after 2^31 slots. Once in 2^30 slots the sender writes all lines of the slot, so no stale flag
- * equals a new one. */
+/* 31 bits of the slot's number, never 0, so fresh memory never matches. Flags repeat after 2^31
+ * slots; every 2^30 slots the sender writes all lines, so no stale flag equals a new one. */
 #define GYRE_LL_CLEAN_PERIOD (1U << 30)
 
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_flag(uint64_t slot_number)
@@ -29,8 +28,7 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** At least one between hosts, so that an empty slot is seen. GPU kernels announce and poll none
- * for it. */
+/** At least one between hosts, to show an empty slot. GPU kernels send none for it. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);

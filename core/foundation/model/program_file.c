@@ -30,7 +30,6 @@ static void *grow(void *array, int n, size_t elem_bytes)
     return realloc(array, (size_t)(n > 0 ? 2 * n : 1) * elem_bytes);
 }
 
-/* Moves *at and *line on. */
 static gyre_status read_program(struct gyre_program_file *file, const char *name, char **at,
                                 int *line)
 {

@@ -1,14 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Programs one after the other, as `gyre schedule` prints them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_MODEL_PROGRAM_FILE_H
 #define GYRE_MODEL_PROGRAM_FILE_H
 
 #include "core/foundation/model/schedule.h"
 
-/* Consecutive programs of one name, collective, number of ranks and root, at most one a rank. The
- * verifier finds incomplete sets. */
+/* Consecutive programs of one shape, at most one a rank. The verifier finds incomplete sets. */
 struct gyre_program_set {
     int first;
     int n_programs;
@@ -16,7 +12,7 @@ struct gyre_program_set {
 
 struct gyre_program_file {
     struct gyre_program **programs;
-    int n_programs; /* >= 1 */
+    int n_programs;
     struct gyre_program_set *sets;
     int n_sets;
     uint64_t hash; /* of what executors read, and names */

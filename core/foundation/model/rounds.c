@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Counts each FIFO's filled slots; knows no values.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/schedule.h"
 

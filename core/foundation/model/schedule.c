@@ -386,7 +386,6 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
     step->flags = (uint8_t)flags;
     step->chunk = chunks.first;
     step->n_chunks = chunks.n;
-    /* Equal ranges get equal numbers. */
     const uint16_t run = chunks.run == 0 ? 1 : chunks.run;
     if (chunks.stride != 0 && run != chunks.stride && chunks.n > run) {
         step->run = run;

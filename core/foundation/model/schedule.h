@@ -24,10 +24,10 @@
 #define GYRE_MAX_VARIANTS       16
 
 /* X(enum suffix, word in the text form) */
-#define GYRE_OPERAND_TABLE(X)                                               \
-    X(IN, in)           /* the caller's input, multiplied if the op asks */ \
-    X(OUT, out)         /* the caller's output */                           \
-    X(SCRATCH, scratch) /* of one worker, within a tile */                  \
+#define GYRE_OPERAND_TABLE(X)                                     \
+    X(IN, in) /* the caller's input, multiplied if the op asks */ \
+    X(OUT, out)                                                   \
+    X(SCRATCH, scratch) /* of one worker, within a tile */        \
     X(CONNECTION, connection)
 
 enum gyre_operand_kind {
@@ -43,21 +43,19 @@ enum gyre_operand_kind {
 struct gyre_operand {
     uint8_t kind; /* enum gyre_operand_kind */
     uint8_t is_placed;
-    uint16_t index; /* chunk, or index of a connection */
+    uint16_t index;
 };
 
 enum gyre_step_flag {
     /* May run with the next step. They share no connection, and no chunk that one of them writes.
      * The verifier treats a run of such steps as unordered. */
     GYRE_STEP_WITH_NEXT = 1,
-    /* The result holds all contributions for the first time: an integer average divides here.
-     * Set on exactly these steps. */
+    /* The first result of all contributions, where an integer average divides. */
     GYRE_STEP_FINAL = 2
 };
 
-/* The chunks of a step: runs of `run` consecutive chunks, `stride` chunks apart. Chunk number i,
- * from 0, lies at the distance i / run * stride + i % run from the first. Chunk 0 follows the last
- * one. */
+/* A step's runs of `run` consecutive chunks, `stride` chunks apart. Chunk number i lies i / run *
+ * stride + i % run behind the first. Chunk 0 follows the last one. */
 struct gyre_chunks {
     uint16_t first;
     uint16_t n;
@@ -66,8 +64,8 @@ struct gyre_chunks {
 };
 
 /* A step moves the tile of one chunk or of a range. Tile t of a range is tile t of each chunk, one
- * after the other in a slot, without gaps, in any order. An operand's index in IN, OUT and scratch
- * is the first piece's; the others lie at their chunks' distances from `chunk`. */
+ * after the other in a slot, without gaps, in any order. An operand's index is the first piece's;
+ * the others lie at their chunks' distances from `chunk`. */
 struct gyre_step {
     uint8_t n_ins;
     uint8_t n_outs; /* 0: only waits for placed data */
@@ -75,16 +73,16 @@ struct gyre_step {
     uint8_t pad;
     uint16_t chunk; /* the first one; as long as tiles */
     uint16_t n_chunks;
-    uint16_t run;    /* as in gyre_chunks; run and stride are 0 for consecutive chunks */
-    uint16_t stride; /* > run */
+    uint16_t run;
+    uint16_t stride;                            /* > run; 0 and run 0 = consecutive */
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };
 
-/* One side of a FIFO, which in a channel is named by an ordered pair of ranks and a lane. One
- * worker sends to it and one receives from it. */
+/* One side of a FIFO: a lane of an ordered pair of ranks in a channel. One worker sends to it and
+ * one receives from it. */
 struct gyre_connection {
-    uint16_t peer; /* rank in the shape */
+    uint16_t peer;
     uint8_t lane;
     uint8_t is_send;
 };
@@ -109,7 +107,7 @@ struct gyre_shape {
      * variant c mod gyre_algorithm_variants(). */
     uint16_t variant;
     const struct gyre_grouping *grouping;
-    bool is_placed; /* ranks can address each other's OUT */
+    bool is_placed;
 };
 
 struct gyre_program {
@@ -185,7 +183,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 
 struct gyre_ref {
     enum gyre_operand_kind kind;
-    uint16_t index; /* chunk, or peer */
+    uint16_t index;
     uint8_t lane;
     bool is_placed;
 };
@@ -208,7 +206,6 @@ static inline struct gyre_ref gyre_scratch(int index)
     return ref;
 }
 
-/** An input receives, an output sends. */
 static inline struct gyre_ref gyre_peer(int peer, int lane)
 {
     struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, false};
@@ -224,7 +221,6 @@ static inline struct gyre_ref gyre_placed(int peer, int lane)
 
 struct gyre_builder;
 
-/** Errors: INTERNAL, OUT_OF_MEMORY. */
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
 
@@ -250,8 +246,7 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
 /** Default 1, the same on all ranks. */
 void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
 
-/** Block order, for collectives of blocks; the same on all ranks. @names: a permutation of the
- * ranks; copied. */
+/** Block order for collectives of blocks; the same on all ranks. @names: copied permutation. */
 void gyre_builder_names(struct gyre_builder *builder, const uint16_t *names);
 
 /** Reduces any number of inputs, in groups of GYRE_STEP_MAX_RECVS. A new scratch area keeps the
@@ -259,8 +254,8 @@ void gyre_builder_names(struct gyre_builder *builder, const uint16_t *names);
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** Copies to any number of outputs, WITH_NEXT unless placed. The last step writes the local one,
- * which may alias the input. */
+/** To any number of outputs, WITH_NEXT unless placed. Writes the local one last; it may alias the
+ * input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
@@ -275,7 +270,6 @@ gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program
 
 void gyre_program_free(struct gyre_program *program);
 
-/** Errors: INTERNAL naming the step. */
 gyre_status gyre_program_check(const struct gyre_program *program);
 
 /** Of what executors read. */
@@ -304,7 +298,6 @@ gyre_status gyre_program_from_text(const char *text, struct gyre_program **progr
 gyre_status gyre_program_from_lines(const char *text, int first_line,
                                     struct gyre_program **program_out);
 
-/** For people. @programs: by rank. */
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
                                 char **text_out);
 
@@ -319,9 +312,9 @@ struct gyre_round_steps {
     uint32_t n_steps;
 };
 
-/** @programs: by rank. The walk of wrong ones ends where no step can run. @visit: by round, rank,
- * worker; an error ends the walk. @is_stuck_out: steps can never run. Errors: INVALID_ARGUMENT (not
- * all ranks' programs), OUT_OF_MEMORY, visit()'s. */
+/** @programs: by rank. Wrong ones end where no step can run. @visit: by round, rank, worker; an
+ * error ends the walk. @is_stuck_out: steps can never run. Errors: INVALID_ARGUMENT (not all ranks'
+ * programs), OUT_OF_MEMORY, visit()'s. */
 gyre_status gyre_rounds_walk(const struct gyre_program *const *programs, int n_ranks,
                              gyre_status (*visit)(void *context,
                                                   const struct gyre_round_steps *steps),

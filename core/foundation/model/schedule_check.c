@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Executors rely on these checks of a program's structure, as it may come from a file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/schedule.h"
@@ -24,7 +21,7 @@ struct resource {
 
 struct check {
     const struct gyre_program *program;
-    struct resource *resources; /* IN chunks, OUT chunks, scratch, connections */
+    struct resource *resources;
     uint32_t first_of[GYRE_N_OPERAND_KINDS];
     uint32_t n_of[GYRE_N_OPERAND_KINDS];
     uint16_t worker;
@@ -201,8 +198,7 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Placed data lie in OUT at the step's chunk. A reduction would need them elsewhere, so they are
- * the only input, and the step does not rewrite the chunk. */
+/* Placed data lie in OUT at the step's chunk, not where a reduction or another write needs it. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;

@@ -33,7 +33,7 @@ struct reader {
     int head_line;
     char token[TOKEN_BYTES]; /* "" = end of line */
     struct gyre_builder *builder;
-    unsigned n_parts; /* chunks, of all blocks */
+    unsigned n_parts;
     unsigned n_ranks;
     unsigned n_workers;
 };
@@ -212,7 +212,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     int n_refs = 0;
     *n_refs_out = 0;
     if (is_out && (reader->token[0] == '\0' || is_token(reader, "with_next")))
-        return GYRE_SUCCESS; /* only waits */
+        return GYRE_SUCCESS;
     do {
         if (n_refs == most)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,
@@ -307,7 +307,6 @@ static gyre_status read_body(struct reader *reader)
             return GYRE_SUCCESS;
         }
         if (reader->n_workers == 0 && is_token(reader, "names")) {
-            /* Not at its end. */
             uint16_t *names =
                 gyre_builder_allocate(reader->builder, reader->n_ranks * sizeof(*names));
             GYRE_TRY(take_word(reader, "names"));

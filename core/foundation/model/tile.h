@@ -13,7 +13,7 @@
 struct gyre_split {
     uint64_t count; /* of the vector, or a block */
     uint32_t n_channels;
-    uint32_t n_chunks;   /* of the vector, or a block */
+    uint32_t n_chunks;
     uint32_t tile_elems; /* a multiple of unit_elems */
     uint32_t unit_elems;
 };
@@ -28,7 +28,7 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range who
 {
     const uint64_t n_units = (whole.n_elems + unit - 1) / unit;
     const uint64_t share = n_units / n_parts;
-    const uint64_t extra = n_units % n_parts; /* the first `extra` parts are one unit longer */
+    const uint64_t extra = n_units % n_parts;
     const uint64_t before = share * index + (index < extra ? index : extra);
     const uint64_t own = share + (index < extra ? 1 : 0);
     uint64_t first = before * unit;
@@ -68,8 +68,8 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     return range;
 }
 
-/** So that `max_range` chunks fit a slot; a multiple of 16 if max_range > 1, and 0 if the slot is
- * too small. */
+/** Of a slot for `max_range` chunks: a multiple of 16 if that is > 1; 0 if the slot is too
+ * small. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
 {
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;

@@ -30,8 +30,7 @@
 
 #define GYRE_N_DTYPES 12
 
-/* X(enum suffix, name). The plan makes AVG a SUM with an input multiplied first (floats) or a
- * result divided last (integers). */
+/* X(enum suffix, name). The plan makes AVG a SUM, multiplied first (floats) or divided last. */
 #define GYRE_OP_TABLE(X) X(SUM, sum) X(PROD, prod) X(MAX, max) X(MIN, min) X(AVG, avg)
 
 #define GYRE_N_OPS       5
@@ -55,8 +54,7 @@ enum gyre_collective {
         GYRE_N_COLLECTIVES
 };
 
-/* X(enum suffix, name, data bytes in so many of a slot): how bytes and their readiness travel
- * (docs/kernels.md). Half of LL is flags. */
+/* X(enum suffix, name, data bytes in so many of a slot). Half of LL is flags. */
 #define GYRE_PROTO_TABLE(X)   \
     X(SIMPLE, simple, 16, 16) \
     X(LL, ll, 1, 2)           \
@@ -70,8 +68,7 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-/* Only these protocols have own slots and counters. The others share LL128's, to leave memory for
- * the rings' slots (core/engine/links/fifo_spec.c). */
+/* Others have no slots of their own. Sharing LL128's leaves memory for the rings' slots. */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)

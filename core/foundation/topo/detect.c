@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From sysfs and NVML.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/topo/topo.h"
@@ -27,7 +24,6 @@ struct detect {
 
 #define PCI_MAX_CHAIN (2 * GYRE_TOPO_MAX_DEPTH + 2)
 
-/* On the way to a device, root port first. */
 struct pci_chain {
     int n;
     char bus_ids[PCI_MAX_CHAIN][GYRE_TOPO_BUS_ID_BYTES];
@@ -112,7 +108,7 @@ static gyre_status add_cpu(struct detect *detect, int numa_id)
         const unsigned words[3] = {b, d, c};
         memcpy(cpu.vendor, words, sizeof(words));
     }
-    if (__get_cpuid(1, &a, &b, &c, &d)) { /* Intel SDM, CPUID leaf 1: base + extended parts */
+    if (__get_cpuid(1, &a, &b, &c, &d)) { /* Intel SDM, CPUID leaf 1 */
         cpu.family = (int32_t)(((a >> 8) & 15) + ((a >> 20) & 255));
         cpu.model = (int32_t)(((a >> 4) & 15) + ((a >> 12) & 0xf0));
     }
@@ -183,8 +179,8 @@ static bool read_chain(const struct detect *detect, const char *path, struct pci
     return chain_out->n > 0;
 }
 
-/* Chains hold the root port, each switch's upstream and downstream port, and the function; the
- * upstream port names a switch. */
+/* Root port, each switch's upstream and downstream port, function; the upstream port names a
+ * switch. */
 static gyre_status add_switches(struct detect *detect, const struct pci_chain *chain,
                                 int32_t *parent_out)
 {
@@ -287,7 +283,6 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
     return GYRE_SUCCESS;
 }
 
-/* The caller's list in its order, or all. */
 static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options)
 {
     struct gyre_nvml_gpu *known = NULL;
@@ -376,7 +371,7 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
     gyre_topo_node_init(&root_nic, GYRE_TOPO_NIC, 0);
     if (read_chain(detect, path, &chain))
         GYRE_TRY(add_function(detect, &chain, GYRE_TOPO_NIC, &nic));
-    else /* not on PCI */
+    else
         GYRE_TRY(gyre_topo_add_node(detect->topo, &root_nic, &nic));
     if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC)
         return GYRE_SUCCESS;
@@ -397,7 +392,7 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
             if (read_line(detect, text, sizeof(text), "class/infiniband/%s/sys_image_guid", name))
                 net.guid = parse_guid(text);
             if (read_line(detect, text, sizeof(text), "class/infiniband/%s/ports/%d/rate", name,
-                          port)) { /* "400 Gb/sec (4X NDR)" */
+                          port)) {
                 const double gbit_per_s = gyre_text_to_double(text, NULL);
                 if (gbit_per_s > 0.0 && gbit_per_s < 100000.0)
                     net.speed_mbit_per_s = (uint32_t)(gbit_per_s * 1000.0);

@@ -160,9 +160,8 @@ gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_no
     return GYRE_SUCCESS;
 }
 
-/* A lane, one direction. NVIDIA's data sheets: NVLink 1: 20 GB/s, 2 to 4: 25, 5: 50; the GA10x
- * bridge: 14. 81 % is payload when SMs store: 364 of 450 GB/s, ring of 16-byte stores on four
- * H200. */
+/* One lane, one direction: NVIDIA's data sheets (NVLink 1: 20 GB/s, 2 to 4: 25, 5: 50; GA10x: 14).
+ * 81 % is payload (364 of 450 GB/s, ring of 16-byte stores on four H200). */
 static double nvlink_lane_bytes_per_ns(int arch_sm)
 {
     double wire = 25.0;
@@ -223,7 +222,7 @@ int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id)
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (gyre_topo_bus_id_parse(bus_id, wanted) != GYRE_SUCCESS) {
-        gyre_set_cause(cause); /* no failure */
+        gyre_set_cause(cause);
         return -1;
     }
     for (int32_t i = 0; i < topo->n_nodes; i++)

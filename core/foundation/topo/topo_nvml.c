@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVML's few types are declared here, so machines without CUDA build the same library.
+ * Own declarations of NVML let machines without CUDA build the same library.
  */
 #include "core/foundation/topo/topo_nvml.h"
 
@@ -97,8 +97,8 @@ static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane
     return gyre_topo_bus_id_parse(remote.bus_id, link_out->target) == GYRE_SUCCESS;
 }
 
-/* Answers take up to a millisecond when all ranks ask. If one lane goes to a switch, all do, and
- * all have equal capabilities. */
+/* Answers take up to a millisecond. If one lane goes to a switch, all do, with equal
+ * capabilities. */
 static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_nvml_gpu *gpu)
 {
     bool is_first = true, is_switch = false;
@@ -108,7 +108,7 @@ static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_
         int type = -1;
         const int rc = nvml->get_link_state(device, lane, &is_up);
         if (rc == NVML_INVALID_ARGUMENT)
-            return; /* no more lanes */
+            return;
         if (rc != NVML_OK || is_up == 0)
             continue;
         if (is_first && nvml->get_link_capability != NULL &&

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * dlopen() for each query; the build needs neither NVML's header nor its library.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_TOPO_TOPO_NVML_H
 #define GYRE_TOPO_TOPO_NVML_H
 
@@ -20,11 +17,11 @@ struct gyre_nvml_gpu {
     int32_t ordinal;
     int32_t arch_sm; /* 0 = unknown */
     uint32_t n_links;
-    struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS]; /* active, to GPUs */
+    struct gyre_nvml_link links[GYRE_NVML_MAX_LINKS];
 };
 
-/** This process's GPUs. @gpus_out: freed by the caller. Errors: UNSUPPORTED (no library or symbol),
- * DEVICE (NVML does not start). */
+/** @gpus_out: freed by the caller. Errors: UNSUPPORTED (no library or symbol), DEVICE (no
+ * start). */
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
                            size_t *n_gpus_out);
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Paths, a GPU's nearest ports, and the hash.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/topo/topo.h"
 
 #include <string.h>
@@ -18,8 +15,7 @@ double gyre_topo_uplink_bytes_per_ns(const struct gyre_topo_node *node)
         return node->speed_mbit_per_s == 0 ? 1.25 : node->speed_mbit_per_s / 8000.0;
     const double gt_per_s = node->link_mt_per_s == 0 ? 8.0 : node->link_mt_per_s / 1000.0;
     const double n_lanes = node->link_width == 0 ? 16.0 : node->link_width;
-    /* 8b/10b up to gen 2, then 128b/130b (PCIe base specification). Headers and flow control take
-     * some 10 % of packets of 256 bytes. */
+    /* Gen 2 has 8b/10b, later 128b/130b (PCIe base specification). Headers take some 10 %. */
     const double coding = gt_per_s <= 5.0 ? 0.8 : 128.0 / 130.0;
     return gt_per_s / 8.0 * n_lanes * coding * 0.9;
 }

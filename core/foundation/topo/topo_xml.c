@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's topology XML, also as other tools write it:
- *
  * <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu>, or <nic><net/></nic>
  *
- * The file is untrusted: it is read whole under a cap, without network and entities, and every
- * number is range-checked.
+ * The file is untrusted: read whole under a cap, without network and entities, numbers
+ * range-checked.
  */
 #include "core/foundation/topo/topo.h"
 
@@ -28,7 +26,6 @@
 /* a class's upper part (PCI Code and ID Assignment Specification) */
 enum { PCI_NETWORK = 0x02, PCI_DISPLAY = 0x03, PCI_ACCELERATOR = 0x12 };
 
-/* X(id, words) */
 #define SKIPPED_TABLE(X)                                          \
     X(VERSION, "unknown version of the format")                   \
     X(HOST, "CPUs of other hosts than the first one")             \
@@ -147,8 +144,7 @@ static gyre_status read_net(struct reader *reader, xmlNode *element, int32_t nic
     const bool is_number = errno == 0 && *end == '\0';
     reader->n_skipped[SKIPPED_TEXT] += !is_number;
     net.guid = is_number ? guid : 0;
-    /* NCCL numbers interfaces without RDMA from 0; a real GUID has its maker's id in the upper
-     * half. */
+    /* NCCL numbers interfaces without RDMA from 0; a real GUID's upper half has its maker's id. */
     net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
     reader->n_skipped[SKIPPED_NAMELESS] += net.name[0] == '\0';
     return net.name[0] == '\0' ? GYRE_SUCCESS : add_node(reader, element, &net, NULL);
@@ -216,7 +212,7 @@ static gyre_status read_pci(struct reader *reader, xmlNode *element, int32_t par
         gpu.rank = get_int(reader, at, "rank", -1);
         gpu.gdr = get_int(reader, at, "gdr", -1);
         GYRE_TRY(add_node(reader, at, &gpu, &index));
-        at->_private = (void *)(intptr_t)(index + 1); /* for read_links() */
+        at->_private = (void *)(intptr_t)(index + 1);
         is_read = true;
     }
     node.kind = kind == GYRE_TOPO_GPU && is_read ? GYRE_TOPO_NIC : kind;
@@ -405,13 +401,13 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s is empty. NCCL_TOPO_DUMP_FILE makes a topology file", name);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, xmlInitParser); /* ranks may be threads */
+    pthread_once(&once, xmlInitParser);
     xmlParserCtxt *context = xmlNewParserCtxt();
     if (context == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "XML parser for %s", name);
     gyre_topo_init(&topo);
-    /* Without NOENT and DTDLOAD nothing outside the bytes is read; without HUGE depth and expansion
-     * are limited. */
+    /* Without NOENT and DTDLOAD nothing outside is read; without HUGE depth and expansion are
+     * limited. */
     xmlDoc *doc = xmlCtxtReadMemory(context, bytes, (int)n_bytes, NULL, NULL,
                                     XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
     const xmlError *error = xmlCtxtGetLastError(context);

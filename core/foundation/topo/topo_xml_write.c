@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's topology format, version 1. gyre's own attributes are `rdma` and `netdev` of `net`, and
- * `bw` of `xgmi`; other readers skip them.
+ * gyre's own attributes, which others skip: `rdma` and `netdev` of `net`, `bw` of `xgmi`.
  */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"

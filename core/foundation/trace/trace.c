@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define MAX_PROGRAMS    4096
-#define CLOSE_NS        60000000000ULL /* large parts take seconds on slow disks */
+#define CLOSE_NS        60000000000ULL
 #define PAGE_BYTES      ((size_t)4 << 10)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
@@ -35,7 +35,7 @@ struct gyre_trace {
     pthread_mutex_t lock;
     pthread_cond_t written;
     bool is_written;
-    bool is_abandoned; /* freed by the writer */
+    bool is_abandoned;
     bool has_warned;
     uint32_t n_programs;
     struct gyre_trace_steps *programs;
@@ -234,8 +234,8 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
     }
 }
 
-/* A write to a lost network file system never returns, so a thread writes. It frees the trace if
- * gyre_trace_close() has stopped waiting. */
+/* A write to a lost network file system never returns, so a thread writes. It frees an abandoned
+ * trace. */
 static void *write_and_tell(void *argument)
 {
     struct gyre_trace *trace = argument;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records when one rank of a communicator did what, for GYRE_TRACE_FILE. Every recording thread has
- * a ring buffer of events; a full one loses its oldest. The communicator's end writes the file.
- * NULL is no trace. Events are valid as CUDA.
+ * For GYRE_TRACE_FILE. Every recording thread has a ring of events, which loses its oldest. The
+ * communicator's end writes the file. NULL is no trace. Events are valid as CUDA.
  */
 #ifndef GYRE_TRACE_H
 #define GYRE_TRACE_H
@@ -37,8 +36,7 @@ struct gyre_trace_slot {
     uint32_t number; /* gyre_trace_number() */
 };
 
-/** The low bits of the slot's number in its FIFO, from 0. The highest bit marks LL, which has its
- * own numbers between hosts. */
+/** Low bits of the slot's number in its FIFO. The highest bit marks LL, which may number apart. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_trace_number(uint64_t number, bool is_lines)
 {
     return ((uint32_t)number & 0x7fffffffU) | (is_lines ? 0x80000000U : 0);
@@ -56,18 +54,17 @@ struct gyre_trace_event {
     uint64_t n_bytes;        /* STEP: of a slot; RUN, LAUNCH: of the call; proxies: moved */
     uint32_t program;        /* STEP, RUN: gyre_trace_add_programs() */
     uint32_t step;           /* STEP: of the program; LAUNCH: enum gyre_collective */
-    uint32_t step_of_worker; /* STEP */
-    uint32_t tile;           /* STEP */
-    uint16_t channel;        /* STEP */
-    uint8_t worker;          /* STEP: of the channel */
-    uint8_t kind;            /* enum gyre_trace_kind */
-    uint8_t n_ins;           /* received; first in `slots` */
-    uint8_t n_outs;          /* sent; next in `slots` */
+    uint32_t step_of_worker; /* STEP, with the next three */
+    uint32_t tile;
+    uint16_t channel;
+    uint8_t worker;
+    uint8_t kind;
+    uint8_t n_ins;  /* received; first in `slots` */
+    uint8_t n_outs; /* sent; next in `slots` */
     uint8_t pad[2];
     struct gyre_trace_slot slots[GYRE_TRACE_MAX_SLOTS];
 };
 
-/** Incoming slots first. Slots beyond the room are dropped. */
 static inline void gyre_trace_add_slot(struct gyre_trace_event *event,
                                        const struct gyre_trace_slot *slot, bool is_out)
 {
@@ -90,25 +87,23 @@ enum gyre_trace_source {
     GYRE_TRACE_N_SOURCES
 };
 
-/* One writer at a time. The next entry never holds a kept event, so a writer may fill it in
- * early. */
+/* One writer at a time. The next entry holds no kept event, so it may be filled in early. */
 struct gyre_trace_buffer {
     struct gyre_trace_event *events; /* keeps capacity - 1 */
     uint64_t n_events;
-    uint64_t n_left_out; /* unrecorded launches */
-    uint32_t capacity;   /* a power of two */
+    uint64_t n_left_out;
+    uint32_t capacity; /* a power of two */
 };
 
 struct gyre_trace;
 
 struct gyre_trace_config {
     const char *file;  /* %r = file_rank, %h = host, %p = process */
-    uint32_t n_events; /* of each buffer, before rounding up to a power of two */
+    uint32_t n_events; /* of each buffer, before rounding up */
     int rank;
     int n_ranks;
-    int file_rank;     /* the same for communicators made out of each other, so two processes do not
-                          write one file */
-    uint64_t close_ns; /* wait at close; 0 = a minute */
+    int file_rank;     /* the same for communicators made out of each other */
+    uint64_t close_ns; /* 0 = a minute */
 };
 
 struct gyre_trace_identity {
@@ -129,8 +124,7 @@ void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_ident
 /** Of a file name without %r and %p, which several processes could write; else 1; 0 for NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
-/** Made for its first user. NULL for NULL, or, with a warning, without memory. Not for two threads
- * at a time. */
+/** NULL for NULL, or, with a warning, without memory. Not for two threads at a time. */
 struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_trace_source source);
 
 /** The free entry, with old contents, until gyre_trace_keep(). */
@@ -156,10 +150,10 @@ static inline struct gyre_trace_event *gyre_trace_next(struct gyre_trace_buffer 
 }
 
 struct gyre_trace_events {
-    struct gyre_trace_event *events; /* malloc'ed */
+    struct gyre_trace_event *events;
     uint64_t n_events;
-    uint64_t n_lost;     /* overwritten */
-    uint64_t n_left_out; /* unrecorded launches */
+    uint64_t n_lost; /* overwritten */
+    uint64_t n_left_out;
     uint64_t complete_ns;
     uint64_t clock_error_ns;
 };
@@ -173,21 +167,19 @@ uint32_t gyre_trace_capacity(const struct gyre_trace *trace);
 struct gyre_trace_program {
     const char *algorithm;
     enum gyre_collective coll;
-    const struct gyre_step *steps;             /* of a variant */
+    const struct gyre_step *steps;
     const struct gyre_connection *connections; /* peers: the communicator's ranks */
     uint32_t n_steps;
-    uint32_t n_scratch_parts; /* gyre_program_n_parts() of scratch */
+    uint32_t n_scratch_parts;
 };
 
-/** Copies what the file needs. Any thread. Returns the first program's number.
- * GYRE_TRACE_NO_PROGRAM, with a warning, without room or memory: calls run unrecorded, and the
- * source counts them (n_left_out). */
+/** Copies the programs. Any thread. Returns the first one's number, or GYRE_TRACE_NO_PROGRAM, with
+ * a warning, without room: then calls run unrecorded, counted in n_left_out. */
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs);
 
-/** Writes the file and frees the trace, for NULL nothing. No source records any more. A failure
- * leaves the file's old contents, with a warning. After config.close_ns it stops waiting, and the
- * writing thread frees the trace. */
+/** Writes the file and frees the trace. No source records any more. A failure leaves the old file,
+ * with a warning. After config.close_ns the writing thread frees the trace. */
 void gyre_trace_close(struct gyre_trace *trace);
 
 #endif

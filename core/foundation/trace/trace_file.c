@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A part overwrites the file's foot, and a new foot follows. Memory keeps the old foot until the
- * part is complete.
+ * A part overwrites the foot, and a new foot follows. The old one stays in memory until then.
  */
 #include "core/foundation/trace/trace_file.h"
 
@@ -100,8 +99,7 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Has this process written the file, or another one changed it since this rank began? Else it is an
- * old trace. */
+/* Only if this process wrote the file, or another one changed it since this rank began. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
@@ -135,8 +133,7 @@ static const char *list_of(const struct content *content, size_t *n_bytes_out)
     return list;
 }
 
-/* Another rank of the communicator has taken them, or else the first free ones from its number
- * on. */
+/* Those of the communicator's other ranks, or the first free ones from its number on. */
 static gyre_status find_numbers(const struct gyre_trace_part *part, struct content *content)
 {
     size_t n_left;

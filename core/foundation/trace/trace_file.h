@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chrome's trace event format (docs/trace.md), an event a line. Ranks add parts one after the
- * other, from several processes, too. The foot lists the communicators, so that each rank gets its
- * own process number.
+ * Chrome's trace event format (docs/trace.md), an event a line. Ranks of several processes add
+ * parts in turn. The foot lists communicators, so that each rank gets its own process number.
  */
 #ifndef GYRE_TRACE_FILE_H
 #define GYRE_TRACE_FILE_H
@@ -39,15 +38,14 @@ enum gyre_trace_track {
 #define GYRE_TRACE_MAX_CHANNELS 1024
 #define GYRE_TRACE_N_TRACKS     (GYRE_TRACE_TRACK_WORKERS + GYRE_TRACE_MAX_CHANNELS * GYRE_MAX_WORKERS)
 
-/* For all events of a rank. */
 struct gyre_trace_writer {
     FILE *file;
-    const char *flows; /* for flow ids */
+    const char *flows;
     uint32_t pid;
     uint32_t rank;
     int64_t clock_offset_ns; /* subtracted from all times */
     bool is_continued;
-    uint8_t *has_track; /* by track: its name is written */
+    uint8_t *has_track;
 };
 
 struct gyre_trace_rank {
@@ -64,11 +62,9 @@ struct gyre_trace_rank {
 /** @source: "measured" or "simulated". @process: the writing one. */
 void gyre_trace_write_head(FILE *file, const char *source, const char *process);
 
-/** Before the rank's events. */
 void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_trace_rank *rank);
 
-/** With the names of new tracks. @program: of a STEP or RUN; else NULL. @proxy: the track of a
- * proxy's event. */
+/** Names new tracks, too. @program: of STEP and RUN; else NULL. @proxy: a proxy's track. */
 void gyre_trace_write_event(struct gyre_trace_writer *writer, const struct gyre_trace_event *event,
                             const struct gyre_trace_steps *program, enum gyre_trace_track proxy);
 
@@ -78,7 +74,6 @@ void gyre_trace_write_foot(FILE *file, const char *communicators);
 /* 8 digits of the foot's length, a quotation mark, a brace, a line feed */
 #define GYRE_TRACE_FOOT_END_BYTES 11
 
-/** Errors: OUT_OF_MEMORY. */
 gyre_status gyre_trace_describe(const struct gyre_step *step,
                                 const struct gyre_connection *connections, uint32_t n_scratch_parts,
                                 struct gyre_trace_step *described_out);
@@ -100,18 +95,17 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank);
 struct gyre_trace_part {
     const char *path;
     uint32_t rank;
-    uint64_t process_id; /* unique in the job */
-    uint64_t job;        /* the communicator's, as the next */
-    uint64_t number;     /* may be shared if made at the same time */
+    uint64_t process_id;
+    uint64_t job;    /* the communicator's, as the next */
+    uint64_t number; /* may be shared if made at the same time */
     int64_t clock_offset_ns;
     struct gyre_trace_file_state before; /* when the rank began */
     void (*write)(const void *context, struct gyre_trace_writer *writer);
     const void *context;
 };
 
-/** Replaces an earlier run's file. A failure keeps other parts. Waits a few seconds for other
- * writers. Errors: SYSTEM, TIMEOUT (locked by another program), INVALID_ARGUMENT (not a regular
- * file), OUT_OF_MEMORY. */
+/** Replaces an earlier run's file; a failure keeps other parts. Waits seconds for other writers.
+ * Errors: SYSTEM, TIMEOUT (locked), INVALID_ARGUMENT (not a regular file), OUT_OF_MEMORY. */
 gyre_status gyre_trace_file_add(const struct gyre_trace_part *part);
 
 #endif

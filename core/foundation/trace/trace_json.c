@@ -137,7 +137,7 @@ static void write_flows(struct gyre_trace_writer *writer, const struct gyre_trac
 {
     const bool is_step = event->kind == GYRE_TRACE_STEP;
     if (event->kind == GYRE_TRACE_COMPLETE)
-        return; /* arrows do not point back */
+        return;
     for (uint32_t i = 0; i < (uint32_t)event->n_ins + event->n_outs; i++) {
         const bool is_out = i >= event->n_ins;
         /* Flow times must lie inside the slice that publishes at its end. */
