@@ -379,7 +379,7 @@ static gyre_status wait_for_all(struct serving *serving)
 {
     const struct gyre_regroup *regroup = serving->regroup;
     const uint64_t deadline_ns = deadline_of(regroup);
-    /* Ranks are told for a while, because lists differ. */
+    /* Which ranks come is unknown while lists differ, so ranks are told for a while. */
     while (serving->differs_ns != 0 ? gyre_now_ns() - serving->differs_ns < TELL_NS
                                     : serving->n_arrived < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));

@@ -357,7 +357,8 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* A process that exits first lets its servers tell the ranks. A forked child has none. */
+/* A process that exits after its own error first lets its servers tell the ranks. A forked child
+ * has none. */
 static uint32_t n_serving;
 
 static void forget_servers(void)

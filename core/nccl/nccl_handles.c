@@ -72,7 +72,6 @@ static struct nccl_comm **find(ncclComm_t handle)
     return at;
 }
 
-/* @found: the handle's object, or NULL. */
 static ncclResult_t check(const struct nccl_comm *found, ncclComm_t handle, const char *call)
 {
     char text[200];

@@ -77,7 +77,7 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
 {
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own == NULL || handle == NULL) /* none, as NCCL for unused buffers */
+    if (own == NULL || handle == NULL) /* no registration, as NCCL for unused buffers */
         return result;
     return nccl_result_of(gyre_comm_deregister(own, handle));
 }
@@ -173,7 +173,7 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     if (own == NULL)
         return nccl_group_note(result);
     if (win != NULL)
-        *win = NULL; /* documented: an ordinary buffer */
+        *win = NULL; /* documented: no window, an ordinary buffer */
     if (real == NULL && (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0) {
         /* gyre refuses, and tells the other ranks */
         const struct nccl_window_wish wish = {own, buff, size, win};
@@ -366,7 +366,7 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
 NCCL_LATER_COMM_FUNCTIONS(NCCL_ALIAS)
 NCCL_PROPERTY_FUNCTIONS(NCCL_ALIAS)
 
-/* No answer: no ranks and a negative number. */
+/* A team of no ranks and a negative number are no answers. */
 static const ncclTeam_t no_team = {0, 0, 0};
 #define RESULT_ncclTeam_t(refusal)   ((void)(refusal), no_team)
 #define RESULT_ncclResult_t(refusal) (refusal)

@@ -81,8 +81,8 @@ struct nccl_comm *nccl_comm_new(void);
 /** Returns the new handle. */
 ncclComm_t nccl_comm_publish(struct nccl_comm *comm);
 
-/** A group's end will make the communicator, and pins it until then. keep_promise: it ended; 1 =
- * the user ended the handle before. */
+/** A group's end will make the communicator, and pins it until then. nccl_comm_keep_promise: it has
+ * ended; 1 = the user ended the handle before. */
 void nccl_comm_promise(struct nccl_comm *comm);
 int nccl_comm_keep_promise(struct nccl_comm *comm);
 

@@ -22,7 +22,7 @@ int gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
  * file, a link to nothing, or "-"), SYSTEM. */
 gyre_status gyre_file_to_replace(const char *path, char *target_out);
 
-/** Writes a new file beside it first, so errors leave the old one. Errors: as before. */
+/** Errors: INVALID_ARGUMENT, SYSTEM; they leave the old file, as a new one is made beside it. */
 gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes);
 
 /** Refuses pipes and devices, which may never end. @bytes_out: freed by the caller; an uncounted

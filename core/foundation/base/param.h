@@ -82,8 +82,8 @@ gyre_status gyre_params_load(struct gyre_params *params_out);
 
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out);
 
-/** For code that checks a text itself. @status: of that check. A text from NCCL_* becomes SUCCESS,
- * and one warning in the process that it is ignored. */
+/** For code that checks a text itself. @status: of that check. A text from NCCL_* makes it SUCCESS,
+ * after one warning in the process that the text is ignored. */
 gyre_status gyre_param_forgive(const struct gyre_params *params, enum gyre_param_id id,
                                gyre_status status);
 

@@ -191,7 +191,8 @@ static bool read_number(enum gyre_param_type type, const char *text, int64_t *nu
     return true;
 }
 
-/* Into a number that the row takes, or "". NCCL's -1 and -2, and 0 below 1, mean "not set". */
+/* Into a number that the row takes, or into "". NCCL's -1 and -2 mostly mean "not set", as does 0
+ * where at least 1 is legal. */
 static void rewrite_number(const struct gyre_param_row *row, char *text, char *remark_out,
                            size_t remark_bytes)
 {

@@ -316,7 +316,8 @@ gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadlin
 
 #define FDS_PER_WORD 64
 
-/* A forked child that keeps the socket would hide this process's death from peers. */
+/* A forked child that keeps the socket would hide this process's death from peers. Under the lock a
+ * descriptor is marked and open, or neither. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock */
 static size_t n_words;

@@ -39,7 +39,7 @@ gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, in
  * route, other real ones, virtual ones, those without a link, loopback; second addresses last
  * within a kind. @ifname: [^][=]name,... or ""; its order counts. @family: AF_INET, AF_INET6 or 0 =
  * both. @chosen_out: room for n. Errors, listing the interfaces: INVALID_ARGUMENT (none matches;
- * without the variables' names), SYSTEM (no ifname). */
+ * without the variables' names), SYSTEM (no rule). */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);

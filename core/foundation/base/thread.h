@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/** Blocks the application's signals, with default floating-point state. @stack_bytes: 0 = the
- * default; 256 KiB at least. Errors: SYSTEM, OUT_OF_MEMORY. */
+/** Blocks the signals that the application's threads wait for; default floating-point state.
+ * @stack_bytes: 0 = the default; at least 256 KiB. Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
@@ -96,8 +96,8 @@ struct gyre_fault {
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    void (*on_raise)(
-        void *context); /* once, by the raising thread, after `raised` is set; must not block */
+    /* called once, by the raising thread, after `raised` is set; must not block */
+    void (*on_raise)(void *context);
     void *context;
 };
 

@@ -48,8 +48,8 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 /** 64-bit FNV-1a; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** Of hostname and boot id, or of `host_id`. Errors: SYSTEM (no descriptor: the hash would
- * differ). */
+/** Of hostname and boot id, or of a non-empty `host_id`. Errors: SYSTEM (no descriptor: another
+ * hash would look like another host). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
 /** Adds the kernel's boot id, if it has one. Errors: SYSTEM (no descriptors or memory). */

@@ -22,7 +22,8 @@ struct gyre_cuda_apart {
     enum cudaStreamCaptureMode mode;
 };
 
-/** Calls that allocate, load or wait stay out of a capturing thread's graph until leave_apart. */
+/** Until gyre_cuda_leave_apart() calls that allocate, load or wait stay out of a graph that a
+ * thread captures. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

@@ -30,16 +30,16 @@ struct gyre_device_ops {
     gyre_device_kind kind;
     const char *name;
 
-    /* SUCCESS with 0 devices leaves a cause. Error: INVALID_USAGE, if a parent process used
-     * devices. */
+    /* Without a device SUCCESS, with the reason as cause text. Error: INVALID_USAGE, if the process
+     * was forked from one that had used such devices. */
     gyre_status (*count)(int *n_devices_out);
     /* @ordinal: -1 = the thread's current one. Each open needs a close. */
     gyre_status (*open)(int ordinal, struct gyre_device **device_out);
     void (*close)(struct gyre_device *device);
     /* Does the slow part of the first use: CUDA makes the context, which can take seconds. */
     gyre_status (*start)(struct gyre_device *device);
-    /* For the rest of the calling thread. Only for gyre's own threads, which begin on GPU 0;
-     * restoring that would make a context there. */
+    /* The calling thread's device until that ends. Only for gyre's own threads, which begin on GPU
+     * 0; restoring that would make a context there. */
     gyre_status (*attach)(struct gyre_device *device);
     gyre_status (*info)(struct gyre_device *device, struct gyre_device_info *info_out);
 

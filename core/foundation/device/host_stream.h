@@ -26,8 +26,8 @@ struct gyre_task {
  * still owns the task. */
 gyre_status gyre_host_stream_push(gyre_stream stream, struct gyre_task *task);
 
-/** Destroy waits for all tasks; no thread may use the stream then, nor is it a default stream.
- * Errors: OUT_OF_MEMORY, INVALID_ARGUMENT. */
+/** Destroy waits for all tasks; meanwhile no thread may use the stream. A default stream cannot be
+ * destroyed. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT. */
 gyre_status gyre_host_stream_create(gyre_stream *stream_out);
 gyre_status gyre_host_stream_destroy(gyre_stream stream);
 

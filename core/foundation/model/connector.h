@@ -63,7 +63,8 @@ struct gyre_fifo_spec {
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* 0 = no such protocol */
     uint32_t ring_slot_bytes;                /* from the ring's predecessor; 0 = as elsewhere */
     uint32_t net_line_bytes;                 /* LL where a proxy serves; 0 = SIMPLE alone */
-    struct gyre_fifo_size far;               /* a pair without large calls; n_fifos 0 = none */
+    struct gyre_fifo_size far;               /* a pair that no algorithm for large calls uses
+                                                (gyre_near_peers_find()); n_fifos 0 = none */
 };
 
 /* One side of a FIFO, with this rank's device's addresses. Read by devices. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One worker: sends of chunks of IN (scatter), one step that makes the result, stores of peers'
- * results (gather). Each peer takes part once in every phase. A send or a receive is one step.
+ * A fused program has one worker, and in this order: sends of chunks of IN (the scatter), one step
+ * that makes the result, stores of peers' results (the gather). Each peer takes part once in every
+ * phase. A send or a receive is one step.
  */
 #include "core/foundation/model/fused.h"
 

@@ -22,7 +22,7 @@
     X(ALL_TO_ALL, all_to_all, 1, 0, 1, 1)         /* each peer gets another chunk */             \
     X(SEND, send, 1, 0, 0, 0)                                                                    \
     X(RECEIVE, receive, 0, 0, 1, 0)                                                              \
-    X(SEND_RECEIVE, send_receive, 1, 0, 1, 0) /* two programs; their ranks are one "peer" */
+    X(SEND_RECEIVE, send_receive, 1, 0, 1, 0) /* two programs in one launch, with one "peer" */
 
 enum gyre_fused_pattern {
 #define GYRE_FUSED_ENUM(id, name, scatters, reduces, gathers, keeps) GYRE_FUSED_##id,

@@ -28,7 +28,7 @@ static GYRE_HOST_DEVICE inline bool gyre_ll_cleans(uint64_t slot_number, uint32_
     return ((uint32_t)slot_number & (GYRE_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** At least one between hosts, to show an empty slot. GPU kernels send none for it. */
+/** At least one between hosts, to show an empty slot. GPU kernels announce and poll none for it. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_ll_lines(uint64_t n_bytes)
 {
     return n_bytes == 0 ? 1 : (uint32_t)((n_bytes + GYRE_LL_DATA_BYTES - 1) / GYRE_LL_DATA_BYTES);

@@ -4,7 +4,7 @@
 
 #include "core/foundation/model/schedule.h"
 
-/* Consecutive programs of one shape, at most one a rank. The verifier finds incomplete sets. */
+/* Consecutive programs of one name and shape, at most one a rank, perhaps not all. */
 struct gyre_program_set {
     int first;
     int n_programs;

@@ -54,8 +54,8 @@ enum gyre_step_flag {
     GYRE_STEP_FINAL = 2
 };
 
-/* A step's runs of `run` consecutive chunks, `stride` chunks apart. Chunk number i lies i / run *
- * stride + i % run behind the first. Chunk 0 follows the last one. */
+/* The chunks of a step: runs of `run` consecutive chunks, which begin `stride` chunks apart. Chunk
+ * number i lies (i / run) * stride + i % run behind the first. Chunk 0 follows the last one. */
 struct gyre_chunks {
     uint16_t first;
     uint16_t n;

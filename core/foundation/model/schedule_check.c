@@ -198,7 +198,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Placed data lie in OUT at the step's chunk, not where a reduction or another write needs it. */
+/* Placed data lie in OUT at the step's chunk. A reduction would need them elsewhere, so they are
+ * the only input. The step must not write the chunk again. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;

@@ -68,8 +68,7 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     return range;
 }
 
-/** Of a slot for `max_range` chunks: a multiple of 16 if that is > 1; 0 if the slot is too
- * small. */
+/** Lets `max_range` chunks fit a slot: a multiple of 16 if max_range > 1; 0 = too small a slot. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
 {
     return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;

@@ -160,7 +160,7 @@ static gyre_status read_nets(struct reader *reader, const xmlNode *element, int3
     return GYRE_SUCCESS;
 }
 
-/* Virtual machines' files list functions only, with classes. */
+/* Virtual machines' files list only functions; their classes say what they are. */
 static enum gyre_topo_kind kind_of(const xmlNode *element, uint32_t pci_class)
 {
     const uint32_t class = pci_class >> 16;

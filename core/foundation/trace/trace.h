@@ -124,7 +124,7 @@ void gyre_trace_identify(struct gyre_trace *trace, const struct gyre_trace_ident
 /** Of a file name without %r and %p, which several processes could write; else 1; 0 for NULL. */
 uint64_t gyre_trace_hash(const struct gyre_trace *trace);
 
-/** NULL for NULL, or, with a warning, without memory. Not for two threads at a time. */
+/** NULL if `trace` is NULL, or, with a warning, without memory. Not for two threads at a time. */
 struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_trace_source source);
 
 /** The free entry, with old contents, until gyre_trace_keep(). */
@@ -178,8 +178,9 @@ struct gyre_trace_program {
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs);
 
-/** Writes the file and frees the trace. No source records any more. A failure leaves the old file,
- * with a warning. After config.close_ns the writing thread frees the trace. */
+/** Writes the file and frees the trace; NULL does nothing. No source records any more. A failure
+ * leaves the old file, with a warning. After config.close_ns it stops waiting, and the writing
+ * thread frees the trace. */
 void gyre_trace_close(struct gyre_trace *trace);
 
 #endif

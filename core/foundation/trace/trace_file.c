@@ -99,7 +99,8 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Only if this process wrote the file, or another one changed it since this rank began. */
+/* Has this process written the file, or another one changed it since this rank began? Else it is
+ * old. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
