@@ -74,7 +74,7 @@ struct gyre_step {
     uint16_t chunk; /* the first one; as long as tiles */
     uint16_t n_chunks;
     uint16_t run;
-    uint16_t stride;                            /* > run; 0 and run 0 = consecutive */
+    uint16_t stride;                            /* > run; both are 0 for consecutive chunks */
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };

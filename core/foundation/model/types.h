@@ -68,7 +68,7 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-/* Others have no slots of their own. Sharing LL128's leaves memory for the rings' slots. */
+/* The other protocols share LL128's slots and counters, to leave memory for the rings' slots. */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)

@@ -99,8 +99,7 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     free(folder);
 }
 
-/* Has this process written the file, or another one changed it since this rank began? Else it is
- * old. */
+/* An old trace unless this process wrote it, or another one changed it since this rank began. */
 static bool can_continue(FILE *file, const struct gyre_trace_part *part, struct content *content)
 {
     char head[HEAD_BYTES + 1], wanted[64];
