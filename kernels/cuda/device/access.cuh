@@ -82,9 +82,8 @@ static __device__ __forceinline__ void store_few(unsigned char *to, uint32_t val
     }
 }
 
-/* Loads n_words words of 4 bytes from any address, 1 < n_words <= WORDS, with as few accesses as
- * the alignment allows: the bytes before the first multiple of 4, then aligned words, then the
- * bytes after the last. Sets words n_words to WORDS - 1 to 0. */
+/* Loads n_words words of 4 bytes from any address, 1 < n_words <= WORDS, and sets the words after
+ * them to 0. */
 template <int WORDS>
 static __device__ __forceinline__ void load_words(const unsigned char *from, int n_words,
                                                   uint32_t *words)
@@ -132,8 +131,7 @@ static __device__ __forceinline__ void store_words(unsigned char *to, int n_word
     store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
-/* Out of line, because every message would otherwise fetch instructions that only few messages
- * run. */
+/* Out of line, because most messages never run it and would still fetch its instructions. */
 static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
 {
     uint64_t value = 0;
@@ -160,7 +158,7 @@ static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t valu
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* From any address. @n_valid: how many bytes exist. */
+/* @n_valid: how many bytes exist. */
 static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
 {
     if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
@@ -176,7 +174,7 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
         store_bytes(to, value, n_valid);
 }
 
-/* As load_8(), but 16 bytes. Out of line as load_bytes(). */
+/* Out of line as load_bytes(). */
 static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);

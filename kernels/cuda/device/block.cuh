@@ -35,7 +35,6 @@ static __device__ __forceinline__ bool is_of_simple(const struct connection *own
     return knows_proxies && own->is_simple != 0;
 }
 
-/* Are this connection's lines for another host? */
 static __device__ __forceinline__ bool is_of_net(const struct connection *own)
 {
     return knows_proxies && own->is_net != 0;
@@ -47,13 +46,13 @@ struct block {
     struct gyre_cuda_share share; /* of this channel */
     struct connection *connections;
     const struct gyre_cuda_step *steps;
-    uint4 *rest; /* shared memory that the protocol may use */
+    uint4 *rest; /* shared memory for the protocol */
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
-    uint32_t number;   /* of this block among the blocks that work */
+    uint32_t number;   /* among the blocks that work */
     uint64_t sequence; /* launch_sequence.cuh */
-    bool is_aborted;   /* the communicator was aborted before this block began */
+    bool is_aborted;   /* before this block began */
 };
 
 template <int PROTO>
@@ -78,11 +77,11 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
     own->number = number;
-    /* A line tells by itself that it has arrived, so a receiver reads no tail. A sender reads its
-     * credit here, before it needs the credit. */
+    /* A receiver of lines reads no tail. A sender reads its credit here, before it needs the
+     * credit. */
     own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
-    /* In line protocols, the next launch gives the credit of a launch's last tile. The end of a
-     * kernel waits for all its stores to peers; a store at the beginning is in flight while the
+    /* In line protocols, the next launch gives the credit of a launch's last tile: the end of a
+     * kernel waits for all its stores to peers, but a store at the beginning is in flight while the
      * block works. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
         store_relaxed_sys(&credit->head[proto], number);
@@ -96,7 +95,7 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->has_entered = 0;
     own->is_simple = is_simple;
     own->is_net = is_net;
-    /* Peers may store to this rank's OUT from here on. Launches of a stream run one after the
+    /* Peers may store to this rank's OUT from here on: launches of a stream run one after the
      * other, so all earlier uses of OUT are over. */
     if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
         store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
@@ -104,8 +103,8 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->is_send = is_send;
 }
 
-/* Returns the program's address. A short program is among the kernel's parameters, which are slow
- * to read when the threads of a warp read different addresses, so it is copied to shared memory. */
+/* Copies a program from the kernel's parameters to shared memory, because parameters are slow to
+ * read when the threads of a warp read different addresses. */
 static __device__ __forceinline__ const unsigned char *
 fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters,
               uint32_t n_connections_words)
@@ -119,8 +118,8 @@ fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters
     return (const unsigned char *)copy;
 }
 
-/* Reads everything that a block needs from memory, with the loads in flight together, and ends with
- * a barrier. @parameters: the program among the kernel's parameters, if the work has it there. */
+/* The loads are in flight together. Ends with a barrier. @parameters: the program among the
+ * kernel's parameters, if the work has it there. */
 template <int PROTO>
 static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
@@ -151,7 +150,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
     if (work.shares_steps != 0) {
         const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
-        /* The last threads copy first, because the first threads are busy with connections. */
+        /* The first threads are busy with connections. */
         for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
             rest[i] = ((const uint4 *)steps)[i];
         steps = (const struct gyre_cuda_step *)rest;
@@ -173,8 +172,8 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             is_aborted};
 }
 
-/* @n_line_steps: of line protocols, how many steps were recorded. SIMPLE: 0, because its poster has
- * recorded their number. */
+/* @n_line_steps: recorded steps of line protocols. SIMPLE: 0, because the poster has recorded
+ * them. */
 static __device__ __noinline__ void record_connections(const struct gyre_cuda_common &common,
                                                        const struct connection *connections,
                                                        uint32_t n_connections,
@@ -210,8 +209,8 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
         {block.work.traced, n_tiles, block.n_connections, block.number - block.work.first_block});
 }
 
-/* How many slots of a FIFO this launch moves before the slot of this tile and use. Among tiles that
- * are in flight together, the first use in every tile comes before the second use in any tile. */
+/* How many slots of a FIFO this launch moves before this one. Among tiles that are in flight
+ * together, the first use in every tile comes before the second use in any tile. */
 static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
                                                         const struct connection *own, uint32_t tile,
                                                         uint32_t use)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Block placement: SIMPLE's blocks run on chosen multiprocessors. CUDA puts the first blocks of a
- * launch on few clusters (GPCs). The multiprocessors of a cluster share what it can send, and all
- * blocks move the same number of bytes, so the slowest cluster decides. Multiprocessors 0 to n - 1
- * are spread evenly over all clusters. Therefore a launch has one block for every multiprocessor,
- * and those on the first n multiprocessors work.
+ * launch on few clusters (GPCs), whose multiprocessors share what the cluster can send, so the
+ * slowest cluster decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters.
+ * Therefore a launch has one block for every multiprocessor, and those on the first n work.
  *
- * CUDA does not promise on which multiprocessor a block runs. A block whose place is taken, or that
- * has no place, waits a moment for the other blocks and then leaves. At most as many blocks leave
- * as there are too many; the remaining blocks take the places that are left. No block waits for a
- * block that has not begun.
+ * CUDA does not promise on which multiprocessor a block runs. A block without a free place of its
+ * own waits a moment and then leaves, but at most as many blocks leave as there are too many. The
+ * remaining blocks take the places that are left. No block waits for a block that has not begun.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
@@ -29,7 +27,7 @@ static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *
     return true;
 }
 
-/* One thread of the block calls this. Returns the block's place or NO_PLACEMENT. */
+/* One thread of the block calls this. */
 static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
@@ -37,8 +35,8 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
     if (own < n_places && claim_placement(places, own))
         return own;
     /* If this block left at once, the GPU would start another block on this multiprocessor, which
-     * does not belong there either. The waiting time begins once for all blocks of the launch,
-     * because blocks start in many waves while other kernels occupy most of the GPU. */
+     * does not belong there either. All blocks wait from the same time on, because they start in
+     * many waves while other kernels occupy the GPU. */
     const uint64_t now_ns = global_ns();
     const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
     const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;

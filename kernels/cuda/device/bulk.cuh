@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bulk stores of zeros: the copy hardware overwrites many bytes while threads load and store (PTX
- * ISA, cp.async.bulk). GPUs from sm_90 on have them.
+ * ISA, cp.async.bulk; from sm_90 on).
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH
@@ -14,7 +14,7 @@
 #define HAS_BULK_STORES false
 #endif
 
-#define BULK_BYTES 512 /* one line of 16 bytes for each lane of a warp */
+#define BULK_BYTES 512 /* 16 bytes for each lane of a warp */
 
 /* In shared memory. */
 struct __align__(16) bulk_zeros
@@ -32,8 +32,8 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
     }
 }
 
-/* One thread. @n_bytes: a multiple of 16, at most BULK_BYTES. Without HAS_BULK_STORES this does
- * nothing. */
+/* One thread. @n_bytes: a multiple of 16, at most BULK_BYTES. Does nothing without
+ * HAS_BULK_STORES. */
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {

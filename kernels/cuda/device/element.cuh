@@ -68,15 +68,14 @@ ELEMENT_TABLE(ELEMENT)
 struct arithmetic {
     uint64_t scalar;
     uint32_t scale_mask; /* bit i: input i is multiplied by the scalar, rounded to dtype */
-    uint32_t divisor;    /* > 1: the result is divided */
+    uint32_t divisor;    /* > 1: divides the result */
 };
 
 template <int BYTES> struct pack {
     uint32_t words[(BYTES + 3) / 4];
 };
 
-/* The running result of packs that are added in reduction order, in the computing type until
- * end(). */
+/* Adds packs in reduction order, in the computing type until end(). */
 template <int DTYPE, int OP, int BYTES> struct reducer {
     using type = element<DTYPE>;
     using stored = typename type::stored;

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two sides of FIFOs: how a kernel opens them, awaits slots and credit, publishes slots, gives
- * them back, and closes them for the next launch. sync.cuh says why each access has its ordering.
+ * The two sides of FIFOs. A launch reads a side's counter when it opens the side, and writes it
+ * when it closes the side. Registers and shared memory decide what a kernel can keep, hence three
+ * layouts:
  *
- * A launch reads a side's counter when it opens the side, and writes it when it closes the side.
- * There are three layouts, because registers and shared memory decide what a kernel can keep:
- *
- *   struct fifo         SIMPLE: one end in registers; fused kernels and the sync kernel use it
- *   struct peer_fifos   LL, LL128: both ends with the one peer that a thread serves; fused kernels
- *   struct all_fifos    LAMPORT: both ends with every peer in each thread; fused kernels. Counters
- *                       have 32 bits, because 64 bits would need twice the registers
+ *   struct fifo         SIMPLE: one end in registers (fused kernels, sync kernel)
+ *   struct peer_fifos   LL, LL128: both ends with the one peer that a thread serves (fused kernels)
+ *   struct all_fifos    LAMPORT: both ends with every peer in each thread (fused kernels). 64-bit
+ *                       counters would need twice the registers
  *
  * The interpreter's (struct connection in block.cuh) lies in shared memory.
  */
@@ -18,8 +16,7 @@
 
 #include "kernels/cuda/device/launch_sequence.cuh"
 
-/* Tells the host which peer sent a slot of another call, then waits until the host aborts the
- * communicator. */
+/* Tells the host which peer sent a slot of another call, then waits for the abort. */
 static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
                                                     uint32_t index)
 {
@@ -58,14 +55,14 @@ struct fifo {
     uint32_t index;
 };
 
-/* Receiver: tells the peer that this rank is in the call. Everything that this rank's stream did to
- * OUT before is over, so the peer may store placed data there. */
+/* Receiver: everything that this rank's stream did to OUT before is over, so the peer may store
+ * placed data there. */
 static __device__ __forceinline__ void fifo_announce_entry(const struct fifo &end)
 {
     store_relaxed_sys(&end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
 }
 
-/* Sender: waits until the receiving rank is in this call. False when aborted. */
+/* Sender. False when aborted. */
 static __device__ __forceinline__ bool fifo_await_entry(const struct gyre_cuda_common &common,
                                                         const struct fifo &end)
 {
@@ -89,8 +86,8 @@ static __device__ __forceinline__ bool fifo_await_slot(const struct gyre_cuda_co
     return fifo_await_word(common, &end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_before + 1);
 }
 
-/* Receiver: does the slot's header belong to this call? If not, reports the mismatch and waits for
- * the abort. @ring_slot: the slot's index in the ring. */
+/* Receiver: does the slot's header belong to this call? If not, reports the mismatch. @ring_slot:
+ * the slot's index in the ring. */
 static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint64_t ring_slot,
                                                        uint64_t slot_info)
@@ -101,7 +98,7 @@ static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_co
     return false;
 }
 
-/* Sender: writes the header of a slot. fence_acq_rel_sys() and fifo_publish() come after. */
+/* Sender. fence_acq_rel_sys() and fifo_publish() come after. */
 static __device__ __forceinline__ void fifo_describe(const struct fifo &end, uint64_t ring_slot,
                                                      uint64_t slot_info)
 {
@@ -120,7 +117,6 @@ static __device__ __forceinline__ void fifo_return(const struct fifo &end, uint3
     store_relaxed_sys(&end.credit->head[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* The next launch's first slot is end.number + n_slots. */
 static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common &common,
                                                   const struct fifo &end, uint32_t n_slots)
 {
@@ -138,8 +134,7 @@ struct peer_fifos {
     uint32_t n_lanes;
 };
 
-/* A send has no receiving side, and a receive no sending side. In a launch with two rows of blocks,
- * those of the first row send and those of the second receive. */
+/* In a launch with two rows of blocks, the first row sends and the second receives. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool has_sending_end(const struct gyre_cuda_fused &fused)
 {
@@ -152,8 +147,7 @@ static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_
     return !IS_MESSAGE || (fused.gathers != 0 && blockIdx.y + 1 == gridDim.y);
 }
 
-/* Loads counters and credit together, so that their latencies overlap. True if the communicator was
- * aborted before. */
+/* Loads counters and credit together, so that their latencies overlap. True: aborted before. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
@@ -163,7 +157,7 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     end->n_lanes = fused.threads_per_peer;
     end->group = 0;
     end->lane = threadIdx.x;
-    while (!IS_MESSAGE && end->lane >= end->n_lanes) { /* this loop is faster than a division */
+    while (!IS_MESSAGE && end->lane >= end->n_lanes) { /* faster than a division */
         end->lane -= end->n_lanes;
         end->group++;
     }
@@ -178,8 +172,8 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     return is_aborted != 0;
 }
 
-/* Gives the credit of earlier launches to the peer, for which it may be waiting, then waits for
- * room for `n_slots` slots. False when aborted. */
+/* Gives the credit of earlier launches to the peer, which may be waiting for it, then waits for
+ * room. False when aborted. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
@@ -205,7 +199,6 @@ static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_a
     return true;
 }
 
-/* Writes the counters after all threads have read them, then reports the end of the block. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
@@ -228,8 +221,8 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
                fused_facts(args, blockIdx.x));
 }
 
-/* Both sides with every peer, in one thread: numbers of slots before this launch. 32 bits are
- * enough to find a slot and to compare with credit. */
+/* Numbers of slots before this launch. 32 bits are enough to find a slot and to compare with
+ * credit. */
 template <int PEERS> struct all_fifos {
     uint32_t sent[PEERS];
     uint32_t received[PEERS];
@@ -258,7 +251,6 @@ all_fifos_head(const struct gyre_cuda_fused &fused, int k)
                               (size_t)blockIdx.x * fused.credit_stride);
 }
 
-/* As peer_fifos_open(). */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_fused &args,
                                                       struct all_fifos<PEERS> *ends)
@@ -281,8 +273,7 @@ static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_arg
     return is_aborted != 0;
 }
 
-/* For callers that count polls themselves and found that it is time to look. Out of line, because
- * it seldom runs. */
+/* For callers that count polls themselves. Out of line, because it seldom runs. */
 static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
                                                   uint32_t n_polls)
 {
@@ -290,7 +281,6 @@ static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common 
     return must_stop(common, n_polls);
 }
 
-/* @head: the FIFO's credit. */
 static __device__ __forceinline__ bool all_fifos_have_room(const struct gyre_cuda_fused &fused,
                                                            uint32_t head, uint32_t number)
 {
@@ -310,7 +300,6 @@ static __device__ __noinline__ bool all_fifos_await_room(const struct gyre_cuda_
     return true;
 }
 
-/* As peer_fifos_await(). */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,
@@ -337,8 +326,8 @@ static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_ar
     return true;
 }
 
-/* As peer_fifos_close(). Recorded launches say nothing of their FIFOs and have no marks: LAMPORT
- * carries the smallest calls, which the tests for that would slow down by 5 % (2 H100, 2026-11). */
+/* Recorded launches say nothing of their FIFOs and have no marks, because the tests for that slow
+ * down the smallest calls, which LAMPORT carries. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,

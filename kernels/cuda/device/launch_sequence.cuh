@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launch sequence: how the host learns which launches have begun and which have ended, replays
- * of graphs included. A block takes its number in the sequence while it loads its counters. To find
- * out which block is the last takes a round trip to memory, so each block of the line protocols
- * reports its own end to the host (struct gyre_cuda_mailbox). When links are busy, such reports are
- * slow: in SIMPLE the last block reports for all blocks, also for those that block_placement.cuh
- * sent away.
+ * The launch sequence: how the host learns which launches have begun and ended, replays of graphs
+ * included. A block takes its number in the sequence while it loads its counters. In line protocols
+ * each block reports its own end (struct gyre_cuda_mailbox), because finding the last block takes a
+ * round trip to memory. In SIMPLE the last block reports for all, those sent away by
+ * block_placement.cuh too, because reports are slow while links are busy.
  *
  * The last thread of each block does all of this, because the first threads have more to do.
  */
@@ -20,9 +19,8 @@ static __device__ __forceinline__ bool reports_progress()
     return threadIdx.x == blockDim.x - 1;
 }
 
-/* After await_last_launch(). Returns, in the block's last thread, the number of completed
- * works << GYRE_CUDA_SEQUENCE_SHIFT | the number of blocks of this launch that began earlier.
- * Returns 0 in all other threads. */
+/* After await_last_launch(). In the block's last thread: completed works <<
+ * GYRE_CUDA_SEQUENCE_SHIFT | blocks of this launch that began earlier. In all others: 0. */
 static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
 {
     if (common.n_works == 0 || !reports_progress())
@@ -38,8 +36,7 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
     return (uint32_t)sequence & ((1U << GYRE_CUDA_SEQUENCE_SHIFT) - 1);
 }
 
-/* Tells the host that this launch has begun, before the block waits for a peer; a second call does
- * no harm. */
+/* Before the block waits for a peer. A second call does no harm. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
@@ -48,8 +45,7 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
 
-/* As announce_launch(), in a block that sends before it waits. A recorded launch marks that
- * moment. */
+/* As announce_launch(), in a block that sends before it waits. */
 static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_common &common,
                                                      uint64_t sequence)
 {
@@ -58,7 +54,7 @@ static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_comm
     announce_launch(common, sequence);
 }
 
-/* SIMPLE. The last block of the launch also clears the placements. */
+/* SIMPLE. */
 static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
 {
     const uint32_t last = common.n_blocks - 1;
@@ -68,8 +64,7 @@ static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_com
     return true;
 }
 
-/* After the block's last wait. @number: among the blocks that work. @facts: what a recorded launch
- * says of the block's work. */
+/* After the block's last wait. @number: among the blocks that work. */
 static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
                                                   uint64_t sequence, uint32_t number,
                                                   const struct record_facts &facts)
@@ -80,8 +75,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         return;
     if (is_recorded(common))
         record_end(common.recording, facts);
-    if (n_begun_before(sequence) ==
-        common.n_places - 1) { /* all blocks have begun: set the word for the next launch */
+    if (n_begun_before(sequence) == common.n_places - 1) { /* all blocks have begun */
         common.control->sequence = n_completed << GYRE_CUDA_SEQUENCE_SHIFT;
         if (common.n_places < common.n_blocks)
             __threadfence(); /* for the reader in end_unplaced_block() */
@@ -92,8 +86,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         store_relaxed_sys(&common.mailbox->ended[0], n_completed);
 }
 
-/* A block without a place calls this before it leaves. If it is the last block of the launch, all
- * other blocks have begun and ended. */
+/* If this block is the last of the launch, all other blocks have begun and ended. */
 static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda_common &common)
 {
     if (!reports_progress() || !is_last_to_end(common))

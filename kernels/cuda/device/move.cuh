@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction of a step on plain memory, for the threads of one block. Accesses have 16 bytes.
- * Where an address is not a multiple of 16, a warp shifts what it loads and stores (unaligned.cuh);
- * copies between multiples of 4 use accesses of 4 bytes instead.
+ * The instruction of a step on plain memory, for the threads of one block, in accesses of 16 bytes.
+ * At other addresses a warp shifts what it loads and stores (unaligned.cuh), but copies between
+ * multiples of 4 use accesses of 4 bytes.
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
@@ -81,15 +81,15 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* The inner part of a range, in whole packs. The bytes around it are moved by elements. */
+/* In whole packs. The bytes around it are moved by elements. */
 struct inner {
     uint32_t begin;
     uint32_t end;
 };
 
-/* In whole unaligned spans. At least 16 bytes are left before and after it, because fetch_span()
- * reads beyond a span. It begins where an output is aligned, because such an output needs no
- * shifting: an output whose beginning is aligned, or else the first output. */
+/* In whole unaligned spans. At least 16 bytes are left before and after, because fetch_span() reads
+ * beyond a span. Begins where an output is aligned, if possible one whose beginning is, because
+ * such an output needs no shifting. */
 static __device__ __forceinline__ struct inner spans_of(const struct move &move, uint32_t n_outs,
                                                         uint32_t n_bytes, uint32_t span_bytes)
 {
@@ -105,8 +105,8 @@ static __device__ __forceinline__ struct inner spans_of(const struct move &move,
     return inner;
 }
 
-/* With eight bytes in flight. Like all code for odd addresses this is out of line, because every
- * message would otherwise fetch instructions that only few messages run. */
+/* Out of line like all code for odd addresses, because most messages never run it and would still
+ * fetch its instructions. */
 static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
                                               uint32_t n_bytes, struct inner inner, uint32_t thread,
                                               uint32_t n_threads)
@@ -132,8 +132,8 @@ static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t 
     }
 }
 
-/* Between multiples of 4, with short accesses, because shifting takes longer (all-gather of 256 MiB
- * over 2 H200, 2026-11: 411 us with shifting, 401 us with accesses of 4 bytes). */
+/* With accesses of 4 bytes, because shifting takes longer (all-gather of 256 MiB over 2 H200,
+ * 2026-11: 411 us with shifting, 401 us without). */
 static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
                                                struct share share)
 {
@@ -264,14 +264,13 @@ static __device__ __noinline__ void reduce_rest(const struct move_head &head,
     reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 1>(head, move, share);
 }
 
-/* At addresses that are no multiples of 16. The first two inputs are fetched together. */
+/* The first two inputs are fetched together. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
                                                const struct move &move, uint32_t thread,
                                                uint32_t n_threads)
 {
-    /* As many rows as registers can hold in the computing type. Fewer rows are up to 8 % slower (2
-     * H200, 2026-11: docs/lab_notes.md). */
+    /* As many rows as registers can hold in the computing type (docs/lab_notes.md). */
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;

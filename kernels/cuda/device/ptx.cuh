@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every PTX instruction that CUDA C++ has no function for. sync.cuh says what their memory orders
- * are for. The stand-in GPU of the tests has a file of the same name.
+ * Every PTX instruction that CUDA C++ has no function for. The stand-in GPU of the tests has a file
+ * of the same name.
  */
 #ifndef GYRE_KERNELS_CUDA_PTX_CUH
 #define GYRE_KERNELS_CUDA_PTX_CUH
 
 #include <stdint.h>
 
-/* ---- plain memory: the data are not read a second time, so loads do not keep them in L1 ---- */
+/* ---- plain memory: not read a second time, so loads do not keep it in L1 ---- */
 
 static __device__ __forceinline__ uint4 load_16_bytes(const void *from)
 {
@@ -161,10 +161,9 @@ static __device__ __forceinline__ void await_last_launch()
 }
 
 /* Lets the next launch of the stream start once every peer block that this launch depends on is
- * running; one thread of each block calls this. The next launch then occupies multiprocessors and
- * waits for the end of this launch. If it started earlier, it could hold a multiprocessor that a
- * peer's block needs: launches of two communicators could fill two GPUs in different orders and
- * wait for each other. */
+ * running. One thread of each block calls this. The next launch then occupies multiprocessors until
+ * this one ends. If it started earlier, it could hold one that a peer's block needs: launches of
+ * two communicators could fill two GPUs in different orders and wait for each other. */
 static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -172,7 +171,7 @@ static __device__ __forceinline__ void allow_dependent_launch()
 #endif
 }
 
-/* The whole warp takes part. @n_threads: number of threads that wait or arrive. */
+/* The whole warp takes part. */
 static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
@@ -182,8 +181,6 @@ static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
 {
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
-
-/* ---- how long these take ---- */
 
 /* Polls between two looks for an abort. A poll of local memory takes about 0.5 us, so a kernel
  * reads the word in device memory every half millisecond, and the word in host memory, which takes
@@ -223,8 +220,6 @@ static __device__ __forceinline__ void bulk_await()
 #endif
 }
 
-/* ---- conversions of elements ---- */
-
 static __device__ __forceinline__ float f16_widen(uint16_t bits)
 {
     float value;
@@ -246,7 +241,7 @@ static __device__ __forceinline__ uint16_t bf16_narrow(float value)
     return bits;
 }
 
-/* fp8 conversions are instructions from compute capability 8.9 on. */
+/* Instructions from compute capability 8.9 on. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 #define F8_CONVERSIONS(name, type)                                                               \
     static __device__ __forceinline__ float name##_widen(uint8_t bits)                           \
@@ -270,8 +265,6 @@ F8_CONVERSIONS(f8e5m2, "e5m2")
 #define f8e5m2_widen  gyre_f8e5m2_to_f32
 #define f8e5m2_narrow gyre_f32_to_f8e5m2
 #endif
-
-/* ---- where a block runs ---- */
 
 static __device__ __forceinline__ uint32_t multiprocessor()
 {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
- * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. A launch is recorded
- * with its begin, its end and how many slots its FIFOs had moved before. Fused kernels also mark a
- * few moments in between, and the interpreter records its steps. The host reads the rings when the
- * communicator ends.
+ * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. The host reads the
+ * rings when the communicator ends.
  *
  * Out of line, so that kernels keep their registers when nothing is recorded.
  */
@@ -21,7 +19,6 @@ record_at(const struct gyre_cuda_recorder *recorder, uint64_t number)
            (number & (recorder->capacity - 1));
 }
 
-/* Its steps come behind them. */
 static __device__ __forceinline__ uint32_t record_end_entries(uint32_t n_ends)
 {
     return (n_ends + 3) / 4;
@@ -37,8 +34,7 @@ static __device__ __noinline__ void record_begin(const struct gyre_cuda_recordin
                                                              : recording.first_work;
 }
 
-/* Each thread may record other FIFOs. A barrier of the block comes between the last of these calls
- * and record_end(). */
+/* Each thread may record other FIFOs. A barrier of the block comes before record_end(). */
 static __device__ __forceinline__ void record_fifo_end(const struct gyre_cuda_recorder *recorder,
                                                        uint32_t i, uint32_t index, uint64_t number)
 {
@@ -61,15 +57,15 @@ static __device__ __noinline__ void record_mark(struct gyre_cuda_recorder *recor
     recorder->blocks[blockIdx.x].marks_ns[mark] = global_ns();
 }
 
-/* The first lines or slots that a phase waits for are there. A launch has one such phase or two. */
+/* A launch has one phase that waits for lines or slots, or two. */
 static __device__ __noinline__ void record_arrival(struct gyre_cuda_recorder *recorder)
 {
     const bool is_first = recorder->blocks[blockIdx.x].marks_ns[GYRE_CUDA_MARK_ARRIVED] == 0;
     record_mark(recorder, is_first ? GYRE_CUDA_MARK_ARRIVED : GYRE_CUDA_MARK_GATHERED);
 }
 
-/* Tells the host when the block ran. The fence lets the host see the span before it sees that the
- * launch is over. Of a call by copy engines, the first launch gives the begin. */
+/* The fence lets the host see the span before it sees that the launch is over. Of a call by copy
+ * engines, the first launch gives the begin. */
 static __device__ __forceinline__ void record_span(const struct gyre_cuda_recording &recording,
                                                    const struct gyre_cuda_record_block *block,
                                                    uint64_t end_ns)
@@ -90,7 +86,7 @@ struct record_facts {
     uint32_t block; /* among the blocks of its work */
 };
 
-/* A barrier of the block comes before, so its other entries are complete. */
+/* After a barrier of the block, so its other entries are complete. */
 static __device__ __noinline__ void record_end(const struct gyre_cuda_recording &recording,
                                                struct record_facts facts)
 {

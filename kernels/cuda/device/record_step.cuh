@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording of the interpreter's steps in SIMPLE. The waiter knows when the slots of a step were
- * there, and the poster when they were published, so each writes its part of the entry, after it
- * has let the other warps go on. Steps of one worker overlap a little, because the waiter already
- * waits for the next steps; the host orders them (host/records.c).
+ * Recording of the interpreter's steps in SIMPLE. The waiter and the poster each write their part
+ * of an entry, after they have let the other warps go on. Steps of one worker overlap a little,
+ * because the waiter already waits for the next steps. The host orders them (host/records.c).
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_STEP_CUH
 #define GYRE_KERNELS_CUDA_RECORD_STEP_CUH
@@ -44,8 +43,8 @@ static __device__ __forceinline__ void end_lane_wait(struct lane_wait *waited)
     waited->waited_ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 }
 
-/* All lanes of the waiter's warp, when the slots of the launch's step `number` are there. Lanes
- * from `first_out_lane` on wait for room, the others for data. */
+/* All lanes of the waiter's warp. Lanes from `first_out_lane` on wait for room, the others for
+ * data. */
 static __device__ __noinline__ void record_waited_step(struct step_recorder own, uint32_t number,
                                                        struct lane_wait waited,
                                                        uint32_t first_out_lane)

@@ -82,9 +82,8 @@ static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &
     return true;
 }
 
-/* As must_stop(), for waits in SIMPLE: also tells the host every 8 ms which word the caller polls,
- * and its value, so that the host can explain a call that stands still. Waits for lines have no
- * registers left for it. */
+/* Also tells the host every 8 ms which word the caller polls, and its value, to explain a call that
+ * stands still. Waits for lines have no registers left for it. */
 static __device__ __forceinline__ bool must_stop_at(const struct gyre_cuda_common &common,
                                                     uint32_t &n_polls, const uint64_t *word,
                                                     uint64_t value)

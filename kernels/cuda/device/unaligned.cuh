@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory at any address: the lanes of a warp load and store aligned 16-byte words side by side, and
- * each lane gets the missing bytes from the next lane. Accesses of single elements would keep fewer
- * bytes in flight, and stores to peers would be short.
+ * each lane gets the missing bytes from the next lane. Single elements would keep fewer bytes in
+ * flight, and stores to peers would be short.
  *
  * An unaligned span is 32 * ROWS packs of 16 bytes in memory order: pack p is row p / 32 of warp
  * lane p % 32. All lanes of the warp call these functions together, with the same addresses.
@@ -14,8 +14,8 @@
 
 #define ROW_BYTES 512U
 
-/* After lane 31's pack comes lane 0's pack of the next row. Only the words that
- * shift_packs<WORDS>() reads are set. */
+/* Lane 31's next pack is lane 0's of the next row. Only words that shift_packs<WORDS>() reads are
+ * set. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pack<16> &next_row,
                                                   uint32_t lane)
@@ -28,7 +28,7 @@ static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pac
     return next;
 }
 
-/* The 16 bytes of two adjacent packs that begin at bit 32 * WORDS + `bits`. */
+/* From bit 32 * WORDS + `bits` on. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, const pack<16> &next,
                                                        uint32_t bits)
@@ -51,8 +51,7 @@ template <int ROWS> struct unaligned_span {
     pack<16> beyond; /* the first word after the last row, for align_span() */
 };
 
-/* Loads the aligned 16-byte words that hold the unaligned span at `from`, and one more word, so up
- * to 15 bytes before the span and up to 16 bytes after it are read too. */
+/* Reads up to 15 bytes before the span and up to 16 bytes after it too. */
 template <int ROWS>
 static __device__ __forceinline__ void fetch_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *to)
@@ -76,7 +75,6 @@ static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
     }
 }
 
-/* In place. */
 template <int ROWS>
 static __device__ __forceinline__ void align_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *own)
@@ -96,7 +94,7 @@ static __device__ __forceinline__ void align_span(const unsigned char *from, uin
     }
 }
 
-/* The first n_bytes < 16 bytes of the pack that lane `owner` has, one byte a lane. */
+/* The first n_bytes < 16 bytes of lane `owner`'s pack, one byte a lane. */
 static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const pack<16> &from,
                                                       uint32_t owner, uint32_t n_bytes,
                                                       uint32_t lane)
@@ -112,8 +110,7 @@ static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const p
         store<1>(to + lane, byte);
 }
 
-/* Each lane stores the aligned 16-byte word that begins in its pack, `16 - skip` bytes from the
- * pack's beginning. */
+/* Each lane stores the aligned 16-byte word that begins `16 - skip` bytes after its pack does. */
 template <int WORDS, int ROWS>
 static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip, uint32_t lane,
                                                 const pack<16> *rows)
