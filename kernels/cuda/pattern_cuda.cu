@@ -26,7 +26,6 @@ static __device__ uint64_t *period_words()
     return words;
 }
 
-/* From element 0 on. */
 template <class T> static __device__ const T *compute_period(const struct pattern_range *range)
 {
     T *period = (T *)period_words();
@@ -75,7 +74,7 @@ static const void *kernel_of(unsigned elem_bytes, bool checks)
     return gyre_cuda_kernels_pattern[checks][size];
 }
 
-/* Fill (result NULL) or check, on a stream of its own, to the end. */
+/* Fills (result NULL) or checks, to the end. */
 static gyre_status run(const struct pattern_range &range, void *buffer,
                        struct pattern_result *result)
 {

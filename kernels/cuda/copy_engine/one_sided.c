@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-/* ---- marks -------------------------------------------------------------------------------- */
-
 static bool is_past(cudaEvent_t event)
 {
     const bool has_ended = cudaEventQuery(event) != cudaErrorNotReady;
@@ -41,7 +39,7 @@ void gyre_cuda_marks_close(struct gyre_cuda_executor *executor)
     *marks = (struct gyre_cuda_put_marks){0};
 }
 
-/* The stream's own mark, else one that another stream needs no longer, else a new one. */
+/* The stream's own, else one that another stream needs no longer, else a new one. */
 static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t stream,
                              struct gyre_cuda_put_mark **mark_out)
 {
@@ -83,8 +81,6 @@ leave:
     return status;
 }
 
-/* ---- operations --------------------------------------------------------------------------- */
-
 static gyre_status enqueue_put(struct gyre_cuda_executor *executor, const struct gyre_put *put,
                                cudaStream_t stream)
 {
@@ -113,8 +109,8 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     int previous = -1;
-    /* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails in
-     * the call. */
+    /* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails
+     * here. */
     if (gyre_load_acquire_u64(&executor->has_left[put->peer]) != 0)
         return gyre_fail_unreachable(put->peer, executor->rank);
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues tails of copies: sync kernels and copies on the caller's stream, and what may run beside
- * them on the executor's side streams.
+ * Tails of copies: sync kernels and copies on the caller's stream, and what may run beside them on
+ * the executor's side streams.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -13,13 +13,11 @@
 struct tail_launch {
     struct gyre_cuda_executor *executor;
     const struct gyre_work *work;
-    struct gyre_cuda_side_streams *side; /* NULL: everything on the caller's stream */
+    struct gyre_cuda_side_streams *side; /* NULL: all on the caller's stream */
     cudaStream_t stream;
     uint32_t n_works;
     bool is_forked[GYRE_CUDA_SIDE_STREAMS];
 };
-
-/* ---- side streams ------------------------------------------------------------------------- */
 
 gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
 {
@@ -59,8 +57,8 @@ void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
     }
 }
 
-/* A side stream forked in a capture belongs to it until the capture ends, so a launch in another
- * capture uses none meanwhile. */
+/* A capture keeps a forked side stream until it ends, so another capture's launch uses none
+ * meanwhile. */
 static gyre_status choose_side_streams(struct tail_launch *launch)
 {
     struct gyre_cuda_executor *executor = launch->executor;
@@ -81,7 +79,7 @@ static gyre_status choose_side_streams(struct tail_launch *launch)
     return GYRE_SUCCESS;
 }
 
-/* @number: 0 is the caller's stream, 1 and up are side streams. */
+/* @number: 0 is the caller's stream. */
 static gyre_status find_stream(struct tail_launch *launch, uint32_t number,
                                cudaStream_t *stream_out)
 {
@@ -95,8 +93,6 @@ static gyre_status find_stream(struct tail_launch *launch, uint32_t number,
     GYRE_CUDA_TRY(cudaStreamWaitEvent(*stream_out, launch->side->fork, 0));
     return GYRE_SUCCESS;
 }
-
-/* ---- operations of a tail ----------------------------------------------------------------- */
 
 static struct gyre_cuda_start sync_start(struct tail_launch *launch,
                                          const struct gyre_cuda_sync_entry *entries,

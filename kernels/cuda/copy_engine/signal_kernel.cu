@@ -31,7 +31,7 @@ static __global__ void __launch_bounds__(1)
     fence_acq_rel_sys();
     atomicAdd((unsigned long long *)args.sent, 1ULL);
     uint64_t n_sent = load_acquire_sys(args.sent), n_told;
-    do { /* again for each signal that another stream sends in the meantime */
+    do { /* another stream may send a signal meanwhile */
         n_told = n_sent;
         fence_sc_sys();
         store_relaxed_sys(args.arrived, n_told);
@@ -41,8 +41,7 @@ static __global__ void __launch_bounds__(1)
 }
 
 /* Tells the host of a wait that has lasted too long, or whose sending rank has left; the abort then
- * ends the wait. True once it has told. The host's word is read every 8 ms, as that of the
- * abort. */
+ * ends the wait. True once it has told. Reads the host's word every 8 ms. */
 static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
                                  const struct gyre_cuda_await_entry &entry, uint64_t goal,
                                  uint64_t begin_ns, uint32_t n_polls)
@@ -52,7 +51,7 @@ static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
         store_relaxed_sys(&args.common.mailbox->late_signal, told);
         return true;
     }
-    /* The host learns that a rank has left when its signals have arrived, so the counter read
+    /* The host learns that a rank has left after its signals have arrived, so the counter read
      * behind has_left has all of them. */
     if (n_polls % ABORT_HOST_POLLS != 0 ||
         load_acquire_sys(&args.has_left[entry.index / GYRE_N_SIGNALS]) == 0 ||

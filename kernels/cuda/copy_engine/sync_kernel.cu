@@ -8,7 +8,7 @@
 #include "kernels/cuda/device/move.cuh"
 
 struct sync_end {
-    struct fifo fifo; /* fifo.number is that of the entry's slot */
+    struct fifo fifo; /* fifo.number: that of the entry's slot */
     uint32_t depth;
 };
 
@@ -76,8 +76,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
     end_launch(common, sequence, 0, {common.recording.program, 1, 0, 0});
 }
 
-/* Within this GPU's memory, because a copy engine would have less bandwidth left for copies to
- * peers. */
+/* Within this GPU's memory, because a copy engine would have less bandwidth left for peers. */
 static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
     copy_within(const __grid_constant__ struct gyre_cuda_args_copy args)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fused sums in protocol LAMPORT. A thread receives the same lines from all peers, so it reduces
- * them without waiting for another thread. A kernel serves up to PEERS peers. The kernels with
- * EXACT_FIT are shorter: they take exactly PEERS peers, one tile, and addresses and lengths that
- * are multiples of 16, and they neither multiply nor divide. Small calls pay for every instruction
- * that is fetched.
+ * them without waiting for another thread. Small calls pay for every instruction that is fetched,
+ * so the kernels with EXACT_FIT are shorter: exactly PEERS peers, one tile, addresses and lengths
+ * that are multiples of 16, no scaling.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "lamport sum",
@@ -47,7 +46,7 @@ static __device__ __forceinline__ void lamport_store(unsigned char *to, ulonglon
         lamport_format::store(to, value, n_valid);
 }
 
-/* Receives line `at` of the slots `from` of all peers in `mask`. Returns false when aborted. */
+/* Receives line `at` from all peers in `mask`. False when aborted. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_fused &args,
                                                        unsigned char *const *from, uint32_t at,
@@ -79,7 +78,7 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
     return true;
 }
 
-/* Clears the received lines. The caller has already sent or stored their data. */
+/* The caller has already sent or stored the lines' data. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_fused &args,
                                                      unsigned char *const *from, uint32_t at,
@@ -100,16 +99,16 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
     /* A two-shot clears the lines of its first half with bulk stores, while the second half is
-     * under way. Threads clear the lines of the second half with their own stores, because the
-     * launch would have to wait for bulk stores. */
+     * under way. Threads clear the lines of the second half themselves, because the launch would
+     * have to wait for bulk stores. */
     static const bool in_bulk = gathers && HAS_BULK_STORES;
 
     const struct gyre_cuda_args_fused *args;
     struct lamport_share share;
     const struct bulk_zeros *zeros;
     struct all_fifos<PEERS> ends;
-    ulonglong2 first[PEERS]; /* tile 0: the thread's first line of each peer's chunk of IN */
-    ulonglong2 first_own;    /* and of the own chunk; their loads overlap with that of credit */
+    ulonglong2 first[PEERS]; /* tile 0: the first line of each peer's chunk of IN */
+    ulonglong2 first_own;    /* and of the own chunk; loaded together with credit */
 };
 
 template <class RUN> static __device__ __forceinline__ bool lamport_has(const RUN &run, int k)
@@ -142,7 +141,6 @@ static __device__ __forceinline__ ulonglong2 lamport_load_input(const RUN &run, 
         run.args->work, run.args->work.in + offset + range.skip + at, range.n_bytes - at);
 }
 
-/* Loads line `at` of every peer's chunk of IN. */
 template <class RUN>
 static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
                                                            const struct lamport_range *ranges,
@@ -156,8 +154,7 @@ static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
             values[k] = lamport_load_input(run, run.args->fused.peers[k].in_offset, ranges[k], at);
 }
 
-/* Loads counters, credit and the first lines of IN, and waits for room for `n_slots` slots. Returns
- * false if the communicator was aborted before or during that. */
+/* Also loads the first lines of IN. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
 {
@@ -175,7 +172,6 @@ static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
            all_fifos_await<RUN::peers, RUN::exact_fit>(*run->args, run->ends, n_slots);
 }
 
-/* Sends each peer its chunk of IN. */
 template <class RUN>
 static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t tile)
 {
@@ -205,8 +201,7 @@ static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t 
     }
 }
 
-/* Reduces line `at` of the own chunk and stores the result to OUT. If the program gathers, also
- * sends it to all peers. @own: this rank's value. Returns false when aborted. */
+/* Reduces line `at` of the own chunk. @own: this rank's value. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t tile, uint32_t at,
@@ -221,7 +216,7 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     ulonglong2 result =
         reduce_rotated<RUN::dtype, RUN::peers, RUN::exact_fit>(*run.args, own, received);
     if (RUN::gathers ||
-        RUN::dtype == GYRE_FLOAT64) /* results of the other types never have a half of all ones */
+        RUN::dtype == GYRE_FLOAT64) /* other types' results never have a half of all ones */
         result = lamport_format::finish(result);
     if (RUN::gathers) {
 #pragma unroll
@@ -234,7 +229,7 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     return true;
 }
 
-/* Clears the warp's lines, of which `at` is the first. All lanes have read them before. */
+/* Clears the warp's lines from `at` on. All lanes have read them before. */
 template <class RUN>
 static __device__ __forceinline__ void
 lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_t at,
@@ -249,7 +244,7 @@ lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_
         bulk_clear(run.zeros, from[k] + at, n_bytes);
 }
 
-/* Reduces the own chunk, line by line. Returns false when aborted. */
+/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t tile)
 {
@@ -280,7 +275,7 @@ static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* Receives the peers' finished chunks and stores them to OUT. Returns false when aborted. */
+/* Receives the peers' finished chunks. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t tile)
 {
@@ -313,7 +308,7 @@ static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t t
     return true;
 }
 
-/* Runs the phases one after the other, each for all tiles, as run_phases() does. */
+/* Each phase for all tiles, as run_phases() does. */
 template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *run)
 {
     const uint32_t n_tiles = RUN::exact_fit ? 1 : run->args->work.split.n_tiles;
@@ -345,8 +340,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
         bulk_prepare(&zeros);
         __syncthreads();
     }
-    run launch; /* set member by member, because an initialiser would also clear the other
-                 * members */
+    run launch; /* by members: an initialiser would clear the others */
     launch.args = &args;
     launch.share = lamport_share_make(args.work);
     launch.zeros = &zeros;

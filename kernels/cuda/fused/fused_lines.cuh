@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fused programs of any number of phases in LL and LL128: scatter the chunks of IN, reduce the own
- * chunk, gather the results. A group of threads serves one peer. All groups put what they received
- * into shared memory, the own chunk is reduced there, and each group sends the result to its own
- * peer. In an all-to-all the chunks that were scattered are gathered, and all groups together copy
- * the own chunk while the peers' chunks are under way. An in-place call is safe: a chunk is in
- * shared memory, or in the same thread's registers, before the kernel overwrites it.
+ * chunk, gather the results. A group of threads serves one peer. The own chunk is reduced in shared
+ * memory, and each group sends the result to its own peer. In an all-to-all the scattered chunks
+ * are gathered, and all groups copy the own chunk while the peers' chunks are under way. An
+ * in-place call is safe: a chunk is in shared memory, or in the same thread's registers, before it
+ * is overwritten.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll sum",
@@ -51,7 +51,7 @@ GYRE_KERNEL_ROW(.name = "ll128 copy",
 #include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
-/* The address and the flag of slot `number`. @slots: where the FIFO's slots of channel 0 begin. */
+/* @slots: where the FIFO's slots of channel 0 begin. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
 fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint64_t number)
@@ -63,7 +63,6 @@ fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, 
             line_flag<PROTO>(number)};
 }
 
-/* Loads this rank's own input, multiplied if the operation multiplies inputs. */
 template <int PROTO, int DTYPE, int OP>
 static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_work &work,
                                                         const unsigned char *base,
@@ -76,7 +75,7 @@ static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_w
         return scale_input<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
 }
 
-/* In how many rounds a group moves a chunk. The number is the same for all groups. */
+/* The same for all groups. */
 template <int PROTO>
 static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos &end,
                                                         uint32_t n_bytes)
@@ -85,10 +84,8 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos 
     return (n_bytes + bytes - 1) / bytes;
 }
 
-/* How many rounds are in flight at the same time. If there are more than UNROLL rounds, they are
- * divided evenly: seven rounds go as four and three. As six and one, the last round would wait
- * alone (4 H200, 2026-11, uneven -> even: all-reduce of 4 MiB 28.3 -> 26.0 us, reduce-scatter of 16
- * MiB 79.9 -> 69.6 us). */
+/* More than UNROLL rounds are divided evenly, seven as four and three, because the last one of six
+ * and one would wait alone. */
 template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_flight(uint32_t n_rounds)
 {
     if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
@@ -97,12 +94,12 @@ template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_fligh
     return (n_rounds + n_turns - 1) / n_turns;
 }
 
-/* Where the thread's bytes of the rounds in flight are. They are kept in registers, or computed
- * again at each use, which takes more instructions and fewer registers. */
+/* Where the thread's bytes of the rounds in flight are: kept in registers, or computed again at
+ * each use. */
 template <int PROTO, int UNROLL> struct round_places {
     static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
     const struct peer_fifos *end;
-    uint32_t round; /* the first round in flight */
+    uint32_t round; /* the first one in flight */
     uint32_t n_rounds;
     uint32_t n_bytes;
     struct line_place kept[keeps ? UNROLL : 1];
@@ -111,8 +108,7 @@ template <int PROTO, int UNROLL> struct round_places {
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool has_round(const round_places<PROTO, UNROLL> &places, int k)
 {
-    /* LL treats all rounds as existing, because a line that does not exist costs less than a
-     * branch. */
+    /* In LL a line that does not exist costs less than a branch. */
     return PROTO == GYRE_PROTO_LL || (uint32_t)k < places.n_rounds;
 }
 
@@ -141,7 +137,6 @@ static __device__ __forceinline__ void find_places(const struct peer_fifos &end,
             places->kept[k] = line_mover<PROTO>::place(end, first + k, n_bytes);
 }
 
-/* Sends the group's peer its chunk of IN. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_fused &args,
                                                      const struct peer_fifos &end, uint32_t tile)
@@ -168,7 +163,7 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     }
 }
 
-/* Receives the peer's lines at these places. Returns false when aborted. */
+/* False when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool
 receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand &from,
@@ -185,7 +180,7 @@ receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand
     return true;
 }
 
-/* Clears the received lines. No thread waits for this, so it comes after the data were sent on. */
+/* No thread waits for this, so it comes after the data were sent on. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ void clear_lines(const struct line_operand &from,
                                                    const round_places<PROTO, UNROLL> &places,
@@ -196,13 +191,11 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
         line_mover<PROTO>::clear(from.base, place_of(places, k));
 }
 
-/* Reduces this rank's own value and the received values of all groups. With one peer, a thread has
- * both values in registers. With more peers, all groups put their values into shared memory. A
- * round uses the other half of that memory than the round before: values are read before the next
- * round's barrier and overwritten after it.
- * @n_before: how many reductions this launch has made.
- * @values: in: this rank's own values, in the first group; out: the results.
- * Returns false when aborted. With more than one peer all threads return the same. */
+/* Reduces the values of all groups: in registers with one peer, else in shared memory. A round uses
+ * the other half of that memory than the round before: values are read before the next round's
+ * barrier and overwritten after it. @n_before: how many reductions this launch has made. @values:
+ * in: this rank's own values, in the first group; out: the results. False when aborted, with more
+ * than one peer in all threads alike. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
 reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end,
@@ -237,8 +230,8 @@ reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_
     return true;
 }
 
-/* Reduces the own chunk, if the program reduces, and stores it to OUT. If the program gathers
- * results, also sends it to the group's peer. Returns false when aborted. */
+/* Reduces the own chunk, if the program reduces. If it gathers results, also sends it to the
+ * group's peer. False when aborted. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile,
@@ -291,7 +284,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* Receives the peer's finished chunk and stores it to OUT. Returns false when aborted. */
+/* Receives the peer's finished chunk. False when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile)
@@ -323,7 +316,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* LL: writes every line of those slots whose turn it is (see GYRE_LL_CLEAN_PERIOD). */
+/* LL: slots whose turn it is (GYRE_LL_CLEAN_PERIOD). */
 static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_fused &args,
                                                    const struct peer_fifos &end, uint32_t tile)
 {
@@ -343,8 +336,7 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
 }
 
 /* If nothing is reduced: as which lane of which group a thread moves the own chunk. Each group
- * moves all of it, because each sends it to its own peer. In an all-to-all nobody sends it, so the
- * block is one group. */
+ * moves all of it to its own peer. In an all-to-all nobody sends it, so the block is one group. */
 static __device__ __forceinline__ struct peer_fifos
 group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos &end)
 {
@@ -357,8 +349,8 @@ group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos 
     return own;
 }
 
-/* Runs the phases one after the other, each for all tiles. So the lines that a phase waits for are
- * under way since the phase before. */
+/* Each phase for all tiles, so the lines that a phase waits for are under way since the phase
+ * before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, bool is_stopped)
@@ -374,7 +366,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
         if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, own, tile, is_stopped, &n_reductions))
             return;
-    if (DTYPE == DTYPE_NONE) { /* this block has not waited for peers so far */
+    if (DTYPE == DTYPE_NONE) { /* the block has not waited for peers so far */
         announce_sent(args.common, end.sequence);
         if (is_stopped)
             return;
@@ -388,7 +380,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
         clean_slots(args, end, tile);
 }
 
-/* DTYPE: DTYPE_NONE if nothing is reduced. UNROLL: most rounds of a phase in flight together. */
+/* DTYPE_NONE if nothing is reduced. UNROLL: most rounds of a phase in flight together. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)

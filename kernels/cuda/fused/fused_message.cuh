@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A send, a receive, or one of each at once, in LL and LL128. All threads of a block that move data
- * serve one "peer", whose sending end may lead to another rank than its receiving end comes from.
- * Recorded launches are interpreted, so these kernels are lean only.
+ * A send, a receive, or one of each at once, in LL and LL128. All moving threads serve one "peer",
+ * whose sending end may lead to another rank than its receiving end comes from. Recorded launches
+ * are interpreted, so these kernels are lean only.
  *
- * A launch of one row of blocks: each block sends all tiles before it waits for the first line, so
- * two ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch
- * that does both.
+ * With one row of blocks, each block sends all tiles before it waits for the first line, so two
+ * ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch that
+ * does both.
  *
- * A launch of two rows: the blocks of the first row send, those of the second receive, so a rank
- * does both at the same time. An all-to-all of two ranks runs so, too, and the rows copy the own
- * chunk tile by tile, in turns.
+ * With two rows, the first row sends while the second receives. An all-to-all of two ranks runs so,
+ * too, and the rows copy the own chunk tile by tile, in turns.
  *
- * Where there are several tiles, a block has one warp more, which gives credit for tiles that the
- * other warps have taken. A fence comes before credit. It is slow, and warps that move data would
- * wait for it: on two H100 4 MiB both ways took 2 us longer (2026-11).
+ * With several tiles, one more warp gives credit for tiles that the others have taken, because the
+ * fence before credit would hold up warps that move data.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
-/* Both directions at once, in two rows of blocks. */
+/* Both directions at once. */
 #define IN_ROWS(pattern, number, unroll)                                                           \
     GYRE_KERNEL_ROW(.name = "ll128 copy",                                                          \
                     .when = {.proto = GYRE_PROTO_LL128,                                            \
@@ -55,10 +53,10 @@ MESSAGE("ll128 copy", GYRE_PROTO_LL128)
 
 #include "kernels/cuda/fused/fused_lines.cuh"
 
-/* A send that comes before this rank's receive gives the credit that the receive would give when it
- * begins: of everything that earlier launches received. Earlier launches of collectives may have
- * kept the credit of all slots. Without it two ranks that both send first would wait for each
- * other. The blocks share the channels of the receive, which may be more or fewer than theirs. */
+/* A send before this rank's receive gives the credit that the receive would give: of everything
+ * that earlier launches received, because collectives may have kept the credit of all slots.
+ * Without it two ranks that both send first would wait for each other. The blocks share the
+ * receive's channels, which may be more or fewer than theirs. */
 static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_args_fused &args)
 {
     const struct gyre_cuda_fused &fused = args.fused;
@@ -76,16 +74,13 @@ template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fused &args,
                                                  const struct peer_fifos &end, uint32_t tile)
 {
-    uint32_t n_reductions = 0; /* none */
+    uint32_t n_reductions = 0;
     if (KEEPS && tile % 2 == blockIdx.y)
         (void)finish_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile, false,
                                                                           &n_reductions);
 }
 
-/* ---- sending ------------------------------------------------------------------------------ */
-
-/* Waits for room for a tile, if it is not among the first ones, for which the launch has waited at
- * its beginning. Returns false when aborted. */
+/* The launch has waited for its first tiles at its beginning. False when aborted. */
 static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, uint32_t tile)
 {
@@ -117,11 +112,9 @@ static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fu
     }
 }
 
-/* ---- receiving ---------------------------------------------------------------------------- */
-
-/* The barrier of a tile: the warps that move data arrive at it, and the last warp waits there. No
- * warp is ahead of the last one by more tiles than a FIFO holds, because it would need a tile for
- * which no credit was given. So a barrier is not used again before it is complete. */
+/* The barrier of a tile: the moving warps arrive at it, and the last warp waits there. No warp is
+ * more tiles ahead of the last one than a FIFO holds, because there is no credit for them. So a
+ * barrier is complete before it is used again. */
 static __device__ __forceinline__ int barrier_of(const struct gyre_cuda_args_fused &args,
                                                  uint32_t tile)
 {
@@ -140,7 +133,7 @@ static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fu
             is_stopped = !gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile);
         if (tile + 1 == n_tiles)
             return;
-        /* After an abort nothing else would keep a warp from getting too far ahead. */
+        /* After an abort nothing else keeps a warp from getting too far ahead. */
         is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
         if (is_stopped)
             barrier_sync(barrier_of(args, tile), (int)blockDim.x);
@@ -149,8 +142,8 @@ static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fu
     }
 }
 
-/* Gives back each tile but the last when all warps have taken it, as the interpreter does. The next
- * launch gives back the last tile. One warp calls this. */
+/* Gives back each tile when all warps have taken it. The next launch gives back the last tile. One
+ * warp calls this. */
 template <int PROTO>
 static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_args_fused &args,
                                                        const struct peer_fifos &end)
@@ -166,8 +159,6 @@ static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_ar
         store_relaxed_sys(posted, end.received + tile + 1);
     }
 }
-
-/* ---- the kernels -------------------------------------------------------------------------- */
 
 /* KEEPS: an all-to-all, whose own chunk goes to OUT. */
 template <int PROTO, bool KEEPS>
@@ -185,7 +176,7 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
         n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
         send_tiles<PROTO, KEEPS>(args, end);
-    /* With several tiles the last warp comes here before the others wait for room or lines. */
+    /* With several tiles the last warp comes here before the others wait. */
     announce_sent(args.common, end.sequence);
     if (!is_stopped && has_receiving_end<true>(args.fused)) {
         if (moves)
@@ -203,8 +194,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + 32, 1)
     run_message<PROTO, false>(args);
 }
 
-/* Two rows of blocks. Two blocks fit a multiprocessor, so a launch leaves room for a launch of
- * another communicator: calls of two communicators may come in different orders on two GPUs. */
+/* Two blocks fit a multiprocessor, so there is room for a launch of another communicator: calls of
+ * two communicators may come in different orders on two GPUs. */
 template <bool KEEPS>
 static __global__ void __launch_bounds__(GYRE_CUDA_ROW_THREADS + 32, 2)
     exchange_in_rows(const __grid_constant__ struct gyre_cuda_args_fused args)

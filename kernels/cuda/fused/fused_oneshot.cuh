@@ -4,13 +4,13 @@
  *
  * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces the chunks
  * that it receives and its own chunk in the program's order, and may send the result to all peers
- * and receive their results. The kernel moves the same slots and gives the same bits as the
- * program's steps, so a peer may run the steps in the interpreter. It is faster because the host
- * resolved every operand into the kernel's parameters, and a thread waits only for its own lines.
+ * and receive theirs. It moves the same slots and gives the same bits as the program's steps, so a
+ * peer may interpret them. It is faster because the host resolved every operand, and a thread waits
+ * only for its own lines.
  *
- * The one-shot kernel is short because small messages pay for every instruction that is fetched.
- * A group of threads serves one peer: it sends to this peer and receives from it. The first group
- * reduces the values of all groups in shared memory.
+ * The one-shot kernel is short because small messages pay for every instruction that is fetched. A
+ * group of threads serves one peer. The first group reduces the values of all groups in shared
+ * memory.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll one-shot",
@@ -28,7 +28,7 @@ GYRE_KERNEL_ROW(.name = "ll one-shot",
 
 #include "kernels/cuda/protocol/ll.cuh"
 
-/* A part of IN or OUT. `skip_bytes` counts from the buffer's beginning. */
+/* From the beginning of IN or OUT. */
 struct line_range {
     uint64_t skip_bytes;
     uint32_t n_bytes;
@@ -49,23 +49,21 @@ static __device__ __forceinline__ struct line_range fused_range(const struct gyr
     return fused_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
 }
 
-/* How many slots each connection moves in a tile. */
+/* Of each connection. */
 static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_fused &fused)
 {
     return 1U + (uint32_t)(fused.reduces & fused.gathers);
 }
 
-/* Lets the next launch start after a thread's first wait. With one peer, that peer's block is
- * running by then. With more peers, the caller has passed a barrier of the block, so all peers'
- * blocks are running. From then on this launch needs no further multiprocessor to end, so the next
- * launch may occupy multiprocessors beside it. */
+/* After a thread's first wait: with one peer, that peer's block is running by then. With more
+ * peers, the caller has passed a barrier of the block, so all peers' blocks are. From then on this
+ * launch needs no further multiprocessor to end. */
 static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
 {
     if (threadIdx.x == 0 && n_waits_before == 0)
         allow_dependent_launch();
 }
 
-/* As allow_dependent_after_wait(). A recorded launch marks the arrival. */
 static __device__ __forceinline__ void
 allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits_before)
 {
@@ -74,7 +72,7 @@ allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits
         record_arrival(common.recording.recorder);
 }
 
-/* Marks a moment of a recorded launch. One thread of the block does. */
+/* In one thread of the block. */
 static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common &common,
                                                    enum gyre_cuda_mark mark)
 {
@@ -82,7 +80,7 @@ static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common
         record_mark(common.recording.recorder, mark);
 }
 
-/* Writes the flag into lines `first`, `first` + `stride`, ... of a slot. */
+/* Lines `first`, `first` + `stride`, ... of a slot. */
 static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t first,
                                                 uint32_t stride, uint32_t n_all, uint64_t flag)
 {
@@ -90,7 +88,6 @@ static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t fi
         ll_store(slot, at, 0, flag);
 }
 
-/* Multiplies BYTES bytes of input, if the operation multiplies inputs. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work &work, VALUE value)
 {
@@ -105,7 +102,7 @@ static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work 
     return value;
 }
 
-/* Reduces two values in the program's order, in few instructions. For one peer. */
+/* For one peer, in few instructions. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_fused &args,
                                                     VALUE own, VALUE received)
@@ -124,8 +121,8 @@ static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_
     return value;
 }
 
-/* Reduces the values in the program's order: those of the first `own_place` peers, this rank's own
- * value, then those of the remaining peers. @received: received(i) is the value of peer i. */
+/* In the program's order: the first `own_place` peers, this rank, then the remaining peers.
+ * @received: received(i) is the value of peer i. */
 template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
 static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_fused &args,
                                                         VALUE own, const RECEIVED &received)
@@ -148,9 +145,9 @@ static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_a
     return value;
 }
 
-/* As reduce_in_order(), for sums of 16 bytes whose peers are rotated: peer 0 is the next rank. The
- * i-th value in the program's order comes from peer j. There are at most PEERS peers; with
- * EXACT_FIT there are exactly PEERS, and nothing is divided. */
+/* As reduce_in_order(), for sums of 16 bytes whose peers are rotated: peer 0 is the next rank, and
+ * peer j's value is the i-th in the program's order. EXACT_FIT: exactly PEERS peers, and nothing is
+ * divided. */
 template <int DTYPE, int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ ulonglong2 reduce_rotated(const struct gyre_cuda_args_fused &args,
                                                             ulonglong2 own,
@@ -193,7 +190,6 @@ static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_
     return scale_input<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
 }
 
-/* Sends all lines of this thread, then receives and reduces them. */
 template <int DTYPE, int OP>
 static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_fused &args,
                                                    const struct line_range &range,
@@ -207,7 +203,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
     const unsigned char *in = work.in + range.skip_bytes;
     unsigned char *out = work.out + range.skip_bytes;
     uint64_t own = 0, value = 0;
-    if (end.lane < n_lines) { /* these loads overlap with the look at credit */
+    if (end.lane < n_lines) { /* these loads overlap with that of credit */
         const uint32_t skip = end.lane * LL_DATA_BYTES;
         value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
         own = peer.in_offset == fused.own_offset || end.group != 0
@@ -245,10 +241,9 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
             }
             data = ll_data(halves);
         }
-        /* The first group reads the values of a round before the barrier of the next round, and
-         * the values are overwritten after that barrier. After the first barrier no thread reads
-         * IN, except the first group, which reads its own part. OUT may be the same memory as
-         * IN. */
+        /* The first group reads a round's values before the barrier of the next round, and they are
+         * overwritten after it. After the first barrier only the first group reads IN, its own
+         * part. OUT may be the same memory as IN. */
         if (!is_pair) {
             *shared = data;
             is_stopped = __syncthreads_or(is_stopped) != 0;
@@ -276,7 +271,7 @@ template <int DTYPE, int OP>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
-    /* Computed while the launch before this one may still run. */
+    /* The launch before this one may still run. */
     const struct line_range range = fused_range(args.work, 0, 0);
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open<false>(args, &end);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fused two-shot all-reduce in protocol SIMPLE. Phase 1 sends each chunk of IN to a slot of the
- * rank that owns the chunk. Phase 2 reduces the own chunk; the sum goes straight into the OUT of
- * all ranks (IS_PLACED) or to slots. Phase 3, without IS_PLACED, copies the peers' sums from slots
- * to OUT. The kernel uses the same slots and words as the program's steps, so a peer may run the
- * steps. Up to two tiles are in flight: while one tile waits for a peer, the block moves the other.
+ * rank that owns the chunk. Phase 2 reduces the own chunk into the OUT of all ranks (IS_PLACED) or
+ * into slots. Phase 3, without IS_PLACED, copies the peers' sums from slots to OUT. Slots and words
+ * are those of the program's steps, so a peer may run the steps. While one tile waits for a peer,
+ * the block moves another.
  *
- * As in the interpreter (simple_steps.cuh), the worker threads only move bytes. One more warp, the
- * waiter, waits for peers, and another warp, the poster, fences and publishes. Workers load their
- * own rank's data before they wait.
+ * As in the interpreter (simple_steps.cuh), worker threads only move bytes, the waiter's warp waits
+ * for peers, and the poster's warp fences and publishes. Workers load their own rank's data before
+ * they wait.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "simple two-shot",
@@ -31,10 +31,9 @@ GYRE_KERNEL_ROW(.name = "simple two-shot",
 
 #define TWOSHOT_READY         1 /* barriers 1 to 6: the waiter arrives, the workers sync */
 #define TWOSHOT_DONE          7 /* barriers 7 to 12: the workers arrive, the poster syncs */
-/* How many packs a thread has in flight for each peer. */
+/* Packs that a thread has in flight for each peer. */
 #define TWOSHOT_UNROLL(peers) ((peers) == 1 ? 4 : (peers) == 3 ? 2 : 1)
 
-/* The addresses of a peer that the workers need. */
 struct twoshot_place {
     unsigned char *to[2 * GYRE_CUDA_TILES_IN_FLIGHT];         /* slots that this rank fills */
     const unsigned char *from[2 * GYRE_CUDA_TILES_IN_FLIGHT]; /* slots that the peer fills */
@@ -43,11 +42,11 @@ struct twoshot_place {
 
 static_assert(GYRE_CUDA_TILES_IN_FLIGHT <= 2, "barriers");
 
-/* Where the slots of both FIFOs with a peer begin, and the peer's OUT, in this block's channel. */
+/* In this block's channel. */
 struct twoshot_ends {
     unsigned char *to; /* slot 0 of the FIFO to the peer */
     const unsigned char *from;
-    uint32_t to_bytes; /* bytes of a slot */
+    uint32_t to_bytes; /* of a slot */
     uint32_t from_bytes;
     unsigned char *out; /* IS_PLACED: the peer's OUT */
 };
@@ -64,10 +63,9 @@ twoshot_ends_find(const struct gyre_cuda_args_fused &args, const struct simple_p
 
 template <int PEERS> struct twoshot_shared {
     struct twoshot_place places[PEERS];
-    uint32_t stopped_at; /* aborted: the first step that no thread takes; else UINT32_MAX */
+    uint32_t stopped_at; /* the first step that no thread takes after an abort; else UINT32_MAX */
 };
 
-/* One block's state in a launch. */
 template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
     static const int dtype = DTYPE;
     static const int peers = PEERS;
@@ -101,7 +99,7 @@ template <class RUN> static __device__ __forceinline__ int twoshot_n_barrier(con
     return (int)run.n_workers + 32;
 }
 
-/* Loads the thread's `unroll` packs from `at` on, as far as they begin below `end`. */
+/* As far as they begin below `end`. */
 template <class RUN>
 static __device__ __forceinline__ void twoshot_load_packs(const RUN &run, const unsigned char *from,
                                                           uint32_t at, uint32_t end,
@@ -124,7 +122,7 @@ static __device__ __forceinline__ void twoshot_store_packs(const RUN &run, unsig
             store<16>(to + at + u * run.n_workers * 16, packs[u]);
 }
 
-/* Workers wait until the waiter has prepared step i. Returns false when aborted. */
+/* In workers. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32_t i)
 {
@@ -132,7 +130,7 @@ static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32
     return i < run.shared->stopped_at;
 }
 
-/* Sends each peer its chunk of IN. Returns false when aborted. */
+/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_scatter(const RUN &run, uint32_t tile)
 {
@@ -177,8 +175,7 @@ static __device__ __forceinline__ pack<16> twoshot_reduce(const RUN &run, const 
     return result;
 }
 
-/* Reduces the own chunk. The sum goes to the OUT of all ranks (IS_PLACED), or to this rank's OUT
- * and to a slot of each peer. Returns false when aborted. */
+/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t tile)
 {
@@ -212,7 +209,7 @@ static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* Copies the peers' finished chunks from slots to OUT. Returns false when aborted. */
+/* Copies the peers' finished chunks from slots. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_collect(const RUN &run, uint32_t tile)
 {
@@ -252,8 +249,8 @@ template <class RUN> static __device__ __forceinline__ void twoshot_move(const R
     }
 }
 
-/* Waits for everything that the workers' step i needs of peer k: room for the launch's slot i, and
- * the arrival of the launch's slot i - n_tiles. Returns false when aborted. */
+/* Waits for all that step i needs of peer k: room for the launch's slot i, and the arrival of slot
+ * i - n_tiles. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -284,7 +281,7 @@ twoshot_find_place(const RUN &run, const struct simple_peer &peer, const struct 
     place->out = ends.out;
 }
 
-/* Waits until peer k's data in this rank's OUT are complete. Returns false when aborted. */
+/* Peer k's data in this rank's OUT. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
@@ -296,8 +293,8 @@ twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
     return true;
 }
 
-/* The waiter's warp; lane k serves peer k. Returns false when aborted. Otherwise, with IS_PLACED,
- * the data of peer k in OUT are complete. */
+/* Lane k serves peer k. False when aborted. Otherwise, with IS_PLACED, the data of peer k in OUT
+ * are complete. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct simple_peer &peer,
                                                     const struct twoshot_ends &ends, uint32_t k,
@@ -330,7 +327,7 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
     return !RUN::is_placed || !serves || twoshot_await_placed(run, peer, k);
 }
 
-/* Publishes the launch's slot i and gives back slot i - n_tiles, after the workers' step i. */
+/* After the workers' step i; also gives back slot i - n_tiles. */
 template <class RUN>
 static __device__ __forceinline__ void
 twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -349,7 +346,7 @@ twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint
         fifo_return(recv_end(peer), i - run.n_tiles + 1);
 }
 
-/* The poster's warp; lane k serves peer k. */
+/* Lane k serves peer k. */
 template <class RUN>
 static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct simple_peer &peer,
                                                     uint32_t k)
@@ -377,7 +374,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
     const bool is_service = threadIdx.x >= n_workers, serves = is_service && k < args.fused.n_peers;
     const bool waits = is_service && threadIdx.x < n_workers + 32, posts = serves && !waits;
     const bool has_channel =
-        args.common.n_places == args.common.n_blocks; /* the block needs no placement */
+        args.common.n_places == args.common.n_blocks; /* no placement is needed */
     struct simple_peer peer = {};
     struct twoshot_ends ends = {};
     if (has_channel && serves) { /* the launch before this one may still run */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused programs in LAMPORT: which bytes of the vector a block moves, and where its slots are. The
- * whole vector fits into the slots, so 32 bits are enough for offsets.
+ * Which bytes of the vector a block of a fused LAMPORT program moves, and where its slots are. The
+ * vector fits into the slots, so 32 bits are enough for offsets.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
@@ -13,13 +13,12 @@ static __device__ __forceinline__ uint32_t lamport_unit(const struct gyre_cuda_w
     return work.split.unit_elems * work.elem_bytes;
 }
 
-/* A channel's part of the vector and its chunks, in bytes. It gives the same ranges as
- * gyre_cuda_tile_range(), in 32 bits. */
+/* As gyre_cuda_tile_range(), in 32 bits and bytes. */
 struct lamport_share {
     uint32_t skip; /* from the vector's beginning */
     uint32_t n_bytes;
     uint32_t chunk_bytes;
-    uint32_t extra_chunks; /* how many chunks have one unit more */
+    uint32_t extra_chunks; /* chunks with one unit more */
 };
 
 struct lamport_range {
@@ -40,7 +39,7 @@ lamport_share_make(const struct gyre_cuda_work &work)
     own.n_bytes = min((units + longer) * unit, all_bytes - own.skip);
     own.chunk_bytes = (uint32_t)work.split.chunk_share_units[longer] * unit;
     own.extra_chunks = work.split.n_chunks == 1 ? 0 : work.split.extra_chunks[longer];
-    /* Keeps the compiler from computing these values later: the launch before may still run now. */
+    /* Keeps the compiler from computing these later: the launch before may still run now. */
     asm volatile("" : "+r"(own.skip), "+r"(own.n_bytes), "+r"(own.chunk_bytes));
     return own;
 }
@@ -61,7 +60,7 @@ lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &
     return {share.skip + first, min(end - first, tile_bytes)};
 }
 
-/* The address of slot `number`. @slots: where the FIFO's slots of channel 0 begin. */
+/* @slots: where the FIFO's slots of channel 0 begin. */
 static __device__ __forceinline__ unsigned char *
 lamport_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint32_t number)
 {

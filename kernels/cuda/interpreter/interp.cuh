@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter kernel: one block is one worker of one channel. Each interp_*.cu file
- * instantiates it for some element types, so the files compile in parallel.
+ * The interpreter kernel: one block is one worker of one channel. The interp_*.cu files instantiate
+ * it for some element types each, to compile in parallel.
  */
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
@@ -36,8 +36,7 @@ run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &wo
     close_block<PROTO>(block);
 }
 
-/* The number of this block among the blocks that work, or NO_PLACEMENT: the block has ended and is
- * to return. */
+/* Among the blocks that work, or NO_PLACEMENT: the block has ended and is to return. */
 template <int PROTO>
 static __device__ __forceinline__ uint32_t number_block(const struct gyre_cuda_common &common)
 {
@@ -104,7 +103,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     }
 #define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
     (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
-/* The general form of a one-shot loads its input for each peer. */
+/* A one-shot's general form loads its input for each peer. */
 #define LAMPORT_KERNELS_AMONG(dtype, peers)                                                     \
     {                                                                                           \
         {LAMPORT_KERNEL(dtype, peers, APART, false), LAMPORT_KERNEL(dtype, peers, SAME, true)}, \
@@ -134,8 +133,8 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define TABLE(id)    gyre_cuda_kernels_##id
 #define IF_FULL(...) __VA_ARGS__
 #endif
-/* Fused kernels take a quarter of a megabyte for each type, so only the types that are reduced most
- * have them. */
+/* Fused kernels take a quarter of a megabyte for each type, so only the types reduced most have
+ * them. */
 #define DEFINE_TABLE(id, line_kernels, twoshots, lamport, lamport_sum) \
     extern "C" const struct gyre_cuda_kernels TABLE(id) = {            \
         ONE_SHOTS(GYRE_##id),                                          \
@@ -150,7 +149,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                \
     }
 #define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
-/* For the types whose sums LAMPORT can carry. */
+/* Types whose sums LAMPORT can carry. */
 #define DEFINE_INTERPRETED_AND_FUSED(id)                                                       \
     DEFINE_TABLE(id, LINE_KERNELS(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_KERNELS(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that only copy, for every element type, also several works in one launch, for sends and
+ * Programs that only copy, for every element type, and launches of several works, for sends and
  * receives that must not wait for each other.
  */
 #include "kernels/cuda/fused/fused_message.cuh"

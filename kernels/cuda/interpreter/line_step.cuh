@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of a line protocol as a warp has resolved it: addresses and flags of its operands for one
- * tile.
+ * A step of a line protocol, resolved by a warp for one tile: addresses and flags of its operands.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_STEP_CUH
 #define GYRE_KERNELS_CUDA_LINE_STEP_CUH
@@ -9,30 +8,29 @@
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/protocol/line.cuh"
 
-/* A bit of line_head.simple_mask that no operand has: the step is recorded. Steps that are not
- * recorded take the same branches as without recording. */
+/* A bit of line_head.simple_mask that no operand has. Steps that are not recorded take the same
+ * branches as without recording. */
 #define LINE_RECORDED 0x80000000U
-/* The operand that no step has. Of a recorded step it holds the address of the step's entry and the
- * time at which the step began. */
+/* The operand that no step has: the address of a recorded step's entry, and when the step began. */
 #define LINE_RECORD (LINE_OPERANDS - 1)
 
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_RECORD && LINE_OPERANDS < 32,
               "a lane for each operand");
 
-/* What a thread reads before any operand, in two words of 16 bytes. */
+/* Two words of 16 bytes, which a thread reads before any operand. */
 struct line_head {
     uint32_t n_bytes;
     uint8_t n_ins;
     uint8_t n_outs;
     uint16_t recv_mask;
     uint16_t send_mask;
-    uint16_t clean_mask; /* LL: outputs for which every line of the slot is written */
+    uint16_t clean_mask; /* LL: outputs of which every line is written */
     uint16_t short_mask; /* outputs without credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
-    uint32_t simple_mask; /* operands that are slots of SIMPLE, by lane; they are neither in
-                           * recv_mask nor in send_mask. LINE_RECORDED besides */
-    uint32_t net_mask;    /* outputs whose lines a proxy sends, by lane; they are in send_mask */
+    uint32_t simple_mask; /* operands that are slots of SIMPLE, by lane; neither in recv_mask nor in
+                             send_mask. LINE_RECORDED besides */
+    uint32_t net_mask;    /* outputs whose lines a proxy sends, by lane; also in send_mask */
     uint32_t pad;
 };
 
@@ -52,8 +50,7 @@ struct line_step : line_head {
 
 static __device__ __forceinline__ struct line_step read_line_step(const struct line_slot *slot)
 {
-    const uint4 words[2] = {slot->head[0],
-                            slot->head[1]}; /* both loads are issued before a value is used */
+    const uint4 words[2] = {slot->head[0], slot->head[1]}; /* both loads come before a use */
     struct line_head head;
     memcpy(&head, words, sizeof(head));
     return {head, slot->operands};

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all line protocols share. A thread handles the same positions of a range in every step, so a
- * chunk that one step writes and a later step reads needs no barrier between them. The warps of a
- * block resolve the operands of a tile's steps, each warp another step; then every thread goes
- * through the steps on its own. The block has a barrier once a tile, before it gives credit back;
- * where a FIFO has fewer slots than a tile needs, at every receiving step.
- *
- * special_lines.cuh handles connections that proxies serve.
+ * What all line protocols share. A thread handles the same positions of a range in every step, so
+ * chunks that one step writes and a later one reads need no barrier. The warps of a block resolve a
+ * tile's steps, each warp another one; then every thread runs all steps on its own. A barrier comes
+ * once a tile, before credit is given back, or at every receiving step where a FIFO has fewer slots
+ * than a tile needs.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
 #include "kernels/cuda/interpreter/special_lines.cuh"
 
-/* By the credit that the block knows, or else by one look at memory. */
+/* By the credit that the block knows, else by one look at memory. */
 static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
                                                   uint64_t number)
 {
@@ -32,10 +30,10 @@ static __device__ __forceinline__ bool await_credit(const struct block &block,
     return true;
 }
 
-/* Once a tile, the block reads the credit for the next tile. It reads the credit when a tile begins
- * and keeps the value when the tile ends, so no thread waits for the load. It writes the value
- * while no thread reads it. The load needs no acquire, because a store to a line comes a whole
- * round of the ring after the peer's loads of that line (sync.cuh, "LL"). */
+/* Once a tile, the block reads the credit for the next tile when a tile begins and writes the value
+ * when the tile ends, so no thread waits for the load, and none reads the value meanwhile. The load
+ * needs no acquire, because a store to a line comes a whole round of the ring after the peer's
+ * loads of that line (sync.cuh, "LL"). */
 static __device__ __forceinline__ uint64_t look_at_credit(const struct block &block, uint32_t i)
 {
     if (i >= block.n_connections || block.connections[i].is_send == 0)
@@ -117,7 +115,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
 }
 
-/* Each warp waits by itself until the outputs of `short_mask` have credit. False when aborted. */
+/* Each warp waits by itself. False when aborted. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
                                                      uint32_t short_mask, uint32_t tile)
@@ -140,7 +138,7 @@ template <int PROTO> static __device__ __forceinline__ void order_cleared()
         fence_acq_rel_sys();
 }
 
-/* The slots that this step received. A barrier comes before. */
+/* A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_step(const struct block &block,
                                                  const struct gyre_cuda_step *step, uint32_t tile)
@@ -156,7 +154,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
 
-/* The slots that all steps received up to this tile. A barrier comes before. */
+/* For all steps up to this tile. A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_tile(const struct block &block, uint32_t tile)
 {
@@ -169,7 +167,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
     }
 }
 
-/* Resolves some steps of a tile together; then each thread runs them. True when aborted. */
+/* Resolves steps of a tile together; then each thread runs them. True when aborted. */
 template <class STEP>
 static __device__ __forceinline__ bool run_batch(const struct block &block, uint32_t tile,
                                                  uint32_t first_step, uint32_t n_steps,
@@ -192,7 +190,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             if (has_simple && __syncthreads_or(is_stopped || !goes_on) != 0)
                 return true;
         }
-        if (line.short_mask != 0) { /* the same for all threads, so warps stay converged */
+        if (line.short_mask != 0) { /* the same for all threads: warps stay converged */
             is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
             if (!is_stopped)
                 is_stopped = !await_credits(block, step, line.short_mask, tile);

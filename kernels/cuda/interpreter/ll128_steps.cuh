@@ -8,12 +8,12 @@
 #include "kernels/cuda/interpreter/lines.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
-#define LL128_GROUP 4 /* inputs awaited at the same time */
+#define LL128_GROUP 4 /* inputs awaited together */
 
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
-    /* This lane's part of a group of inputs. False when aborted. */
+    /* This lane's part. False when aborted. */
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
@@ -81,7 +81,7 @@ template <int DTYPE, int OP> struct ll128_step {
         return own;
     }
 
-    /* Moves UNROLL groups of lines from all inputs to all outputs. False when aborted. */
+    /* UNROLL groups of lines. False when aborted. */
     template <int UNROLL, bool REDUCES>
     static __device__ __forceinline__ bool run_round(const struct block &block,
                                                      const struct line_step &line,

@@ -19,14 +19,14 @@
 #include "kernels/cuda/protocol/lamport.cuh"
 #include "kernels/cuda/protocol/ll.cuh"
 
-#define LINE_GROUP 4 /* inputs awaited at the same time */
+#define LINE_GROUP 4 /* inputs awaited together */
 
 template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
     using type = typename FORMAT::type;
     static const int proto = FORMAT::proto;
     static const int bytes = FORMAT::bytes;
 
-    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. False when aborted. */
+    /* Lines `first`, `first` + blockDim.x, ... False when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,

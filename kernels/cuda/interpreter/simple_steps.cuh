@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps in SIMPLE. The worker threads of a block only move bytes. The waiter, a warp, resolves the
- * next steps and waits for their slots while the workers still move. The poster, another warp,
- * fences and publishes a step while the workers move the next one. A fence is slow, and the slower
- * the more stores are in flight.
+ * Steps in SIMPLE. The worker threads of a block only move bytes. A warp, the waiter, resolves the
+ * next steps and waits for their slots meanwhile. Another warp, the poster, fences and publishes a
+ * step while the workers move the next one, because a fence is slower the more stores are in
+ * flight.
  *
  * Resolved steps rotate through four buffers in shared memory. The waiter fills the buffer of step
- * k after the poster has published step k - 4, so no barrier is ever more than one phase ahead. The
- * workers take part in a barrier of all of them. If each waited for the waiter alone, on an
- * mbarrier, they would drift apart, and the kernel would be slower.
+ * k after the poster has published step k - 4, so no barrier is ever more than one phase ahead. All
+ * workers share a barrier: on an mbarrier each would wait for the waiter alone, and they would
+ * drift apart.
  *
- * Where slots allow it, two tiles go through the steps together (struct cursor): while the data of
- * one tile are on their way to the peer and back, the block moves the other tile.
+ * Where slots allow it, two tiles go through the steps together (struct cursor): while one tile's
+ * data are on their way to the peer and back, the block moves the other.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_STEPS_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_STEPS_CUH
@@ -32,13 +32,12 @@ static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_
 
 struct simple_shared {
     struct move moves[N_MOVES];
-    /* Moves before an abort; UINT32_MAX: there was no abort. The poster may read this while the
-     * waiter writes it. Both values are then above the poster's move. */
+    /* Moves before an abort; UINT32_MAX: none. The poster may read this while the waiter writes it:
+     * both values are above the poster's move. */
     uint32_t n_whole;
 };
 
-/* A group of tiles goes through the steps together: step 0 of all tiles of the group, then step 1
- * of all of them, and so on. */
+/* Step 0 of all tiles of a group, then step 1 of all of them, and so on. */
 struct cursor {
     uint32_t step;
     uint32_t tile;
@@ -76,7 +75,7 @@ struct lane_step {
     bool is_connection;
 };
 
-/* With loads that are in flight together. */
+/* The loads are in flight together. */
 static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
                                                              uint32_t lane)
 {
@@ -112,8 +111,7 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
     return false;
 }
 
-/* Until the receiver is in this call. Placed data may be written from then on. False when
- * aborted. */
+/* Placed data may be written from then on. False when aborted. */
 static __device__ __forceinline__ bool await_entry(const struct block &block,
                                                    struct connection *own)
 {
@@ -132,7 +130,7 @@ static __device__ __forceinline__ struct move_head
 move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &step, uint32_t n_bytes)
 {
     return {
-        .n_bytes = step.n_outs == 0 ? 0 : n_bytes, /* a step that only waits moves nothing */
+        .n_bytes = step.n_outs == 0 ? 0 : n_bytes, /* a step that only waits */
         .n_ins = step.n_ins,
         .n_outs = step.n_outs,
         .scale_mask = work.premultiply != 0 ? step.caller_mask : (uint16_t)0,
@@ -140,8 +138,7 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
     };
 }
 
-/* Resolves and awaits one step, each warp lane its own operand. False when aborted. @waited: of a
- * recorded launch, else NULL; gets how long the lane waited. */
+/* One step, each warp lane its own operand. False when aborted. @waited: NULL unless recorded. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, struct move *move,
@@ -193,7 +190,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-/* What a warp lane writes when a step is done, found while the step runs. */
+/* What a warp lane writes after a step, found while the step runs. */
 struct posting {
     const struct connection *own; /* NULL: the lane writes nothing */
     uint32_t n_before;
@@ -251,7 +248,7 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         if (recorder.recorder != nullptr)
             record_waited_step(recorder, k, waited, FIRST_OUT_LANE);
     }
-    /* Waits for the last arrivals of the poster, so that no barrier is left with arrivals. */
+    /* No barrier is left with arrivals of the poster. */
     for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
         barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
 }

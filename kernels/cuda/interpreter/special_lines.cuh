@@ -3,21 +3,21 @@
  * Steps of line protocols that are recorded or use connections which proxies serve. Lean kernels
  * have none of it.
  *
- * On several hosts connections that proxies serve go by SIMPLE (connection.is_simple) while all
- * others go by lines. Their slots hold plain bytes, as chunks do. Before the step one warp waits
- * for these slots and all threads wait for that warp; after it, behind a barrier, the warp
- * publishes the slots that were written and gives back those that were read.
+ * On several hosts connections that proxies serve go by SIMPLE (connection.is_simple), all others
+ * by lines. Before such a step one warp waits for their slots, which hold plain bytes, and all
+ * threads wait for that warp. After it, behind a barrier, the warp publishes the slots that were
+ * written and gives back those that were read.
  *
  * Where such connections go by LL (connection.is_net), a NIC or a proxy writes arriving lines in
- * place of a peer. Lines that are sent lie in host memory. Before the step the warp tells the proxy
- * how many there will be, and the proxy waits for their flags.
+ * place of a peer. Sent lines lie in host memory. Before the step the warp tells the proxy how many
+ * there will be, and the proxy waits for their flags.
  */
 #ifndef GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
 #define GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
 
 #include "kernels/cuda/interpreter/line_step.cuh"
 
-/* `n_before` entries after the first one of this launch. */
+/* `n_before` entries after the launch's first one. */
 static __device__ __noinline__ unsigned char *
 line_record_address(const struct gyre_cuda_recorder *recorder, uint32_t n_before)
 {
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void record_line_end(const struct line_operand
     ((union gyre_cuda_record *)operands[LINE_RECORD].base)->step.end_ns = global_ns();
 }
 
-/* Passed by value, because `struct block` would leave the registers if a function out of line had
- * its address. */
+/* By value: with its address taken by a function out of line, `struct block` would leave the
+ * registers. */
 struct simple_slots {
     struct connection *connections;
     const struct gyre_cuda_step *step;
@@ -47,8 +47,7 @@ simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
             line.simple_mask & ~LINE_RECORDED, tile};
 }
 
-/* This lane's, or NULL. @n_before_out: slots of the launch that come before it. Line protocols have
- * one tile in flight. */
+/* This lane's, or NULL. @n_before_out: slots of the launch before it. One tile is in flight. */
 static __device__ __forceinline__ struct connection *
 find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
 {
@@ -62,8 +61,8 @@ find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
     return own;
 }
 
-/* Until the slots of SIMPLE that a step reads have arrived and are of this call, and those that it
- * writes are free. False in lanes that saw an abort. */
+/* Until slots of SIMPLE that are read have arrived and are of this call, and those that are written
+ * are free. False in lanes that saw an abort. */
 static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_common &common,
                                                     const struct simple_slots &slots)
 {
@@ -82,9 +81,8 @@ static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_commo
     return true;
 }
 
-/* In one thread. Each thread waits for its own lines while a step runs; the first line of each
- * input stands for all of them, so the first thread waits here until it is there. Line 0 belongs to
- * the first warp, so no thread has cleared it yet. */
+/* In one thread. The first line of each input stands for all lines, for which the threads wait on
+ * their own. Line 0 belongs to the first warp, so no thread has cleared it yet. */
 template <class STEP>
 static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
                                                         const struct line_slot *slot,
@@ -102,7 +100,7 @@ static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_c
     entry->step.n_bytes = line.n_bytes;
 }
 
-/* By the first warp before a step that has slots of SIMPLE or is recorded. If it has such slots, a
+/* By the first warp before a step that has slots of SIMPLE or is recorded. With such slots, a
  * barrier comes after. False in lanes that saw an abort. Out of line, because programs of one host
  * come here only when they are recorded. */
 template <class STEP>
@@ -117,8 +115,7 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
     return goes_on;
 }
 
-/* By the first warp, after such a step and a barrier: publishes the slots that were written and
- * gives back those that were read (sync.cuh, "SIMPLE"). */
+/* By the first warp, after such a step and a barrier (sync.cuh, "SIMPLE"). */
 static __device__ __noinline__ void publish_simple(struct simple_slots slots)
 {
     uint32_t n_before = 0;
@@ -131,9 +128,9 @@ static __device__ __noinline__ void publish_simple(struct simple_slots slots)
     store_relaxed_sys(own->posted, own->number + n_before + 1);
 }
 
-/* By the first warp, before a step stores lines that a proxy sends and when there is credit for
- * them: tells the proxy how many lines the slots will have. Neither the step's lines nor this word
- * wait for each other, because each has a flag. Out of line, as await_simple(). */
+/* By the first warp, when there is credit and before the lines are stored: tells the proxy how many
+ * lines the slots will have. The lines and this word do not wait for each other, because each has a
+ * flag. */
 static __device__ __noinline__ void announce_lines(struct simple_slots slots)
 {
     uint32_t n_before = 0;

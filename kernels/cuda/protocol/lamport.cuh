@@ -5,9 +5,6 @@
  * ones alone, and such a half becomes another NaN before it is sent. The receiver clears the lines
  * that it has read. (Lamport, "Concurrent reading and writing", 1977; TensorRT-LLM and FlashInfer
  * have such lines with -0.0 in each word.)
- *
- * A line of LAMPORT carries twice the data of a line of LL. Compared with LL128 it has no flags, no
- * line is loaded twice, and no thread waits for another thread.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_CUH
@@ -19,7 +16,7 @@ struct lamport_format {
     static const int proto = GYRE_PROTO_LAMPORT;
     static const int bytes = LINE_BYTES;
 
-    /* The rank's own data go through this function too, so that all ranks add the same bits. */
+    /* Applied to the rank's own data too, so that all ranks add the same bits. */
     static __device__ __forceinline__ ulonglong2 finish(ulonglong2 value)
     {
         return {gyre_cuda_lamport_half(value.x), gyre_cuda_lamport_half(value.y)};

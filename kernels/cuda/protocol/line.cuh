@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all line formats share. A file of this folder says for each line protocol how a thread loads
- * its part of a chunk, sends it as a line, sees that a line has arrived, and clears it. The
- * interpreter and the fused kernels use the same formats.
+ * What all line formats share. The interpreter and the fused kernels use the same formats.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_CUH
 #define GYRE_KERNELS_CUDA_LINE_CUH
@@ -10,24 +8,24 @@
 #include "kernels/cuda/device/access.cuh"
 #include "kernels/cuda/device/fifo.cuh"
 
-#define LINE_BYTES 16 /* a line that one thread stores: LL, LAMPORT */
+#define LINE_BYTES 16 /* a line of one thread: LL, LAMPORT */
 
-/* The address of an operand's bytes and, for a connection, the flag of its lines. */
+/* For a connection, the flag of its lines. */
 struct line_operand {
     unsigned char *base;
     uint64_t flag;
 };
 
-/* The bytes that a thread moves at once: in LL the 8 data bytes of a line, in LL128 the warp lane's
- * part of a line, which is 16 bytes, or 8 in the lane that has the flag. */
+/* The bytes that a thread moves at once: in LL a line's 8 data bytes, in LL128 16 bytes of a line,
+ * or 8 in the lane that has the flag. */
 struct line_place {
-    uint32_t line;       /* index of the line in the slot */
-    uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
+    uint32_t line;       /* in the slot */
+    uint32_t data_bytes; /* offset in the chunk */
     uint32_t n_valid;    /* how many of the thread's bytes exist */
     bool exists;
 };
 
-/* A warp resolves a step's operands, one in each warp lane. */
+/* Each warp lane resolves one operand of a step. */
 #define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
 #define LINE_FIRST_OUT GYRE_STEP_MAX_INS
 
@@ -36,7 +34,7 @@ template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64
     return PROTO == GYRE_PROTO_LL ? gyre_ll_flag(number) : number + 1;
 }
 
-/* Loads the line again until its data have arrived, then clears it. False when aborted. */
+/* Polls until the line has arrived, then clears it. False when aborted. */
 template <class FORMAT>
 static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_common &common,
                                                     const struct line_operand &in, uint32_t at,

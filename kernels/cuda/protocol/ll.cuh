@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LL: lines of 16 bytes, {data, flag, data, flag}, 4 bytes each. Only half of the bytes on the link
- * are data, but a message takes a single trip, because data have arrived when their flags have
- * arrived.
+ * are data, but a message takes a single trip.
  */
 #ifndef GYRE_KERNELS_CUDA_LL_CUH
 #define GYRE_KERNELS_CUDA_LL_CUH
@@ -69,7 +68,7 @@ struct ll_format {
         return value;
     }
 
-    /* The lines beyond the data (see GYRE_LL_CLEAN_PERIOD). */
+    /* Lines beyond the data (GYRE_LL_CLEAN_PERIOD). */
     static __device__ __noinline__ void clean(const struct gyre_cuda_common &common,
                                               const struct line_operand *operands, uint32_t mask,
                                               uint32_t n_lines)

@@ -11,7 +11,7 @@
 #define LL128_LINE_BYTES 128
 #define LL128_DATA_BYTES 120
 #define LL128_LANES      8
-#define LL128_LINES      4 /* lines that a warp moves at once */
+#define LL128_LINES      4 /* that a warp moves at once */
 
 struct ll128_format {
     static __device__ __forceinline__ struct line_place place(uint32_t group, uint32_t lane,
@@ -80,7 +80,7 @@ struct ll128_format {
         return true;
     }
 
-    /* After receive(). LAMPORT uses the same slots, so lines are cleared. */
+    /* LAMPORT uses the same slots, so lines are cleared. */
     static __device__ __forceinline__ void clear(unsigned char *base, const struct line_place &own,
                                                  uint32_t lane)
     {

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIMPLE for fused kernels: slots of plain bytes. One thread serves both FIFOs with one peer. It
- * writes and awaits the same words as the program's steps (device/fifo.cuh), so a peer may run the
- * steps.
+ * SIMPLE for fused kernels: one thread serves both FIFOs with one peer. It writes and awaits the
+ * same words as the program's steps (device/fifo.cuh), so a peer may run the steps.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* One warp waits for peers, one fences and publishes. */
+/* One warp waits for peers, one publishes. */
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 
-/* Side by side instead of in two `struct fifo`, because the compiler then allots registers
- * better. */
+/* Not two `struct fifo`, because the compiler then allots registers better. */
 struct simple_peer {
     struct gyre_inbox *inbox_there;
     struct gyre_inbox *inbox_here;
@@ -56,7 +54,7 @@ simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint
             peer.recv_end + skip};
 }
 
-/* The loads are in flight together. After await_last_launch(). */
+/* In flight together. After await_last_launch(). */
 static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_fused &args,
                                                         struct simple_peer *peer)
 {
@@ -65,7 +63,7 @@ static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_a
     peer->head = load_acquire_sys(&peer->credit_here->head[GYRE_PROTO_SIMPLE]);
 }
 
-/* For `n_slots` slots of this launch. False when aborted. */
+/* False when aborted. */
 static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
@@ -86,7 +84,6 @@ static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_
                            gyre_slot_info(n_bytes, args.work.signature));
 }
 
-/* Of the slot `n_before` slots after the launch's first one. */
 static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_fused &args,
                                                        const struct simple_peer &peer,
                                                        uint32_t n_before, uint32_t n_bytes)

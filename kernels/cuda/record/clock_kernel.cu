@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers each question of the host with the time of the GPU, so that the host compares its clock
- * with the GPU's.
+ * Answers the host's questions with the GPU's time, so that the host compares the two clocks.
  */
 #include "kernels/cuda/device/sync.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
