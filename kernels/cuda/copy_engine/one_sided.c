@@ -39,7 +39,6 @@ void gyre_cuda_marks_close(struct gyre_cuda_executor *executor)
     *marks = (struct gyre_cuda_put_marks){0};
 }
 
-/* The stream's own, else one that another stream needs no longer, else a new one. */
 static gyre_status find_mark(struct gyre_cuda_put_marks *marks, cudaStream_t stream,
                              struct gyre_cuda_put_mark **mark_out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tails of copies: sync kernels and copies on the caller's stream, and what may run beside them on
- * the executor's side streams.
+ * Tails of copies, on the caller's stream and beside it on the executor's side streams.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -57,8 +56,7 @@ void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
     }
 }
 
-/* A capture keeps a forked side stream until it ends, so another capture's launch uses none
- * meanwhile. */
+/* A capture keeps a forked side stream until it ends. */
 static gyre_status choose_side_streams(struct tail_launch *launch)
 {
     struct gyre_cuda_executor *executor = launch->executor;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels between copies of copy engines. The sync kernel, of one block, tells the peers that
- * this rank's copies are complete and waits for theirs.
+ * Kernels between copies of copy engines. The sync kernel, of one block, tells the peers that this
+ * rank's copies are complete and waits for theirs.
  */
 #include "kernels/cuda/device/fifo.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -36,7 +36,6 @@ static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &ar
     fifo_publish(end.fifo, 1);
 }
 
-/* False when aborted. */
 static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sync &args,
                                                   const struct gyre_cuda_sync_entry &entry)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads and stores of plain memory by one thread: 1, 2, 4, 8 or 16 bytes at a multiple of that
- * number, and 8 or 16 bytes at any address.
+ * Loads and stores of plain memory by one thread.
  */
 #ifndef GYRE_KERNELS_CUDA_ACCESS_CUH
 #define GYRE_KERNELS_CUDA_ACCESS_CUH
@@ -82,8 +81,7 @@ static __device__ __forceinline__ void store_few(unsigned char *to, uint32_t val
     }
 }
 
-/* Loads n_words words of 4 bytes from any address, 1 < n_words <= WORDS, and sets the words after
- * them to 0. */
+/* Any address, 1 < n_words <= WORDS. Sets the words after n_words to 0. */
 template <int WORDS>
 static __device__ __forceinline__ void load_words(const unsigned char *from, int n_words,
                                                   uint32_t *words)
@@ -131,7 +129,7 @@ static __device__ __forceinline__ void store_words(unsigned char *to, int n_word
     store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
-/* Out of line, because most messages never run it and would still fetch its instructions. */
+/* Out of line: few messages run it, and all others would fetch its instructions. */
 static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
 {
     uint64_t value = 0;
@@ -158,7 +156,6 @@ static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t valu
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* @n_valid: how many bytes exist. */
 static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
 {
     if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
@@ -174,7 +171,6 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
         store_bytes(to, value, n_valid);
 }
 
-/* Out of line as load_bytes(). */
 static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);

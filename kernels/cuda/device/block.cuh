@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block of the interpreter: its connections and steps in shared memory, and the counters that
- * it leaves for the next launch.
+ * One block of the interpreter: its connections and steps, and the counters that it leaves for the
+ * next launch.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* One side of a FIFO, in shared memory. */
+/* In shared memory. */
 struct connection {
     unsigned char *slots;
     uint64_t *awaited; /* polled: tail (receiver) or head (sender) */
@@ -23,9 +23,9 @@ struct connection {
     uint32_t index;
     uint32_t slot_bytes;
     uint8_t is_send;
-    uint8_t is_net;      /* LL: a proxy sends the lines to another host */
+    uint8_t is_net;      /* LL: a proxy sends the lines */
     uint8_t has_entered; /* 1: the receiver of placed data is in this call */
-    uint8_t is_simple;   /* as in struct gyre_cuda_connection */
+    uint8_t is_simple;   /* as in gyre_cuda_connection */
 };
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
@@ -77,11 +77,10 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
     own->number = number;
-    /* A receiver of lines reads no tail. A sender reads its credit here, before it needs the
-     * credit. */
+    /* A sender reads its credit before it needs it. A receiver of lines reads no tail. */
     own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
-    /* In line protocols, the next launch gives the credit of a launch's last tile: the end of a
-     * kernel waits for all its stores to peers, but a store at the beginning is in flight while the
+    /* Line protocols: the next launch gives the credit of a launch's last tile, because a kernel's
+     * end waits for all its stores to peers, but a store at the beginning is in flight while the
      * block works. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
         store_relaxed_sys(&credit->head[proto], number);
@@ -95,16 +94,15 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->has_entered = 0;
     own->is_simple = is_simple;
     own->is_net = is_net;
-    /* Peers may store to this rank's OUT from here on: launches of a stream run one after the
-     * other, so all earlier uses of OUT are over. */
+    /* Peers may store to this rank's OUT from here on: all earlier launches of the stream are
+     * over. */
     if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
         store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
     own->is_send = is_send;
 }
 
-/* Copies a program from the kernel's parameters to shared memory, because parameters are slow to
- * read when the threads of a warp read different addresses. */
+/* To shared memory: parameters are slow to read when a warp's threads read different addresses. */
 static __device__ __forceinline__ const unsigned char *
 fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters,
               uint32_t n_connections_words)
@@ -118,8 +116,8 @@ fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters
     return (const unsigned char *)copy;
 }
 
-/* The loads are in flight together. Ends with a barrier. @parameters: the program among the
- * kernel's parameters, if the work has it there. */
+/* Loads are in flight together. Ends with a barrier. @parameters: the program, if the kernel has
+ * it. */
 template <int PROTO>
 static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
@@ -172,8 +170,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             is_aborted};
 }
 
-/* @n_line_steps: recorded steps of line protocols. SIMPLE: 0, because the poster has recorded
- * them. */
+/* @n_line_steps: 0 in SIMPLE, whose poster has recorded them. */
 static __device__ __noinline__ void record_connections(const struct gyre_cuda_common &common,
                                                        const struct connection *connections,
                                                        uint32_t n_connections,
@@ -209,8 +206,8 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
         {block.work.traced, n_tiles, block.n_connections, block.number - block.work.first_block});
 }
 
-/* How many slots of a FIFO this launch moves before this one. Among tiles that are in flight
- * together, the first use in every tile comes before the second use in any tile. */
+/* Among tiles in flight together, the first use in every tile comes before the second in any
+ * tile. */
 static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
                                                         const struct connection *own, uint32_t tile,
                                                         uint32_t use)

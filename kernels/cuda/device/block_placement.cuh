@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block placement: SIMPLE's blocks run on chosen multiprocessors. CUDA puts the first blocks of a
- * launch on few clusters (GPCs), whose multiprocessors share what the cluster can send, so the
- * slowest cluster decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters.
- * Therefore a launch has one block for every multiprocessor, and those on the first n work.
+ * Block placement: SIMPLE's blocks run on chosen multiprocessors. CUDA puts a launch's first blocks
+ * on few clusters (GPCs), whose multiprocessors share what the cluster can send, so the slowest
+ * cluster decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters. Therefore a
+ * launch has one block for every multiprocessor, and those on the first n work.
  *
- * CUDA does not promise on which multiprocessor a block runs. A block without a free place of its
- * own waits a moment and then leaves, but at most as many blocks leave as there are too many. The
- * remaining blocks take the places that are left. No block waits for a block that has not begun.
+ * CUDA does not promise where a block runs. A block without a free place of its own waits a moment
+ * and leaves, unless enough blocks have left. The remaining blocks take the places that are left.
+ * No block waits for a block that has not begun.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
@@ -27,16 +27,16 @@ static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *
     return true;
 }
 
-/* One thread of the block calls this. */
+/* One thread of the block. */
 static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
     const uint32_t own = multiprocessor();
     if (own < n_places && claim_placement(places, own))
         return own;
-    /* If this block left at once, the GPU would start another block on this multiprocessor, which
-     * does not belong there either. All blocks wait from the same time on, because they start in
-     * many waves while other kernels occupy the GPU. */
+    /* If this block left at once, the GPU would start another block here, which does not belong
+     * here either. All blocks wait from the same time on, because they start in many waves on a
+     * busy GPU. */
     const uint64_t now_ns = global_ns();
     const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
     const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
@@ -51,7 +51,7 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
     return place % n_places;
 }
 
-/* All threads of a block, after the launch before this one has ended. */
+/* All threads, after await_last_launch(). */
 static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_common &common)
 {
     __shared__ uint32_t place;

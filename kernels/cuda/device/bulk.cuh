@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bulk stores of zeros: the copy hardware overwrites many bytes while threads load and store (PTX
- * ISA, cp.async.bulk; from sm_90 on).
+ * ISA, cp.async.bulk).
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH
@@ -22,7 +22,7 @@ struct __align__(16) bulk_zeros
     uint64_t words[BULK_BYTES / sizeof(uint64_t)];
 };
 
-/* All threads of a block. A barrier of the block follows before the first bulk store. */
+/* All threads. A barrier of the block follows before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
     if constexpr (HAS_BULK_STORES) {
@@ -32,8 +32,7 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
     }
 }
 
-/* One thread. @n_bytes: a multiple of 16, at most BULK_BYTES. Does nothing without
- * HAS_BULK_STORES. */
+/* One thread. @n_bytes: a multiple of 16, at most BULK_BYTES. */
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {

@@ -34,7 +34,7 @@ fused_facts(const struct gyre_cuda_args_fused &args, uint32_t channel)
     return {args.work.traced, args.work.split.n_tiles, 2U * args.fused.n_peers, channel};
 }
 
-/* Waits until a word that only grows has reached `least`. False when aborted. */
+/* @word: only grows. */
 static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_common &common,
                                                        const uint64_t *word, uint64_t least)
 {
@@ -46,8 +46,8 @@ static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_co
     return true;
 }
 
-/* One side of a FIFO in SIMPLE. A sender has the peer's inbox and this rank's credit, a receiver
- * has this rank's inbox and the peer's credit. */
+/* A sender has the peer's inbox and this rank's credit, a receiver has this rank's inbox and the
+ * peer's credit. */
 struct fifo {
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
@@ -55,21 +55,20 @@ struct fifo {
     uint32_t index;
 };
 
-/* Receiver: everything that this rank's stream did to OUT before is over, so the peer may store
- * placed data there. */
+/* Receiver: the stream's earlier work on OUT is over, so the peer may store placed data there. */
 static __device__ __forceinline__ void fifo_announce_entry(const struct fifo &end)
 {
     store_relaxed_sys(&end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
 }
 
-/* Sender. False when aborted. */
+/* Sender. */
 static __device__ __forceinline__ bool fifo_await_entry(const struct gyre_cuda_common &common,
                                                         const struct fifo &end)
 {
     return fifo_await_word(common, &end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
 }
 
-/* Sender. False when aborted. */
+/* Sender. */
 static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint32_t n_slots,
                                                        uint32_t depth)
@@ -78,16 +77,14 @@ static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_co
                            end.number + n_slots - depth);
 }
 
-/* Receiver: waits for the slot `n_before` slots after slot end.number. The caller then asks
- * fifo_is_of_call(). False when aborted. */
+/* Receiver: slot end.number + n_before. The caller then asks fifo_is_of_call(). */
 static __device__ __forceinline__ bool fifo_await_slot(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint32_t n_before)
 {
     return fifo_await_word(common, &end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_before + 1);
 }
 
-/* Receiver: does the slot's header belong to this call? If not, reports the mismatch. @ring_slot:
- * the slot's index in the ring. */
+/* Receiver. If not, reports the mismatch. @ring_slot: index in the ring. */
 static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint64_t ring_slot,
                                                        uint64_t slot_info)
@@ -123,7 +120,7 @@ static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common 
     common.counters[end.index] = end.number + n_slots;
 }
 
-/* Both sides of the FIFOs with the peer that the thread's group serves, in LL and LL128. */
+/* With the peer that the thread's group serves. */
 struct peer_fifos {
     uint64_t sent; /* slots before this launch */
     uint64_t received;
@@ -134,7 +131,7 @@ struct peer_fifos {
     uint32_t n_lanes;
 };
 
-/* In a launch with two rows of blocks, the first row sends and the second receives. */
+/* With two rows of blocks, the first sends and the second receives. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool has_sending_end(const struct gyre_cuda_fused &fused)
 {
@@ -147,7 +144,7 @@ static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_
     return !IS_MESSAGE || (fused.gathers != 0 && blockIdx.y + 1 == gridDim.y);
 }
 
-/* Loads counters and credit together, so that their latencies overlap. True: aborted before. */
+/* Counters and credit are loaded together. True: aborted before. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
@@ -172,8 +169,7 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     return is_aborted != 0;
 }
 
-/* Gives the credit of earlier launches to the peer, which may be waiting for it, then waits for
- * room. False when aborted. */
+/* Also gives the credit of earlier launches to the peer, which may be waiting for it. */
 template <bool IS_MESSAGE>
 static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
@@ -221,8 +217,7 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
                fused_facts(args, blockIdx.x));
 }
 
-/* Numbers of slots before this launch. 32 bits are enough to find a slot and to compare with
- * credit. */
+/* Slots before this launch. 32 bits are enough to find a slot and to compare with credit. */
 template <int PEERS> struct all_fifos {
     uint32_t sent[PEERS];
     uint32_t received[PEERS];
@@ -273,7 +268,7 @@ static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_arg
     return is_aborted != 0;
 }
 
-/* For callers that count polls themselves. Out of line, because it seldom runs. */
+/* The caller counts polls itself. Out of line, because it seldom runs. */
 static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
                                                   uint32_t n_polls)
 {
@@ -326,8 +321,8 @@ static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_ar
     return true;
 }
 
-/* Recorded launches say nothing of their FIFOs and have no marks, because the tests for that slow
- * down the smallest calls, which LAMPORT carries. */
+/* Recorded launches have no FIFOs and no marks here, because tests for that slow down LAMPORT's
+ * small calls. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,

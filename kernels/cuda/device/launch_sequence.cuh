@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The launch sequence: how the host learns which launches have begun and ended, replays of graphs
- * included. A block takes its number in the sequence while it loads its counters. In line protocols
- * each block reports its own end (struct gyre_cuda_mailbox), because finding the last block takes a
- * round trip to memory. In SIMPLE the last block reports for all, those sent away by
- * block_placement.cuh too, because reports are slow while links are busy.
+ * included. In line protocols each block reports its own end (struct gyre_cuda_mailbox), because
+ * finding the last block takes a round trip to memory. In SIMPLE the last block reports for all,
+ * because reports are slow while links are busy.
  *
- * The last thread of each block does all of this, because the first threads have more to do.
+ * A block's last thread does all of this, because the first threads have more to do.
  */
 #ifndef GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
 #define GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
@@ -20,7 +19,7 @@ static __device__ __forceinline__ bool reports_progress()
 }
 
 /* After await_last_launch(). In the block's last thread: completed works <<
- * GYRE_CUDA_SEQUENCE_SHIFT | blocks of this launch that began earlier. In all others: 0. */
+ * GYRE_CUDA_SEQUENCE_SHIFT | blocks that began earlier. In all others: 0. */
 static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
 {
     if (common.n_works == 0 || !reports_progress())
@@ -45,7 +44,7 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
 
-/* As announce_launch(), in a block that sends before it waits. */
+/* In a block that sends before it waits. */
 static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_common &common,
                                                      uint64_t sequence)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction of a step on plain memory, for the threads of one block, in accesses of 16 bytes.
- * At other addresses a warp shifts what it loads and stores (unaligned.cuh), but copies between
- * multiples of 4 use accesses of 4 bytes.
+ * The instruction of a step on plain memory, in accesses of 16 bytes. At other addresses a warp
+ * shifts what it loads and stores (unaligned.cuh).
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
@@ -10,7 +9,7 @@
 #include "kernels/cuda/device/unaligned.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
-/* What a thread reads before any address, in one word of 16 bytes. */
+/* One word of 16 bytes, read before any address. */
 struct move_head {
     uint32_t n_bytes;
     uint8_t n_ins;
@@ -88,8 +87,7 @@ struct inner {
 };
 
 /* In whole unaligned spans. At least 16 bytes are left before and after, because fetch_span() reads
- * beyond a span. Begins where an output is aligned, if possible one whose beginning is, because
- * such an output needs no shifting. */
+ * beyond a span. Begins where an output is aligned, because such an output needs no shifting. */
 static __device__ __forceinline__ struct inner spans_of(const struct move &move, uint32_t n_outs,
                                                         uint32_t n_bytes, uint32_t span_bytes)
 {
@@ -105,8 +103,7 @@ static __device__ __forceinline__ struct inner spans_of(const struct move &move,
     return inner;
 }
 
-/* Out of line like all code for odd addresses, because most messages never run it and would still
- * fetch its instructions. */
+/* All code for odd addresses is out of line: few messages run it, and all others would fetch it. */
 static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
                                               uint32_t n_bytes, struct inner inner, uint32_t thread,
                                               uint32_t n_threads)
@@ -132,8 +129,7 @@ static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t 
     }
 }
 
-/* With accesses of 4 bytes, because shifting takes longer (all-gather of 256 MiB over 2 H200,
- * 2026-11: 411 us with shifting, 401 us without). */
+/* Between multiples of 4, accesses of 4 bytes are faster than shifting. */
 static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
                                                struct share share)
 {
@@ -172,7 +168,7 @@ static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
         copy_rest(move, head.n_outs, head.n_bytes, {0, whole}, thread, n_threads);
 }
 
-/* The loads of an input are issued before the values of the input before it are used. */
+/* An input's loads are issued before the values of the input before it are used. */
 template <int DTYPE, int OP, int BYTES, int UNROLL>
 static __device__ __forceinline__ void reduce_packs(const struct move_head &head,
                                                     const struct move &move, struct share share)
@@ -222,7 +218,7 @@ static __device__ __forceinline__ void reduce_packs(const struct move_head &head
     }
 }
 
-/* Two inputs, as in rings, without a loop over inputs. Returns how many bytes are done. */
+/* Two inputs, as in rings, without a loop over inputs. Returns the bytes done. */
 template <int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, uint32_t n_outs,
                                                         struct share share)
@@ -264,7 +260,6 @@ static __device__ __noinline__ void reduce_rest(const struct move_head &head,
     reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 1>(head, move, share);
 }
 
-/* The first two inputs are fetched together. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
                                                const struct move &move, uint32_t thread,

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* ---- plain memory: not read a second time, so loads do not keep it in L1 ---- */
+/* ---- plain memory: not read again, so loads do not keep it in L1 ---- */
 
 static __device__ __forceinline__ uint4 load_16_bytes(const void *from)
 {
@@ -160,10 +160,10 @@ static __device__ __forceinline__ void await_last_launch()
 #endif
 }
 
-/* Lets the next launch of the stream start once every peer block that this launch depends on is
- * running. One thread of each block calls this. The next launch then occupies multiprocessors until
- * this one ends. If it started earlier, it could hold one that a peer's block needs: launches of
- * two communicators could fill two GPUs in different orders and wait for each other. */
+/* Lets the next launch start once every peer block that this launch depends on is running. One
+ * thread of each block calls this. The next launch then occupies multiprocessors until this one
+ * ends. Earlier, it could hold one that a peer's block needs: launches of two communicators could
+ * fill two GPUs in different orders and wait for each other. */
 static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -182,9 +182,8 @@ static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-/* Polls between two looks for an abort. A poll of local memory takes about 0.5 us, so a kernel
- * reads the word in device memory every half millisecond, and the word in host memory, which takes
- * one or two microseconds over PCIe, every 8 ms. */
+/* Polls between two looks for an abort. A poll of local memory takes about 0.5 us: a look at device
+ * memory every half millisecond, and one at host memory (1 to 2 us over PCIe) every 8 ms. */
 #define ABORT_POLLS      1024U
 #define ABORT_HOST_POLLS 16384U
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
- * memory (struct gyre_cuda_recorder), so recording takes no atomic operation. The host reads the
- * rings when the communicator ends.
+ * memory (struct gyre_cuda_recorder), without atomic operations. The host reads the rings when the
+ * communicator ends.
  *
  * Out of line, so that kernels keep their registers when nothing is recorded.
  */
@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint32_t record_end_entries(uint32_t n_ends)
     return (n_ends + 3) / 4;
 }
 
-/* @n_completed: works completed before this launch. */
+/* @n_completed: works before this launch. */
 static __device__ __noinline__ void record_begin(const struct gyre_cuda_recording &recording,
                                                  uint64_t n_completed)
 {
@@ -57,15 +57,15 @@ static __device__ __noinline__ void record_mark(struct gyre_cuda_recorder *recor
     recorder->blocks[blockIdx.x].marks_ns[mark] = global_ns();
 }
 
-/* A launch has one phase that waits for lines or slots, or two. */
+/* In one phase of a launch or in two. */
 static __device__ __noinline__ void record_arrival(struct gyre_cuda_recorder *recorder)
 {
     const bool is_first = recorder->blocks[blockIdx.x].marks_ns[GYRE_CUDA_MARK_ARRIVED] == 0;
     record_mark(recorder, is_first ? GYRE_CUDA_MARK_ARRIVED : GYRE_CUDA_MARK_GATHERED);
 }
 
-/* The fence lets the host see the span before it sees that the launch is over. Of a call by copy
- * engines, the first launch gives the begin. */
+/* The fence shows the host the span before the launch's end. Of copies, the first launch gives the
+ * begin. */
 static __device__ __forceinline__ void record_span(const struct gyre_cuda_recording &recording,
                                                    const struct gyre_cuda_record_block *block,
                                                    uint64_t end_ns)
@@ -86,7 +86,7 @@ struct record_facts {
     uint32_t block; /* among the blocks of its work */
 };
 
-/* After a barrier of the block, so its other entries are complete. */
+/* After a barrier of the block. */
 static __device__ __noinline__ void record_end(const struct gyre_cuda_recording &recording,
                                                struct record_facts facts)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recording of the interpreter's steps in SIMPLE. The waiter and the poster each write their part
- * of an entry, after they have let the other warps go on. Steps of one worker overlap a little,
- * because the waiter already waits for the next steps. The host orders them (host/records.c).
+ * of an entry, after they have let other warps go on. A worker's steps overlap, because the waiter
+ * already waits for the next ones. The host orders them (host/records.c).
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_STEP_CUH
 #define GYRE_KERNELS_CUDA_RECORD_STEP_CUH
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void end_lane_wait(struct lane_wait *waited)
     waited->waited_ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 }
 
-/* All lanes of the waiter's warp. Lanes from `first_out_lane` on wait for room, the others for
+/* All lanes of the waiter's warp. From `first_out_lane` on they wait for room, the others for
  * data. */
 static __device__ __noinline__ void record_waited_step(struct step_recorder own, uint32_t number,
                                                        struct lane_wait waited,

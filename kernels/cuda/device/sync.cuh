@@ -68,6 +68,7 @@
 /* The host gives its size with the launch. */
 extern __shared__ uint4 shared_words[];
 
+/* Functions that wait return false when aborted, where their comments say nothing else. */
 static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &common,
                                                  uint32_t &n_polls)
 {
@@ -82,8 +83,8 @@ static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &
     return true;
 }
 
-/* Also tells the host every 8 ms which word the caller polls, and its value, to explain a call that
- * stands still. Waits for lines have no registers left for it. */
+/* Also tells the host every 8 ms which word the caller polls, to explain a call that stands still.
+ * Waits for lines have no registers left for it. */
 static __device__ __forceinline__ bool must_stop_at(const struct gyre_cuda_common &common,
                                                     uint32_t &n_polls, const uint64_t *word,
                                                     uint64_t value)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory at any address: the lanes of a warp load and store aligned 16-byte words side by side, and
- * each lane gets the missing bytes from the next lane. Single elements would keep fewer bytes in
- * flight, and stores to peers would be short.
+ * Memory at any address: the lanes of a warp access aligned 16-byte words side by side, and each
+ * lane gets the missing bytes from the next lane. Single elements would keep fewer bytes in flight.
  *
  * An unaligned span is 32 * ROWS packs of 16 bytes in memory order: pack p is row p / 32 of warp
  * lane p % 32. All lanes of the warp call these functions together, with the same addresses.
@@ -51,7 +50,7 @@ template <int ROWS> struct unaligned_span {
     pack<16> beyond; /* the first word after the last row, for align_span() */
 };
 
-/* Reads up to 15 bytes before the span and up to 16 bytes after it too. */
+/* Reads up to 15 bytes before the span and 16 after it too. */
 template <int ROWS>
 static __device__ __forceinline__ void fetch_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *to)
@@ -94,7 +93,7 @@ static __device__ __forceinline__ void align_span(const unsigned char *from, uin
     }
 }
 
-/* The first n_bytes < 16 bytes of lane `owner`'s pack, one byte a lane. */
+/* n_bytes < 16, one byte a lane. */
 static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const pack<16> &from,
                                                       uint32_t owner, uint32_t n_bytes,
                                                       uint32_t lane)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused sums in protocol LAMPORT. A thread receives the same lines from all peers, so it reduces
- * them without waiting for another thread. Small calls pay for every instruction that is fetched,
- * so the kernels with EXACT_FIT are shorter: exactly PEERS peers, one tile, addresses and lengths
- * that are multiples of 16, no scaling.
+ * Fused sums in LAMPORT. A thread receives the same lines from all peers, so it reduces them
+ * without waiting for another thread. Small calls pay for every instruction that is fetched, so
+ * kernels with EXACT_FIT take exactly PEERS peers, one tile, and multiples of 16 bytes, and scale
+ * nothing.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "lamport sum",
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void lamport_store(unsigned char *to, ulonglon
         lamport_format::store(to, value, n_valid);
 }
 
-/* Receives line `at` from all peers in `mask`. False when aborted. */
+/* Line `at` from all peers in `mask`. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_fused &args,
                                                        unsigned char *const *from, uint32_t at,
@@ -78,7 +78,7 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
     return true;
 }
 
-/* The caller has already sent or stored the lines' data. */
+/* The lines' data have been sent or stored. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_fused &args,
                                                      unsigned char *const *from, uint32_t at,
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args
             clear_line(from[k] + at);
 }
 
-/* One thread's state in a launch. */
+/* One thread's state. */
 template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const int dtype = DTYPE;
     static const int peers = PEERS;
@@ -98,9 +98,9 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const bool exact_fit = EXACT_FIT;
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
-    /* A two-shot clears the lines of its first half with bulk stores, while the second half is
-     * under way. Threads clear the lines of the second half themselves, because the launch would
-     * have to wait for bulk stores. */
+    /* A two-shot clears its first half's lines with bulk stores, while the second half is under
+     * way. The launch would have to wait for bulk stores of the second half, so threads clear those
+     * lines. */
     static const bool in_bulk = gathers && HAS_BULK_STORES;
 
     const struct gyre_cuda_args_fused *args;
@@ -154,7 +154,7 @@ static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
             values[k] = lamport_load_input(run, run.args->fused.peers[k].in_offset, ranges[k], at);
 }
 
-/* Also loads the first lines of IN. False when aborted. */
+/* Also loads the first lines of IN. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
 {
@@ -201,7 +201,7 @@ static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t 
     }
 }
 
-/* Reduces line `at` of the own chunk. @own: this rank's value. False when aborted. */
+/* Line `at` of the own chunk. @own: this rank's value. */
 template <class RUN>
 static __device__ __forceinline__ bool
 lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t tile, uint32_t at,
@@ -229,7 +229,7 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     return true;
 }
 
-/* Clears the warp's lines from `at` on. All lanes have read them before. */
+/* The warp's lines from `at` on. All lanes have read them. */
 template <class RUN>
 static __device__ __forceinline__ void
 lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_t at,
@@ -244,7 +244,6 @@ lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_
         bulk_clear(run.zeros, from[k] + at, n_bytes);
 }
 
-/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t tile)
 {
@@ -275,7 +274,6 @@ static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* Receives the peers' finished chunks. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t tile)
 {
@@ -308,7 +306,7 @@ static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t t
     return true;
 }
 
-/* Each phase for all tiles, as run_phases() does. */
+/* Each phase for all tiles. */
 template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *run)
 {
     const uint32_t n_tiles = RUN::exact_fit ? 1 : run->args->work.split.n_tiles;

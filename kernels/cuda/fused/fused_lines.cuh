@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused programs of any number of phases in LL and LL128: scatter the chunks of IN, reduce the own
- * chunk, gather the results. A group of threads serves one peer. The own chunk is reduced in shared
- * memory, and each group sends the result to its own peer. In an all-to-all the scattered chunks
- * are gathered, and all groups copy the own chunk while the peers' chunks are under way. An
- * in-place call is safe: a chunk is in shared memory, or in the same thread's registers, before it
- * is overwritten.
+ * Fused programs in LL and LL128: scatter the chunks of IN, reduce the own chunk, gather the
+ * results. A group of threads serves one peer. The own chunk is reduced in shared memory, and each
+ * group sends the result to its own peer. In an all-to-all the scattered chunks are gathered, and
+ * all groups copy the own chunk meanwhile. An in-place call is safe: a chunk is in shared memory,
+ * or in the same thread's registers, before it is overwritten.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll sum",
@@ -51,7 +50,7 @@ GYRE_KERNEL_ROW(.name = "ll128 copy",
 #include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
-/* @slots: where the FIFO's slots of channel 0 begin. */
+/* @slots: of channel 0. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
 fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint64_t number)
@@ -84,8 +83,7 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos 
     return (n_bytes + bytes - 1) / bytes;
 }
 
-/* More than UNROLL rounds are divided evenly, seven as four and three, because the last one of six
- * and one would wait alone. */
+/* More than UNROLL rounds are divided evenly, seven as four and three, so that none waits alone. */
 template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_flight(uint32_t n_rounds)
 {
     if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
@@ -94,8 +92,7 @@ template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_fligh
     return (n_rounds + n_turns - 1) / n_turns;
 }
 
-/* Where the thread's bytes of the rounds in flight are: kept in registers, or computed again at
- * each use. */
+/* Where the bytes of the rounds in flight are: kept in registers, or computed at each use. */
 template <int PROTO, int UNROLL> struct round_places {
     static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
     const struct peer_fifos *end;
@@ -163,7 +160,6 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     }
 }
 
-/* False when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool
 receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand &from,
@@ -191,11 +187,10 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
         line_mover<PROTO>::clear(from.base, place_of(places, k));
 }
 
-/* Reduces the values of all groups: in registers with one peer, else in shared memory. A round uses
- * the other half of that memory than the round before: values are read before the next round's
- * barrier and overwritten after it. @n_before: how many reductions this launch has made. @values:
- * in: this rank's own values, in the first group; out: the results. False when aborted, with more
- * than one peer in all threads alike. */
+/* Reduces in registers with one peer, else in shared memory, where a round uses the other half than
+ * the round before: values are read before the next round's barrier and overwritten after it.
+ * @n_before: reductions of this launch so far. @values: in: this rank's own values, in the first
+ * group; out: the results. With more than one peer all threads return the same. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
 reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end,
@@ -230,8 +225,7 @@ reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_
     return true;
 }
 
-/* Reduces the own chunk, if the program reduces. If it gathers results, also sends it to the
- * group's peer. False when aborted. */
+/* Reduces the own chunk and sends it to the group's peer, each if the program does. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile,
@@ -265,8 +259,8 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (!reduce_across_groups<PROTO, DTYPE, OP, UNROLL>(
                     args, end, *n_reductions, is_stopped, places, received, values))
                 return false;
-            if (UNROLL == GYRE_CUDA_UNROLL) /* a long launch must not share its multiprocessors with
-                                               the next one */
+            if (UNROLL ==
+                GYRE_CUDA_UNROLL) /* a long launch must not share multiprocessors with the next */
                 allow_dependent_and_mark(args.common, *n_reductions);
             else if (*n_reductions == 0)
                 mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);
@@ -284,7 +278,6 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* Receives the peer's finished chunk. False when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile)
@@ -336,7 +329,7 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
 }
 
 /* If nothing is reduced: as which lane of which group a thread moves the own chunk. Each group
- * moves all of it to its own peer. In an all-to-all nobody sends it, so the block is one group. */
+ * sends all of it to its own peer. In an all-to-all the block is one group. */
 static __device__ __forceinline__ struct peer_fifos
 group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos &end)
 {
@@ -349,8 +342,7 @@ group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos 
     return own;
 }
 
-/* Each phase for all tiles, so the lines that a phase waits for are under way since the phase
- * before. */
+/* Each phase for all tiles, so a phase's lines are under way since the phase before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, bool is_stopped)
@@ -380,7 +372,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
         clean_slots(args, end, tile);
 }
 
-/* DTYPE_NONE if nothing is reduced. UNROLL: most rounds of a phase in flight together. */
+/* DTYPE_NONE if nothing is reduced. UNROLL: most rounds in flight together. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)

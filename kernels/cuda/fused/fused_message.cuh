@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A send, a receive, or one of each at once, in LL and LL128. All moving threads serve one "peer",
- * whose sending end may lead to another rank than its receiving end comes from. Recorded launches
- * are interpreted, so these kernels are lean only.
+ * whose sending end may lead to another rank than its receiving end comes from.
  *
  * With one row of blocks, each block sends all tiles before it waits for the first line, so two
  * ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch that
  * does both.
  *
- * With two rows, the first row sends while the second receives. An all-to-all of two ranks runs so,
- * too, and the rows copy the own chunk tile by tile, in turns.
+ * With two rows, the first sends while the second receives. In an all-to-all of two ranks, the rows
+ * also copy the own chunk tile by tile, in turns.
  *
- * With several tiles, one more warp gives credit for tiles that the others have taken, because the
- * fence before credit would hold up warps that move data.
+ * With several tiles, one more warp gives credit for taken tiles, because the fence before credit
+ * would hold up warps that move data.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
-/* Both directions at once. */
 #define IN_ROWS(pattern, number, unroll)                                                           \
     GYRE_KERNEL_ROW(.name = "ll128 copy",                                                          \
                     .when = {.proto = GYRE_PROTO_LL128,                                            \
@@ -53,10 +51,10 @@ MESSAGE("ll128 copy", GYRE_PROTO_LL128)
 
 #include "kernels/cuda/fused/fused_lines.cuh"
 
-/* A send before this rank's receive gives the credit that the receive would give: of everything
- * that earlier launches received, because collectives may have kept the credit of all slots.
- * Without it two ranks that both send first would wait for each other. The blocks share the
- * receive's channels, which may be more or fewer than theirs. */
+/* A send before this rank's receive gives the receive's credit: of everything that earlier launches
+ * received, because collectives may have kept the credit of all slots. Otherwise two ranks that
+ * both send first would wait for each other. The blocks share the receive's channels, which may be
+ * more or fewer than theirs. */
 static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_args_fused &args)
 {
     const struct gyre_cuda_fused &fused = args.fused;
@@ -68,8 +66,8 @@ static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_
             args.common.counters[peer.recv_end + c * args.work.channel_stride]);
 }
 
-/* KEEPS: copies a tile of the own chunk, in the row whose turn it is. If one row copied all tiles,
- * the link would wait for it. */
+/* KEEPS: copies a tile of the own chunk, in the row whose turn it is. If one row copied all, the
+ * link would wait for it. */
 template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fused &args,
                                                  const struct peer_fifos &end, uint32_t tile)
@@ -80,7 +78,7 @@ static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fus
                                                                           &n_reductions);
 }
 
-/* The launch has waited for its first tiles at its beginning. False when aborted. */
+/* The launch has waited for its first tiles. */
 static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, uint32_t tile)
 {
@@ -112,9 +110,9 @@ static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fu
     }
 }
 
-/* The barrier of a tile: the moving warps arrive at it, and the last warp waits there. No warp is
- * more tiles ahead of the last one than a FIFO holds, because there is no credit for them. So a
- * barrier is complete before it is used again. */
+/* The moving warps arrive, and the last warp waits there. No warp is more tiles ahead of it than a
+ * FIFO holds, because there is no credit for them. So a barrier is complete before it is used
+ * again. */
 static __device__ __forceinline__ int barrier_of(const struct gyre_cuda_args_fused &args,
                                                  uint32_t tile)
 {
@@ -133,7 +131,7 @@ static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fu
             is_stopped = !gather_chunk<PROTO, GYRE_CUDA_UNROLL>(args, end, tile);
         if (tile + 1 == n_tiles)
             return;
-        /* After an abort nothing else keeps a warp from getting too far ahead. */
+        /* After an abort nothing else keeps warps from getting ahead. */
         is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
         if (is_stopped)
             barrier_sync(barrier_of(args, tile), (int)blockDim.x);
@@ -142,8 +140,7 @@ static __device__ __forceinline__ void take_tiles(const struct gyre_cuda_args_fu
     }
 }
 
-/* Gives back each tile when all warps have taken it. The next launch gives back the last tile. One
- * warp calls this. */
+/* By one warp. The next launch gives back the last tile. */
 template <int PROTO>
 static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_args_fused &args,
                                                        const struct peer_fifos &end)
@@ -160,7 +157,7 @@ static __device__ __forceinline__ void give_back_tiles(const struct gyre_cuda_ar
     }
 }
 
-/* KEEPS: an all-to-all, whose own chunk goes to OUT. */
+/* KEEPS: the own chunk goes to OUT, as in an all-to-all. */
 template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args)
 {
@@ -176,7 +173,7 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
         n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
         send_tiles<PROTO, KEEPS>(args, end);
-    /* With several tiles the last warp comes here before the others wait. */
+    /* With several tiles the last warp comes here before others wait. */
     announce_sent(args.common, end.sequence);
     if (!is_stopped && has_receiving_end<true>(args.fused)) {
         if (moves)
@@ -194,7 +191,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + 32, 1)
     run_message<PROTO, false>(args);
 }
 
-/* Two blocks fit a multiprocessor, so there is room for a launch of another communicator: calls of
+/* Two blocks fit a multiprocessor, which leaves room for another communicator's launch: calls of
  * two communicators may come in different orders on two GPUs. */
 template <bool KEEPS>
 static __global__ void __launch_bounds__(GYRE_CUDA_ROW_THREADS + 32, 2)

@@ -2,15 +2,13 @@
  *
  * The one-shot all-reduce in protocol LL, and functions that all fused kernels share.
  *
- * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces the chunks
- * that it receives and its own chunk in the program's order, and may send the result to all peers
- * and receive theirs. It moves the same slots and gives the same bits as the program's steps, so a
- * peer may interpret them. It is faster because the host resolved every operand, and a thread waits
- * only for its own lines.
+ * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces what it
+ * receives and its own chunk in the program's order, and may send the result to all peers. It moves
+ * the same slots and gives the same bits as the program's steps, so a peer may interpret them. It
+ * is faster because the host resolved every operand, and a thread waits only for its own lines.
  *
  * The one-shot kernel is short because small messages pay for every instruction that is fetched. A
- * group of threads serves one peer. The first group reduces the values of all groups in shared
- * memory.
+ * group of threads serves one peer. The first group reduces all groups' values in shared memory.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll one-shot",
@@ -28,7 +26,7 @@ GYRE_KERNEL_ROW(.name = "ll one-shot",
 
 #include "kernels/cuda/protocol/ll.cuh"
 
-/* From the beginning of IN or OUT. */
+/* Of IN or OUT. */
 struct line_range {
     uint64_t skip_bytes;
     uint32_t n_bytes;
@@ -42,7 +40,7 @@ fused_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
 }
 
-/* For kernels in which block i is channel i. */
+/* Block i is channel i. */
 static __device__ __forceinline__ struct line_range fused_range(const struct gyre_cuda_work &work,
                                                                 uint32_t chunk, uint32_t tile)
 {
@@ -56,8 +54,8 @@ static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda
 }
 
 /* After a thread's first wait: with one peer, that peer's block is running by then. With more
- * peers, the caller has passed a barrier of the block, so all peers' blocks are. From then on this
- * launch needs no further multiprocessor to end. */
+ * peers, the caller has passed a barrier, so all peers' blocks are. From then on this launch needs
+ * no further multiprocessor to end. */
 static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
 {
     if (threadIdx.x == 0 && n_waits_before == 0)
@@ -72,7 +70,6 @@ allow_dependent_and_mark(const struct gyre_cuda_common &common, uint32_t n_waits
         record_arrival(common.recording.recorder);
 }
 
-/* In one thread of the block. */
 static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common &common,
                                                    enum gyre_cuda_mark mark)
 {
@@ -80,7 +77,6 @@ static __device__ __forceinline__ void mark_launch(const struct gyre_cuda_common
         record_mark(common.recording.recorder, mark);
 }
 
-/* Lines `first`, `first` + `stride`, ... of a slot. */
 static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t first,
                                                 uint32_t stride, uint32_t n_all, uint64_t flag)
 {
@@ -102,7 +98,7 @@ static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work 
     return value;
 }
 
-/* For one peer, in few instructions. */
+/* For one peer. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_fused &args,
                                                     VALUE own, VALUE received)
@@ -121,8 +117,7 @@ static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_
     return value;
 }
 
-/* In the program's order: the first `own_place` peers, this rank, then the remaining peers.
- * @received: received(i) is the value of peer i. */
+/* In the program's order: the first `own_place` peers, this rank, then the remaining peers. */
 template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
 static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_fused &args,
                                                         VALUE own, const RECEIVED &received)
@@ -145,9 +140,8 @@ static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_a
     return value;
 }
 
-/* As reduce_in_order(), for sums of 16 bytes whose peers are rotated: peer 0 is the next rank, and
- * peer j's value is the i-th in the program's order. EXACT_FIT: exactly PEERS peers, and nothing is
- * divided. */
+/* Sums of 16 bytes whose peers are rotated: peer 0 is the next rank, and peer j's value is the i-th
+ * in the program's order. EXACT_FIT: exactly PEERS peers, no division. */
 template <int DTYPE, int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ ulonglong2 reduce_rotated(const struct gyre_cuda_args_fused &args,
                                                             ulonglong2 own,
@@ -241,9 +235,9 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
             }
             data = ll_data(halves);
         }
-        /* The first group reads a round's values before the barrier of the next round, and they are
+        /* The first group reads a round's values before the next round's barrier, and they are
          * overwritten after it. After the first barrier only the first group reads IN, its own
-         * part. OUT may be the same memory as IN. */
+         * part, so OUT may be the same memory. */
         if (!is_pair) {
             *shared = data;
             is_stopped = __syncthreads_or(is_stopped) != 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fused one-shot all-gather into windows: every block stores its part of IN into the OUT of all
- * ranks. It posts and awaits the same words of SIMPLE as the program's steps, so a peer may run the
- * steps. There are no service warps: one thread serves one peer.
+ * ranks. Its words are those of the program's SIMPLE steps, so a peer may run the steps. There are
+ * no service warps: one thread serves one peer.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "simple all-gather",
@@ -31,7 +31,7 @@ static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_c
     return min(n_bytes - min(n_bytes, tile * tile_bytes), tile_bytes);
 }
 
-/* A barrier comes before, then the fence and the tail as in SIMPLE (sync.cuh). */
+/* After a barrier (sync.cuh, "SIMPLE"). */
 static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_fused &args,
                                                       const struct simple_peer &peer,
                                                       uint32_t n_bytes)
@@ -43,8 +43,7 @@ static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_arg
     fifo_publish(send_end(peer), n_slots);
 }
 
-/* Waits for the peer's data in this rank's OUT, then gives the slots back. Head needs no fence,
- * because only slot_info was read, and the comparison has used it. */
+/* Head needs no fence, because only slot_info was read, and the comparison has used it. */
 static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_fused &args,
                                                    const struct simple_peer &peer, uint32_t n_bytes)
 {
@@ -55,7 +54,6 @@ static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_f
     fifo_return(recv_end(peer), n_slots);
 }
 
-/* All `n_outs` addresses in the same pass. */
 static __device__ __forceinline__ void
 placed_copy(const unsigned char *in, unsigned char *const *outs, uint32_t n_outs, uint32_t n_bytes)
 {

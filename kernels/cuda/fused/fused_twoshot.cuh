@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fused two-shot all-reduce in protocol SIMPLE. Phase 1 sends each chunk of IN to a slot of the
- * rank that owns the chunk. Phase 2 reduces the own chunk into the OUT of all ranks (IS_PLACED) or
- * into slots. Phase 3, without IS_PLACED, copies the peers' sums from slots to OUT. Slots and words
- * are those of the program's steps, so a peer may run the steps. While one tile waits for a peer,
- * the block moves another.
+ * The fused two-shot all-reduce in SIMPLE. Phase 1 sends each chunk of IN to a slot of the rank
+ * that owns the chunk. Phase 2 reduces the own chunk into the OUT of all ranks (IS_PLACED) or into
+ * slots. Phase 3, without IS_PLACED, copies the peers' sums from slots to OUT. Slots and words are
+ * those of the program's steps, so a peer may run the steps. While one tile waits for a peer, the
+ * block moves another.
  *
- * As in the interpreter (simple_steps.cuh), worker threads only move bytes, the waiter's warp waits
- * for peers, and the poster's warp fences and publishes. Workers load their own rank's data before
- * they wait.
+ * Threads have the roles of simple_steps.cuh: workers, a waiter, a poster. Workers load their own
+ * rank's data before they wait.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "simple two-shot",
@@ -31,7 +30,7 @@ GYRE_KERNEL_ROW(.name = "simple two-shot",
 
 #define TWOSHOT_READY         1 /* barriers 1 to 6: the waiter arrives, the workers sync */
 #define TWOSHOT_DONE          7 /* barriers 7 to 12: the workers arrive, the poster syncs */
-/* Packs that a thread has in flight for each peer. */
+/* Packs in flight for each peer. */
 #define TWOSHOT_UNROLL(peers) ((peers) == 1 ? 4 : (peers) == 3 ? 2 : 1)
 
 struct twoshot_place {
@@ -42,7 +41,6 @@ struct twoshot_place {
 
 static_assert(GYRE_CUDA_TILES_IN_FLIGHT <= 2, "barriers");
 
-/* In this block's channel. */
 struct twoshot_ends {
     unsigned char *to; /* slot 0 of the FIFO to the peer */
     const unsigned char *from;
@@ -122,7 +120,7 @@ static __device__ __forceinline__ void twoshot_store_packs(const RUN &run, unsig
             store<16>(to + at + u * run.n_workers * 16, packs[u]);
 }
 
-/* In workers. False when aborted. */
+/* In workers. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32_t i)
 {
@@ -130,7 +128,6 @@ static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32
     return i < run.shared->stopped_at;
 }
 
-/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_scatter(const RUN &run, uint32_t tile)
 {
@@ -175,7 +172,6 @@ static __device__ __forceinline__ pack<16> twoshot_reduce(const RUN &run, const 
     return result;
 }
 
-/* False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t tile)
 {
@@ -209,7 +205,6 @@ static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* Copies the peers' finished chunks from slots. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_collect(const RUN &run, uint32_t tile)
 {
@@ -249,8 +244,7 @@ template <class RUN> static __device__ __forceinline__ void twoshot_move(const R
     }
 }
 
-/* Waits for all that step i needs of peer k: room for the launch's slot i, and the arrival of slot
- * i - n_tiles. False when aborted. */
+/* Room for the launch's slot i, and the arrival of slot i - n_tiles. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -281,7 +275,6 @@ twoshot_find_place(const RUN &run, const struct simple_peer &peer, const struct 
     place->out = ends.out;
 }
 
-/* Peer k's data in this rank's OUT. False when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
@@ -293,8 +286,7 @@ twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
     return true;
 }
 
-/* Lane k serves peer k. False when aborted. Otherwise, with IS_PLACED, the data of peer k in OUT
- * are complete. */
+/* Lane k serves peer k. With IS_PLACED, the data of peer k in OUT are complete afterwards. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct simple_peer &peer,
                                                     const struct twoshot_ends &ends, uint32_t k,
@@ -327,7 +319,7 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
     return !RUN::is_placed || !serves || twoshot_await_placed(run, peer, k);
 }
 
-/* After the workers' step i; also gives back slot i - n_tiles. */
+/* Also gives back slot i - n_tiles. */
 template <class RUN>
 static __device__ __forceinline__ void
 twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -346,7 +338,6 @@ twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint
         fifo_return(recv_end(peer), i - run.n_tiles + 1);
 }
 
-/* Lane k serves peer k. */
 template <class RUN>
 static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct simple_peer &peer,
                                                     uint32_t k)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which bytes of the vector a block of a fused LAMPORT program moves, and where its slots are. The
- * vector fits into the slots, so 32 bits are enough for offsets.
+ * Which bytes of the vector a block moves, and where its slots are. The vector fits into the slots,
+ * so 32 bits are enough.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
@@ -15,7 +15,7 @@ static __device__ __forceinline__ uint32_t lamport_unit(const struct gyre_cuda_w
 
 /* As gyre_cuda_tile_range(), in 32 bits and bytes. */
 struct lamport_share {
-    uint32_t skip; /* from the vector's beginning */
+    uint32_t skip;
     uint32_t n_bytes;
     uint32_t chunk_bytes;
     uint32_t extra_chunks; /* chunks with one unit more */
@@ -39,7 +39,7 @@ lamport_share_make(const struct gyre_cuda_work &work)
     own.n_bytes = min((units + longer) * unit, all_bytes - own.skip);
     own.chunk_bytes = (uint32_t)work.split.chunk_share_units[longer] * unit;
     own.extra_chunks = work.split.n_chunks == 1 ? 0 : work.split.extra_chunks[longer];
-    /* Keeps the compiler from computing these later: the launch before may still run now. */
+    /* The compiler must not compute these later: the launch before may still run now. */
     asm volatile("" : "+r"(own.skip), "+r"(own.n_bytes), "+r"(own.chunk_bytes));
     return own;
 }
@@ -60,7 +60,7 @@ lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &
     return {share.skip + first, min(end - first, tile_bytes)};
 }
 
-/* @slots: where the FIFO's slots of channel 0 begin. */
+/* @slots: of channel 0. */
 static __device__ __forceinline__ unsigned char *
 lamport_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint32_t number)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter kernel: one block is one worker of one channel. The interp_*.cu files instantiate
- * it for some element types each, to compile in parallel.
+ * The interpreter kernel: one block is one worker of one channel. The interp_*.cu files compile in
+ * parallel.
  */
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
@@ -36,7 +36,7 @@ run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &wo
     close_block<PROTO>(block);
 }
 
-/* Among the blocks that work, or NO_PLACEMENT: the block has ended and is to return. */
+/* Among the blocks that work. NO_PLACEMENT: the block has ended and is to return. */
 template <int PROTO>
 static __device__ __forceinline__ uint32_t number_block(const struct gyre_cuda_common &common)
 {
@@ -68,7 +68,6 @@ static __device__ __forceinline__ uint32_t find_work(const struct gyre_cuda_work
     return i;
 }
 
-/* ARGS: struct gyre_cuda_args_few or struct gyre_cuda_args_many. */
 template <int PROTO, typename ARGS>
 static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_many(const __grid_constant__ ARGS args)
@@ -133,7 +132,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define TABLE(id)    gyre_cuda_kernels_##id
 #define IF_FULL(...) __VA_ARGS__
 #endif
-/* Fused kernels take a quarter of a megabyte for each type, so only the types reduced most have
+/* Fused kernels take a quarter of a megabyte for each type, so only the most reduced types have
  * them. */
 #define DEFINE_TABLE(id, line_kernels, twoshots, lamport, lamport_sum) \
     extern "C" const struct gyre_cuda_kernels TABLE(id) = {            \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that only copy, for every element type, and launches of several works, for sends and
- * receives that must not wait for each other.
+ * Programs that only copy, and launches of several works, for sends and receives that must not wait
+ * for each other.
  */
 #include "kernels/cuda/fused/fused_message.cuh"
 #include "kernels/cuda/fused/fused_placed.cuh"
@@ -9,8 +9,7 @@
 
 #if GYRE_CUDA_LEAN == 0
 /* Works of several protocols, each of which may wait for any other. The launch is one of SIMPLE:
- * its blocks may choose their places, and the last one reports for all. ARGS: struct
- * gyre_cuda_args_mixed_few or struct gyre_cuda_args_mixed. */
+ * its blocks may choose their places, and the last one reports for all. */
 template <typename ARGS>
 static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1)
     interpret_mixed(const __grid_constant__ ARGS args)

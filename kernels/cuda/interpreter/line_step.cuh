@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of a line protocol, resolved by a warp for one tile: addresses and flags of its operands.
+ * A step of a line protocol, resolved by a warp for one tile.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_STEP_CUH
 #define GYRE_KERNELS_CUDA_LINE_STEP_CUH
@@ -8,16 +8,16 @@
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/protocol/line.cuh"
 
-/* A bit of line_head.simple_mask that no operand has. Steps that are not recorded take the same
- * branches as without recording. */
+/* A bit of simple_mask that no operand has, so steps that are not recorded take no further
+ * branch. */
 #define LINE_RECORDED 0x80000000U
-/* The operand that no step has: the address of a recorded step's entry, and when the step began. */
+/* No step's operand: the address of a recorded step's entry, and when the step began. */
 #define LINE_RECORD (LINE_OPERANDS - 1)
 
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_RECORD && LINE_OPERANDS < 32,
               "a lane for each operand");
 
-/* Two words of 16 bytes, which a thread reads before any operand. */
+/* Two words of 16 bytes, read before any operand. */
 struct line_head {
     uint32_t n_bytes;
     uint8_t n_ins;
@@ -28,8 +28,8 @@ struct line_head {
     uint16_t short_mask; /* outputs without credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
-    uint32_t simple_mask; /* operands that are slots of SIMPLE, by lane; neither in recv_mask nor in
-                             send_mask. LINE_RECORDED besides */
+    uint32_t simple_mask; /* operands in SIMPLE's slots, by lane, in no other mask. LINE_RECORDED
+                             besides */
     uint32_t net_mask;    /* outputs whose lines a proxy sends, by lane; also in send_mask */
     uint32_t pad;
 };

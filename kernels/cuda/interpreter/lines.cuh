@@ -3,15 +3,15 @@
  * What all line protocols share. A thread handles the same positions of a range in every step, so
  * chunks that one step writes and a later one reads need no barrier. The warps of a block resolve a
  * tile's steps, each warp another one; then every thread runs all steps on its own. A barrier comes
- * once a tile, before credit is given back, or at every receiving step where a FIFO has fewer slots
- * than a tile needs.
+ * once a tile, before credit is given back, or at every receiving step where a FIFO has too few
+ * slots.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
 #include "kernels/cuda/interpreter/special_lines.cuh"
 
-/* By the credit that the block knows, else by one look at memory. */
+/* As the block knows, else by one look at memory. */
 static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
                                                   uint64_t number)
 {
@@ -19,7 +19,6 @@ static __device__ __forceinline__ bool has_credit(const struct connection *own, 
            has_reached(own, load_acquire_sys(own->awaited), number);
 }
 
-/* False when aborted. */
 static __device__ __forceinline__ bool await_credit(const struct block &block,
                                                     const struct connection *own, uint64_t number)
 {
@@ -30,10 +29,10 @@ static __device__ __forceinline__ bool await_credit(const struct block &block,
     return true;
 }
 
-/* Once a tile, the block reads the credit for the next tile when a tile begins and writes the value
- * when the tile ends, so no thread waits for the load, and none reads the value meanwhile. The load
- * needs no acquire, because a store to a line comes a whole round of the ring after the peer's
- * loads of that line (sync.cuh, "LL"). */
+/* The block reads the credit for the next tile when a tile begins and writes the value when the
+ * tile ends, so no thread waits for the load, and none reads the value meanwhile. The load needs no
+ * acquire, because a store to a line comes a whole round of the ring after the peer's loads of that
+ * line (sync.cuh, "LL"). */
 static __device__ __forceinline__ uint64_t look_at_credit(const struct block &block, uint32_t i)
 {
     if (i >= block.n_connections || block.connections[i].is_send == 0)
@@ -115,7 +114,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
 }
 
-/* Each warp waits by itself. False when aborted. */
+/* Each warp waits by itself. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
                                                      uint32_t short_mask, uint32_t tile)
@@ -167,7 +166,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
     }
 }
 
-/* Resolves steps of a tile together; then each thread runs them. True when aborted. */
+/* True when aborted. */
 template <class STEP>
 static __device__ __forceinline__ bool run_batch(const struct block &block, uint32_t tile,
                                                  uint32_t first_step, uint32_t n_steps,
@@ -190,7 +189,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             if (has_simple && __syncthreads_or(is_stopped || !goes_on) != 0)
                 return true;
         }
-        if (line.short_mask != 0) { /* the same for all threads: warps stay converged */
+        if (line.short_mask != 0) { /* the same for all threads */
             is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
             if (!is_stopped)
                 is_stopped = !await_credits(block, step, line.short_mask, tile);

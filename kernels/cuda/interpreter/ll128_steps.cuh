@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A warp moves four lines at a time and stays converged, because eight lanes store a line together.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_LL128_STEPS_CUH
 #define GYRE_KERNELS_CUDA_LL128_STEPS_CUH
 
@@ -13,7 +10,7 @@
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
-    /* This lane's part. False when aborted. */
+    /* This lane's part. */
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
@@ -81,7 +78,6 @@ template <int DTYPE, int OP> struct ll128_step {
         return own;
     }
 
-    /* UNROLL groups of lines. False when aborted. */
     template <int UNROLL, bool REDUCES>
     static __device__ __forceinline__ bool run_round(const struct block &block,
                                                      const struct line_step &line,

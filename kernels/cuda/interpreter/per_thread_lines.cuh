@@ -26,7 +26,7 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
     static const int proto = FORMAT::proto;
     static const int bytes = FORMAT::bytes;
 
-    /* Lines `first`, `first` + blockDim.x, ... False when aborted. */
+    /* Lines `first`, `first` + blockDim.x, ... */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
@@ -90,7 +90,6 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
         }
     }
 
-    /* False when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)

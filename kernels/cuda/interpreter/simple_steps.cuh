@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps in SIMPLE. The worker threads of a block only move bytes. A warp, the waiter, resolves the
- * next steps and waits for their slots meanwhile. Another warp, the poster, fences and publishes a
- * step while the workers move the next one, because a fence is slower the more stores are in
- * flight.
+ * Steps in SIMPLE. The worker threads of a block only move bytes. The waiter's warp resolves the
+ * next steps and waits for their slots meanwhile. The poster's warp fences and publishes a step
+ * while the workers move the next one, because a fence is slower the more stores are in flight.
  *
  * Resolved steps rotate through four buffers in shared memory. The waiter fills the buffer of step
  * k after the poster has published step k - 4, so no barrier is ever more than one phase ahead. All
- * workers share a barrier: on an mbarrier each would wait for the waiter alone, and they would
- * drift apart.
+ * workers share a barrier: on an mbarrier they would drift apart.
  *
  * Where slots allow it, two tiles go through the steps together (struct cursor): while one tile's
  * data are on their way to the peer and back, the block moves the other.
@@ -37,7 +35,7 @@ struct simple_shared {
     uint32_t n_whole;
 };
 
-/* Step 0 of all tiles of a group, then step 1 of all of them, and so on. */
+/* Each step of all tiles of a group, then the next step. */
 struct cursor {
     uint32_t step;
     uint32_t tile;
@@ -93,7 +91,7 @@ static __device__ __forceinline__ struct lane_step read_step(const struct gyre_c
     return own;
 }
 
-/* Until slot `number` has arrived or has room. False when aborted. */
+/* Until slot `number` has arrived or has room. */
 static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
                                              uint64_t number)
 {
@@ -111,7 +109,7 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
     return false;
 }
 
-/* Placed data may be written from then on. False when aborted. */
+/* Placed data may be written from then on. */
 static __device__ __forceinline__ bool await_entry(const struct block &block,
                                                    struct connection *own)
 {
@@ -138,7 +136,7 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
     };
 }
 
-/* One step, each warp lane its own operand. False when aborted. @waited: NULL unless recorded. */
+/* Each warp lane its own operand. @waited: NULL unless recorded. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, struct move *move,
@@ -190,7 +188,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-/* What a warp lane writes after a step, found while the step runs. */
+/* Found while the step runs. */
 struct posting {
     const struct connection *own; /* NULL: the lane writes nothing */
     uint32_t n_before;

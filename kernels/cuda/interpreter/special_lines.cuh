@@ -5,12 +5,12 @@
  *
  * On several hosts connections that proxies serve go by SIMPLE (connection.is_simple), all others
  * by lines. Before such a step one warp waits for their slots, which hold plain bytes, and all
- * threads wait for that warp. After it, behind a barrier, the warp publishes the slots that were
- * written and gives back those that were read.
+ * threads wait for that warp. After it, behind a barrier, the warp publishes written slots and
+ * gives back read ones.
  *
- * Where such connections go by LL (connection.is_net), a NIC or a proxy writes arriving lines in
- * place of a peer. Sent lines lie in host memory. Before the step the warp tells the proxy how many
- * there will be, and the proxy waits for their flags.
+ * Where they go by LL (connection.is_net), a NIC or a proxy writes arriving lines in place of a
+ * peer. Sent lines lie in host memory. Before the step the warp tells the proxy how many there will
+ * be, and the proxy waits for their flags.
  */
 #ifndef GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
 #define GYRE_KERNELS_CUDA_SPECIAL_LINES_CUH
@@ -29,8 +29,7 @@ static __device__ __forceinline__ void record_line_end(const struct line_operand
     ((union gyre_cuda_record *)operands[LINE_RECORD].base)->step.end_ns = global_ns();
 }
 
-/* By value: with its address taken by a function out of line, `struct block` would leave the
- * registers. */
+/* By value: if a function out of line had its address, `struct block` would leave the registers. */
 struct simple_slots {
     struct connection *connections;
     const struct gyre_cuda_step *step;
@@ -47,7 +46,7 @@ simple_slots_of(const struct block &block, const struct gyre_cuda_step *step,
             line.simple_mask & ~LINE_RECORDED, tile};
 }
 
-/* This lane's, or NULL. @n_before_out: slots of the launch before it. One tile is in flight. */
+/* This lane's, or NULL. One tile is in flight. @n_before_out: slots of the launch before it. */
 static __device__ __forceinline__ struct connection *
 find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
 {
@@ -61,8 +60,7 @@ find_simple_slot(const struct simple_slots &slots, uint32_t *n_before_out)
     return own;
 }
 
-/* Until slots of SIMPLE that are read have arrived and are of this call, and those that are written
- * are free. False in lanes that saw an abort. */
+/* Arrived slots are of this call too. False in lanes that saw an abort. */
 static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_common &common,
                                                     const struct simple_slots &slots)
 {
@@ -81,8 +79,8 @@ static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_commo
     return true;
 }
 
-/* In one thread. The first line of each input stands for all lines, for which the threads wait on
- * their own. Line 0 belongs to the first warp, so no thread has cleared it yet. */
+/* In one thread. The first line of each input stands for all. It belongs to the first warp, so no
+ * thread has cleared it yet. */
 template <class STEP>
 static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
                                                         const struct line_slot *slot,
@@ -100,9 +98,8 @@ static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_c
     entry->step.n_bytes = line.n_bytes;
 }
 
-/* By the first warp before a step that has slots of SIMPLE or is recorded. With such slots, a
- * barrier comes after. False in lanes that saw an abort. Out of line, because programs of one host
- * come here only when they are recorded. */
+/* By the first warp. With slots of SIMPLE, a barrier comes after. False in lanes that saw an abort.
+ * Out of line, because programs of one host come here only when they are recorded. */
 template <class STEP>
 static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &common,
                                                  struct simple_slots slots,
@@ -115,7 +112,7 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
     return goes_on;
 }
 
-/* By the first warp, after such a step and a barrier (sync.cuh, "SIMPLE"). */
+/* By the first warp, after a barrier (sync.cuh, "SIMPLE"). */
 static __device__ __noinline__ void publish_simple(struct simple_slots slots)
 {
     uint32_t n_before = 0;
@@ -128,9 +125,8 @@ static __device__ __noinline__ void publish_simple(struct simple_slots slots)
     store_relaxed_sys(own->posted, own->number + n_before + 1);
 }
 
-/* By the first warp, when there is credit and before the lines are stored: tells the proxy how many
- * lines the slots will have. The lines and this word do not wait for each other, because each has a
- * flag. */
+/* By the first warp, when there is credit and before the lines are stored. The lines and this word
+ * do not wait for each other, because each has a flag. */
 static __device__ __noinline__ void announce_lines(struct simple_slots slots)
 {
     uint32_t n_before = 0;

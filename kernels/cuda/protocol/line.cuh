@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all line formats share. The interpreter and the fused kernels use the same formats.
+ * What the line formats of the interpreter and the fused kernels share.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_CUH
 #define GYRE_KERNELS_CUDA_LINE_CUH
@@ -16,8 +16,8 @@ struct line_operand {
     uint64_t flag;
 };
 
-/* The bytes that a thread moves at once: in LL a line's 8 data bytes, in LL128 16 bytes of a line,
- * or 8 in the lane that has the flag. */
+/* What a thread moves at once: a line's 8 data bytes in LL; in LL128 16 bytes, or 8 in the lane
+ * that has the flag. */
 struct line_place {
     uint32_t line;       /* in the slot */
     uint32_t data_bytes; /* offset in the chunk */
@@ -34,7 +34,7 @@ template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64
     return PROTO == GYRE_PROTO_LL ? gyre_ll_flag(number) : number + 1;
 }
 
-/* Polls until the line has arrived, then clears it. False when aborted. */
+/* Also clears the line. */
 template <class FORMAT>
 static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_common &common,
                                                     const struct line_operand &in, uint32_t at,
@@ -51,7 +51,6 @@ static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_commo
     return true;
 }
 
-/* For fused kernels. */
 template <int PROTO> struct line_mover;
 
 #endif

@@ -87,7 +87,6 @@ struct ll_format {
 template <> struct line_mover<GYRE_PROTO_LL> {
     static const int bytes = LL_DATA_BYTES;
 
-    /* That `n_lanes` threads move at once. */
     static __device__ __forceinline__ uint32_t round_bytes(uint32_t n_lanes)
     {
         return LL_DATA_BYTES * n_lanes;
@@ -131,7 +130,6 @@ template <> struct line_mover<GYRE_PROTO_LL> {
         return halves;
     }
 
-    /* False when aborted. */
     static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
                                                    const struct line_place &own, ulonglong2 *value)

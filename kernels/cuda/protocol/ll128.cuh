@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LL128: lines of 128 bytes, 120 bytes of data and a flag of 8 bytes at the end. Eight warp lanes
- * store a line in one instruction. A warp moves four lines at a time and stays converged.
+ * store a line in one instruction, so a warp stays converged.
  */
 #ifndef GYRE_KERNELS_CUDA_LL128_CUH
 #define GYRE_KERNELS_CUDA_LL128_CUH
@@ -11,7 +11,7 @@
 #define LL128_LINE_BYTES 128
 #define LL128_DATA_BYTES 120
 #define LL128_LANES      8
-#define LL128_LINES      4 /* that a warp moves at once */
+#define LL128_LINES      4
 
 struct ll128_format {
     static __device__ __forceinline__ struct line_place place(uint32_t group, uint32_t lane,
@@ -61,7 +61,7 @@ struct ll128_format {
         return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
 
-    /* All lanes of the warp. False when aborted. */
+    /* All lanes of the warp. */
     static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
                                                    const struct line_place &own, uint32_t lane,

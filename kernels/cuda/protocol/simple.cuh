@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIMPLE for fused kernels: one thread serves both FIFOs with one peer. It writes and awaits the
- * same words as the program's steps (device/fifo.cuh), so a peer may run the steps.
+ * SIMPLE for fused kernels: one thread serves both FIFOs with one peer. Its words are those of the
+ * program's steps (device/fifo.cuh), so a peer may run the steps.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* One warp waits for peers, one publishes. */
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 
-/* Not two `struct fifo`, because the compiler then allots registers better. */
+/* Not two `struct fifo`: the compiler then allots registers worse. */
 struct simple_peer {
     struct gyre_inbox *inbox_there;
     struct gyre_inbox *inbox_here;
@@ -34,7 +33,6 @@ static __device__ __forceinline__ struct fifo recv_end(const struct simple_peer 
     return {peer.inbox_here, peer.credit_there, peer.received, peer.recv_index};
 }
 
-/* In this block's channel. */
 static __device__ __forceinline__ struct simple_peer
 simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint32_t k)
 {
@@ -54,7 +52,7 @@ simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint
             peer.recv_end + skip};
 }
 
-/* In flight together. After await_last_launch(). */
+/* Loads are in flight together. After await_last_launch(). */
 static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_fused &args,
                                                         struct simple_peer *peer)
 {
@@ -63,7 +61,6 @@ static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_a
     peer->head = load_acquire_sys(&peer->credit_here->head[GYRE_PROTO_SIMPLE]);
 }
 
-/* False when aborted. */
 static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
@@ -73,7 +70,7 @@ static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_
            fifo_await_word(args.common, &peer.credit_here->head[GYRE_PROTO_SIMPLE], least);
 }
 
-/* `n_before` slots after the launch's first one. False when aborted. */
+/* `n_before` slots after the launch's first one. */
 static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_before, uint32_t n_bytes)
@@ -100,8 +97,8 @@ static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_
     fifo_close(args.common, recv_end(peer), n_slots);
 }
 
-/* A window's table does not change while calls use the window, so a kernel may read it before the
- * launch before has ended. */
+/* A window's table does not change while calls use the window, so this may run before
+ * await_last_launch(). */
 static __device__ __forceinline__ unsigned char *simple_out(const struct gyre_cuda_args_fused &args,
                                                             const struct simple_peer &peer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers the host's questions with the GPU's time, so that the host compares the two clocks.
+ * Answers the host's questions with the GPU's time, to compare the two clocks.
  */
 #include "kernels/cuda/device/sync.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
