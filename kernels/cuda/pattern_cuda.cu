@@ -74,7 +74,6 @@ static const void *kernel_of(unsigned elem_bytes, bool checks)
     return gyre_cuda_kernels_pattern[checks][size];
 }
 
-/* To the end. @result: NULL: fill. */
 static gyre_status run(const struct pattern_range &range, void *buffer,
                        struct pattern_result *result)
 {

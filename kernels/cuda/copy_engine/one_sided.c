@@ -108,8 +108,7 @@ gyre_status gyre_cuda_put(struct gyre_executor *base, const struct gyre_put *put
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     int previous = -1;
-    /* A GPU's stream cannot end with an error of gyre's, so a put to a rank that has left fails
-     * here. */
+    /* A put to a rank that has left fails here: a stream cannot end with an error of gyre's. */
     if (gyre_load_acquire_u64(&executor->has_left[put->peer]) != 0)
         return gyre_fail_unreachable(put->peer, executor->rank);
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));

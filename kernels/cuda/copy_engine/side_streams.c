@@ -56,7 +56,7 @@ void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
     }
 }
 
-/* A capture keeps a forked side stream until it ends. */
+/* A capture keeps a forked side stream until it ends, so a launch in another capture gets none. */
 static gyre_status choose_side_streams(struct tail_launch *launch)
 {
     struct gyre_cuda_executor *executor = launch->executor;

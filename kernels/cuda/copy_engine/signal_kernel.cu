@@ -40,8 +40,8 @@ static __global__ void __launch_bounds__(1)
     } while (n_sent != n_told);
 }
 
-/* A wait has lasted too long, or its sending rank has left. The host's abort then ends the wait.
- * True once it has told. Reads the host's word every 8 ms. */
+/* True once it has told of a wait that has lasted too long, or whose sending rank has left. The
+ * host's abort then ends the wait. The host's word is read every 8 ms. */
 static __device__ bool tell_host(const struct gyre_cuda_args_await &args,
                                  const struct gyre_cuda_await_entry &entry, uint64_t goal,
                                  uint64_t begin_ns, uint32_t n_polls)

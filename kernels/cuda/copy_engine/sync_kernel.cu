@@ -20,8 +20,7 @@ static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cud
             end->depth};
 }
 
-/* The copies before this launch in the stream have arrived, and the fence orders them before the
- * tail. */
+/* Earlier copies of the stream have arrived, and the fence orders them before the tail. */
 static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &args,
                                             const struct gyre_cuda_sync_entry &entry)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block of the interpreter: its connections and steps, and the counters that it leaves for the
- * next launch.
+ * One block of the interpreter: its connections, steps and counters for the next launch.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
@@ -25,7 +24,7 @@ struct connection {
     uint8_t is_send;
     uint8_t is_net;      /* LL: a proxy sends the lines */
     uint8_t has_entered; /* 1: the receiver of placed data is in this call */
-    uint8_t is_simple;   /* as in gyre_cuda_connection */
+    uint8_t is_simple;
 };
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
@@ -50,9 +49,9 @@ struct block {
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
-    uint32_t number;   /* among the blocks that work */
-    uint64_t sequence; /* launch_sequence.cuh */
-    bool is_aborted;   /* before this block began */
+    uint32_t number; /* among the blocks that work */
+    uint64_t sequence;
+    bool is_aborted; /* before this block began */
 };
 
 template <int PROTO>
@@ -94,8 +93,7 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->has_entered = 0;
     own->is_simple = is_simple;
     own->is_net = is_net;
-    /* Peers may store to this rank's OUT from here on: all earlier launches of the stream are
-     * over. */
+    /* Peers may store to this rank's OUT from here on: all earlier launches are over. */
     if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
         store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
@@ -116,8 +114,7 @@ fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters
     return (const unsigned char *)copy;
 }
 
-/* Loads are in flight together. Ends with a barrier. @parameters: the program, if the kernel has
- * it. */
+/* Loads are in flight together. Ends with a barrier. @parameters: for inline_words. */
 template <int PROTO>
 static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
@@ -206,8 +203,7 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
         {block.work.traced, n_tiles, block.n_connections, block.number - block.work.first_block});
 }
 
-/* Among tiles in flight together, the first use in every tile comes before the second in any
- * tile. */
+/* Of tiles in flight together, the first uses come before all second uses. */
 static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
                                                         const struct connection *own, uint32_t tile,
                                                         uint32_t use)

@@ -27,16 +27,15 @@ static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *
     return true;
 }
 
-/* One thread of the block. */
+/* One thread of the block calls this. */
 static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
     const uint32_t own = multiprocessor();
     if (own < n_places && claim_placement(places, own))
         return own;
-    /* If this block left at once, the GPU would start another block here, which does not belong
-     * here either. All blocks wait from the same time on, because they start in many waves on a
-     * busy GPU. */
+    /* If this block left at once, the GPU would start another surplus block here. All blocks wait
+     * from the same time on, because they start in many waves on a busy GPU. */
     const uint64_t now_ns = global_ns();
     const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
     const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bulk stores of zeros: the copy hardware overwrites many bytes while threads load and store (PTX
- * ISA, cp.async.bulk).
+ * Bulk stores of zeros by the copy hardware, while threads work (PTX ISA, cp.async.bulk).
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH

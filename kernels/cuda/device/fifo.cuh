@@ -124,8 +124,8 @@ static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common 
 struct peer_fifos {
     uint64_t sent; /* slots before this launch */
     uint64_t received;
-    uint64_t head;     /* credit: the last value seen */
-    uint64_t sequence; /* launch_sequence.cuh */
+    uint64_t head; /* credit: the last value seen */
+    uint64_t sequence;
     uint32_t group;
     uint32_t lane; /* in the group */
     uint32_t n_lanes;
@@ -224,7 +224,7 @@ template <int PEERS> struct all_fifos {
     uint32_t head[PEERS]; /* credit: the last value seen */
     uint64_t own_sent;    /* thread k: the whole counter of peer k */
     uint64_t own_received;
-    uint64_t sequence; /* launch_sequence.cuh */
+    uint64_t sequence;
 };
 
 template <int PEERS, bool EXACT_FIT>
@@ -321,8 +321,7 @@ static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_ar
     return true;
 }
 
-/* Recorded launches have no FIFOs and no marks here, because tests for that slow down LAMPORT's
- * small calls. */
+/* Records neither FIFOs nor marks, because the tests for that slow down small calls. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,

@@ -3,7 +3,7 @@
  * The launch sequence: how the host learns which launches have begun and ended, replays of graphs
  * included. In line protocols each block reports its own end (struct gyre_cuda_mailbox), because
  * finding the last block takes a round trip to memory. In SIMPLE the last block reports for all,
- * because reports are slow while links are busy.
+ * those that block_placement.cuh sent away too, because reports are slow while links are busy.
  *
  * A block's last thread does all of this, because the first threads have more to do.
  */
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void announce_sent(const struct gyre_cuda_comm
     announce_launch(common, sequence);
 }
 
-/* SIMPLE. */
+/* Only SIMPLE calls this. */
 static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
 {
     const uint32_t last = common.n_blocks - 1;

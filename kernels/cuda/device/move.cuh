@@ -80,7 +80,7 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* In whole packs. The bytes around it are moved by elements. */
+/* In whole packs. Elements are moved around it. */
 struct inner {
     uint32_t begin;
     uint32_t end;

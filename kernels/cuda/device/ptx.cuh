@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every PTX instruction that CUDA C++ has no function for. The stand-in GPU of the tests has a file
- * of the same name.
+ * Every PTX instruction that CUDA C++ lacks. The stand-in GPU of the tests has the same file.
  */
 #ifndef GYRE_KERNELS_CUDA_PTX_CUH
 #define GYRE_KERNELS_CUDA_PTX_CUH
@@ -160,10 +159,10 @@ static __device__ __forceinline__ void await_last_launch()
 #endif
 }
 
-/* Lets the next launch start once every peer block that this launch depends on is running. One
- * thread of each block calls this. The next launch then occupies multiprocessors until this one
- * ends. Earlier, it could hold one that a peer's block needs: launches of two communicators could
- * fill two GPUs in different orders and wait for each other. */
+/* Lets the next launch start. One thread of each block calls this once every peer block that this
+ * launch depends on is running. The next launch then occupies multiprocessors until this one ends.
+ * If it started earlier, it could hold a multiprocessor that a peer's block needs: launches of two
+ * communicators could fill two GPUs in different orders and wait for each other. */
 static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900

@@ -57,15 +57,14 @@ static __device__ __noinline__ void record_mark(struct gyre_cuda_recorder *recor
     recorder->blocks[blockIdx.x].marks_ns[mark] = global_ns();
 }
 
-/* In one phase of a launch or in two. */
+/* A launch waits for lines or slots in one phase or in two. */
 static __device__ __noinline__ void record_arrival(struct gyre_cuda_recorder *recorder)
 {
     const bool is_first = recorder->blocks[blockIdx.x].marks_ns[GYRE_CUDA_MARK_ARRIVED] == 0;
     record_mark(recorder, is_first ? GYRE_CUDA_MARK_ARRIVED : GYRE_CUDA_MARK_GATHERED);
 }
 
-/* The fence shows the host the span before the launch's end. Of copies, the first launch gives the
- * begin. */
+/* The host sees the span before the launch's end. The first launch of copies gives the begin. */
 static __device__ __forceinline__ void record_span(const struct gyre_cuda_recording &recording,
                                                    const struct gyre_cuda_record_block *block,
                                                    uint64_t end_ns)

@@ -43,8 +43,7 @@ static __device__ __forceinline__ void end_lane_wait(struct lane_wait *waited)
     waited->waited_ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 }
 
-/* All lanes of the waiter's warp. From `first_out_lane` on they wait for room, the others for
- * data. */
+/* All lanes of the waiter's warp. Lanes below `first_out_lane` wait for data, others for room. */
 static __device__ __noinline__ void record_waited_step(struct step_recorder own, uint32_t number,
                                                        struct lane_wait waited,
                                                        uint32_t first_out_lane)

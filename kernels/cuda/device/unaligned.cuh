@@ -13,8 +13,7 @@
 
 #define ROW_BYTES 512U
 
-/* Lane 31's next pack is lane 0's of the next row. Only words that shift_packs<WORDS>() reads are
- * set. */
+/* Lane 31's next pack is lane 0's of the next row. Sets words that shift_packs<WORDS>() reads. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pack<16> &next_row,
                                                   uint32_t lane)

@@ -2,8 +2,7 @@
  *
  * Fused sums in LAMPORT. A thread receives the same lines from all peers, so it reduces them
  * without waiting for another thread. Small calls pay for every instruction that is fetched, so
- * kernels with EXACT_FIT take exactly PEERS peers, one tile, and multiples of 16 bytes, and scale
- * nothing.
+ * EXACT_FIT means exactly PEERS peers, one tile, multiples of 16 bytes, and no scaling.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "lamport sum",
@@ -78,7 +77,7 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
     return true;
 }
 
-/* The lines' data have been sent or stored. */
+/* The caller has sent or stored the lines' data. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_fused &args,
                                                      unsigned char *const *from, uint32_t at,
@@ -99,8 +98,7 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
     /* A two-shot clears its first half's lines with bulk stores, while the second half is under
-     * way. The launch would have to wait for bulk stores of the second half, so threads clear those
-     * lines. */
+     * way. At the launch's end they would cost time, so threads clear the second half's lines. */
     static const bool in_bulk = gathers && HAS_BULK_STORES;
 
     const struct gyre_cuda_args_fused *args;
@@ -306,7 +304,6 @@ static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t t
     return true;
 }
 
-/* Each phase for all tiles. */
 template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *run)
 {
     const uint32_t n_tiles = RUN::exact_fit ? 1 : run->args->work.split.n_tiles;

@@ -259,8 +259,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (!reduce_across_groups<PROTO, DTYPE, OP, UNROLL>(
                     args, end, *n_reductions, is_stopped, places, received, values))
                 return false;
-            if (UNROLL ==
-                GYRE_CUDA_UNROLL) /* a long launch must not share multiprocessors with the next */
+            if (UNROLL == GYRE_CUDA_UNROLL) /* long launches share no multiprocessor */
                 allow_dependent_and_mark(args.common, *n_reductions);
             else if (*n_reductions == 0)
                 mark_launch(args.common, GYRE_CUDA_MARK_ARRIVED);

@@ -66,8 +66,7 @@ static __device__ __forceinline__ void give_credit_ahead(const struct gyre_cuda_
             args.common.counters[peer.recv_end + c * args.work.channel_stride]);
 }
 
-/* KEEPS: copies a tile of the own chunk, in the row whose turn it is. If one row copied all, the
- * link would wait for it. */
+/* KEEPS: the rows take turns with tiles of the own chunk, or the link would wait for one row. */
 template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fused &args,
                                                  const struct peer_fifos &end, uint32_t tile)
@@ -78,7 +77,7 @@ static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fus
                                                                           &n_reductions);
 }
 
-/* The launch has waited for its first tiles. */
+/* The launch has waited for room for its first tiles when it began. */
 static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, uint32_t tile)
 {
@@ -111,8 +110,7 @@ static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fu
 }
 
 /* The moving warps arrive, and the last warp waits there. No warp is more tiles ahead of it than a
- * FIFO holds, because there is no credit for them. So a barrier is complete before it is used
- * again. */
+ * FIFO holds, because it would lack credit. So no barrier is used again before it is complete. */
 static __device__ __forceinline__ int barrier_of(const struct gyre_cuda_args_fused &args,
                                                  uint32_t tile)
 {

@@ -98,7 +98,6 @@ static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work 
     return value;
 }
 
-/* For one peer. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_fused &args,
                                                     VALUE own, VALUE received)

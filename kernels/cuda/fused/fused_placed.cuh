@@ -31,7 +31,7 @@ static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_c
     return min(n_bytes - min(n_bytes, tile * tile_bytes), tile_bytes);
 }
 
-/* After a barrier (sync.cuh, "SIMPLE"). */
+/* A barrier of the block comes before (sync.cuh, "SIMPLE"). */
 static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_fused &args,
                                                       const struct simple_peer &peer,
                                                       uint32_t n_bytes)

@@ -3,8 +3,7 @@
  * The fused two-shot all-reduce in SIMPLE. Phase 1 sends each chunk of IN to a slot of the rank
  * that owns the chunk. Phase 2 reduces the own chunk into the OUT of all ranks (IS_PLACED) or into
  * slots. Phase 3, without IS_PLACED, copies the peers' sums from slots to OUT. Slots and words are
- * those of the program's steps, so a peer may run the steps. While one tile waits for a peer, the
- * block moves another.
+ * those of the program's steps, so a peer may run the steps. Up to two tiles are in flight.
  *
  * Threads have the roles of simple_steps.cuh: workers, a waiter, a poster. Workers load their own
  * rank's data before they wait.
@@ -244,7 +243,7 @@ template <class RUN> static __device__ __forceinline__ void twoshot_move(const R
     }
 }
 
-/* Room for the launch's slot i, and the arrival of slot i - n_tiles. */
+/* Waits for room for the launch's slot i, and for the arrival of slot i - n_tiles. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)

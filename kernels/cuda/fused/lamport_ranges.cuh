@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which bytes of the vector a block moves, and where its slots are. The vector fits into the slots,
- * so 32 bits are enough.
+ * The bytes and slots of a block. The vector fits into the slots, so 32 bits are enough.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH

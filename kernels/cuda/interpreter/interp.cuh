@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter kernel: one block is one worker of one channel. The interp_*.cu files compile in
- * parallel.
+ * The interpreter kernel: one block is one worker of one channel.
  */
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
@@ -132,8 +131,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define TABLE(id)    gyre_cuda_kernels_##id
 #define IF_FULL(...) __VA_ARGS__
 #endif
-/* Fused kernels take a quarter of a megabyte for each type, so only the most reduced types have
- * them. */
+/* Fused kernels take 250 kB for each type, so only the most reduced types have them. */
 #define DEFINE_TABLE(id, line_kernels, twoshots, lamport, lamport_sum) \
     extern "C" const struct gyre_cuda_kernels TABLE(id) = {            \
         ONE_SHOTS(GYRE_##id),                                          \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that only copy, and launches of several works, for sends and receives that must not wait
- * for each other.
+ * Programs that only copy, and launches of several works that must not wait for each other.
  */
 #include "kernels/cuda/fused/fused_message.cuh"
 #include "kernels/cuda/fused/fused_placed.cuh"

@@ -8,8 +8,7 @@
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/protocol/line.cuh"
 
-/* A bit of simple_mask that no operand has, so steps that are not recorded take no further
- * branch. */
+/* A bit of simple_mask that no operand has, so other steps take no further branch. */
 #define LINE_RECORDED 0x80000000U
 /* No step's operand: the address of a recorded step's entry, and when the step began. */
 #define LINE_RECORD (LINE_OPERANDS - 1)
@@ -28,8 +27,7 @@ struct line_head {
     uint16_t short_mask; /* outputs without credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
-    uint32_t simple_mask; /* operands in SIMPLE's slots, by lane, in no other mask. LINE_RECORDED
-                             besides */
+    uint32_t simple_mask; /* operands in SIMPLE's slots, by lane, in no other mask */
     uint32_t net_mask;    /* outputs whose lines a proxy sends, by lane; also in send_mask */
     uint32_t pad;
 };

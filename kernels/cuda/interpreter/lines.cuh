@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What all line protocols share. A thread handles the same positions of a range in every step, so
- * chunks that one step writes and a later one reads need no barrier. The warps of a block resolve a
- * tile's steps, each warp another one; then every thread runs all steps on its own. A barrier comes
- * once a tile, before credit is given back, or at every receiving step where a FIFO has too few
- * slots.
+ * chunks that one step writes and a later one reads need no barrier. Each warp resolves another
+ * step of a tile; then every thread runs all steps on its own. A barrier comes once a tile, before
+ * credit is given back, or at every receiving step where a FIFO has too few slots.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
 #include "kernels/cuda/interpreter/special_lines.cuh"
 
-/* As the block knows, else by one look at memory. */
+/* Takes one look at memory if the block knows of no credit. */
 static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
                                                   uint64_t number)
 {

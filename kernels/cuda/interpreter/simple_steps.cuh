@@ -35,11 +35,11 @@ struct simple_shared {
     uint32_t n_whole;
 };
 
-/* Each step of all tiles of a group, then the next step. */
+/* A group of tiles goes through each step together. */
 struct cursor {
     uint32_t step;
     uint32_t tile;
-    uint32_t first_tile; /* of the group */
+    uint32_t first_tile;
     uint32_t n_side;
 };
 

@@ -33,7 +33,7 @@ static __device__ __forceinline__ void record_line_end(const struct line_operand
 struct simple_slots {
     struct connection *connections;
     const struct gyre_cuda_step *step;
-    uint64_t slot_info; /* of this call and step */
+    uint64_t slot_info;
     uint32_t lane_mask;
     uint32_t tile;
 };
@@ -79,8 +79,7 @@ static __device__ __forceinline__ bool await_simple(const struct gyre_cuda_commo
     return true;
 }
 
-/* In one thread. The first line of each input stands for all. It belongs to the first warp, so no
- * thread has cleared it yet. */
+/* In one thread. The first line of each input stands for all. This warp has not cleared it yet. */
 template <class STEP>
 static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_common &common,
                                                         const struct line_slot *slot,
@@ -98,8 +97,8 @@ static __device__ __forceinline__ void record_line_wait(const struct gyre_cuda_c
     entry->step.n_bytes = line.n_bytes;
 }
 
-/* By the first warp. With slots of SIMPLE, a barrier comes after. False in lanes that saw an abort.
- * Out of line, because programs of one host come here only when they are recorded. */
+/* The first warp calls this. With slots of SIMPLE, a barrier comes after. False in lanes that saw
+ * an abort. Out of line, because programs of one host come here only when they are recorded. */
 template <class STEP>
 static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &common,
                                                  struct simple_slots slots,
@@ -112,7 +111,7 @@ static __device__ __noinline__ bool prepare_step(const struct gyre_cuda_common &
     return goes_on;
 }
 
-/* By the first warp, after a barrier (sync.cuh, "SIMPLE"). */
+/* The first warp calls this after a barrier (sync.cuh, "SIMPLE"). */
 static __device__ __noinline__ void publish_simple(struct simple_slots slots)
 {
     uint32_t n_before = 0;

@@ -19,7 +19,7 @@ struct line_operand {
 /* What a thread moves at once: a line's 8 data bytes in LL; in LL128 16 bytes, or 8 in the lane
  * that has the flag. */
 struct line_place {
-    uint32_t line;       /* in the slot */
+    uint32_t line;
     uint32_t data_bytes; /* offset in the chunk */
     uint32_t n_valid;    /* how many of the thread's bytes exist */
     bool exists;

@@ -10,7 +10,7 @@
 
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 
-/* Not two `struct fifo`: the compiler then allots registers worse. */
+/* With two `struct fifo` the compiler allots registers worse. */
 struct simple_peer {
     struct gyre_inbox *inbox_there;
     struct gyre_inbox *inbox_here;
@@ -97,8 +97,7 @@ static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_
     fifo_close(args.common, recv_end(peer), n_slots);
 }
 
-/* A window's table does not change while calls use the window, so this may run before
- * await_last_launch(). */
+/* A window's table is constant while calls use it, so await_last_launch() may come later. */
 static __device__ __forceinline__ unsigned char *simple_out(const struct gyre_cuda_args_fused &args,
                                                             const struct simple_peer &peer)
 {
