@@ -8,8 +8,8 @@
 /** "0.1.0". */
 const char *bench_version_text(void);
 
-/** Of the sources when CMake ran, with "+" if they had changes. "unknown" outside a git checkout.
- */
+/** Of the sources when CMake ran, with "+" if they had changes. "unknown" outside a git
+ * checkout. */
 const char *bench_version_commit(void);
 
 /** 130 is 13.0. 0 = none. */

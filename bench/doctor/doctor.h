@@ -107,7 +107,7 @@ struct bench_matrix {
     bool has_rails;
 };
 
-/* -1 = anything. */
+/* -1 = nothing is expected. */
 struct bench_expect {
     int64_t n_gpus, n_ports;
     int64_t gbit_per_s;
@@ -150,29 +150,30 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
          port < (doctor)->machine.ports + (doctor)->machine.n_ports; port++) \
         if (port->why_unused[0] == '\0')
 
-/** @result: OK = read but not understood. */
+/** Reports a file without a usable text. @result: OK means that it was read but not understood. */
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
-/** As bench_read_text() and bench_read_all(). False after a finding that says why. */
+/** As bench_read_text() and bench_read_all(), but a failed read becomes a finding and returns
+ * false. */
 bool bench_get_text(struct bench_doctor *doctor, const char *path, char *text_out,
                     size_t text_bytes);
 bool bench_get_all(struct bench_doctor *doctor, const char *path, char **text_out);
 
 bool bench_said(const struct bench_doctor *doctor);
 
-/** Puts names for NETDEV and DEVICE. @device: may be NULL. @netdev: "" = unknown, then the text
- * says how to find it. @text_out: BENCH_FIX_BYTES, returned. */
+/** Replaces NETDEV and DEVICE by the port's names. @device: may be NULL. @netdev: "" = unknown,
+ * then the text says how to find it. @text_out: BENCH_FIX_BYTES, returned. */
 const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
                               char *text_out);
 
-/** As bench_fix_of_port(), also without RDMA. */
+/** As bench_fix_of_port(), for an interface that may be without RDMA. */
 const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out);
 
 /** Replaces bytes that a terminal or a JSON reader could misread. */
 void bench_text_clean(char *text);
 
-/** A text that does not fit ends with "...". */
+/** A text that does not fit is cut and ends with "...". */
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -184,7 +185,7 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
 /** @text: "" at first. */
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 
-/** "gpus=8,ports=8,rate=400,mtu=4200", or a file with lines and # comments. Errors:
+/** Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. Errors:
  * INVALID_ARGUMENT. */
 gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out);
 
@@ -194,14 +195,15 @@ bool bench_findings_add(struct bench_findings *findings, const struct bench_find
 
 void bench_findings_sort(struct bench_findings *findings);
 
-/** 0 = no problem, 1 = warning, 2 = failure, 3 = unknown without a warning. */
+/** Returns 0 = no problem, 1 = warning, 2 = failure, 3 = a check without a result and no
+ * warning. */
 int bench_findings_exit_status(const struct bench_findings *findings);
 
-/** Every rank gets all findings, equal ones joined. For ok and skipped ones evidence may differ.
- * Collective. */
+/** Gives every rank the findings of all, and joins equal ones. The evidence of joined ok and
+ * skipped ones may differ. Collective. */
 gyre_status bench_findings_merge(struct bench_doctor *doctor);
 
-/** "0-3,6", or "..." at the end. @is_in: by rank. */
+/** Writes "0-3,6", with "..." at the end if there is no room. @is_in: by rank. */
 void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes);
 
 /* The first process of each host measures, the others only gather. */
@@ -209,10 +211,10 @@ struct bench_hosts {
     int n;
     int *leaders;      /* n; process numbers */
     char (*names)[64]; /* n; "node1 (rank 0)" */
-    int me;            /* host of this leader, -1 = no leader */
+    int me;            /* host of which this process is the first, -1 = none */
 };
 
-/** By the library's notion of a host. Collective. Freed by bench_hosts_free(), also after a
+/** Finds hosts by the library's own notion. Collective. Freed by bench_hosts_free(), also after a
  * failure. */
 gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
 void bench_hosts_free(struct bench_hosts *hosts);
@@ -224,8 +226,8 @@ struct bench_note {
     char cause[640];
 };
 
-/** @mine: begins with struct bench_note, fixed layout. @all: by process. Returns the first failure
- * of any process. Collective. */
+/** Gathers `mine` of every process. @mine: begins with struct bench_note, and its layout is fixed.
+ * @all: by process. Returns the first failure of any process. Collective. */
 gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
                          size_t n_bytes, void *all);
 
@@ -251,7 +253,7 @@ void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *
 
 enum bench_format { BENCH_AS_TEXT, BENCH_AS_MARKDOWN, BENCH_AS_HTML };
 
-/** For each rail, bandwidths with their share of the line, and latencies. */
+/** Prints bandwidths with their share of the line, and latencies, for each rail. */
 void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix);
 
 void bench_paths_free(struct bench_paths *paths);
@@ -273,9 +275,9 @@ const char *bench_finding_doc(const struct bench_finding *finding, char *text_ou
 const char *bench_severity_name(int severity);
 
 enum bench_print {
-    BENCH_PRINT_PROBLEMS, /* no ok, no skipped */
-    BENCH_PRINT_GROUPS,   /* ok by group, skipped counted */
-    BENCH_PRINT_ROWS,     /* skipped counted */
+    BENCH_PRINT_PROBLEMS, /* without ok and skipped ones */
+    BENCH_PRINT_GROUPS,   /* ok ones as a line a group, skipped ones counted */
+    BENCH_PRINT_ROWS,     /* all, but skipped ones counted */
     BENCH_PRINT_ALL
 };
 
@@ -291,7 +293,7 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 /** Errors: as gyre_file_replace(), UNSUPPORTED without json-c. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
-/** The rows of checks/values.c. */
+/** Runs the checks that are rows of checks/values.c. */
 void bench_check_values(struct bench_doctor *doctor);
 
 #define BENCH_VALUE(group, name)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Processes all-gather it. */
+/* Processes all-gather it, so its layout is fixed. */
 struct place {
     char host[64];
     uint64_t hash;

@@ -24,17 +24,18 @@ enum bench_read {
 
 #define BENCH_NAME_BYTES 64
 
-/** The first bytes, without trailing blanks. @path: below root. @text_out: "" on failure. */
+/** Reads the first bytes, without blanks at the end. @path: "/proc/..." below root. @text_out: ""
+ * on failure. */
 enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
                                 size_t text_bytes);
 
-/** At most 64 MiB. @text_out: freed by the caller, NULL on failure. /dev/kmsg ends at its newest
- * message. */
+/** Reads at most 64 MiB. @text_out: freed by the caller, NULL on failure. /dev/kmsg ends at its
+ * newest message. */
 enum bench_read bench_read_all(const char *root, const char *path, char **text_out);
 
 enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out);
 
-/** At most n_max bytes. */
+/** Reads at most n_max bytes. */
 enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes_out, size_t n_max,
                                  size_t *n_out);
 
@@ -42,19 +43,19 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
                                 size_t name_bytes);
 
-/** What a command prints within 5 s, or another root's programs/COMMAND. ABSENT: also failed.
- * @text_out: freed by the caller, NULL on failure. */
+/** Reads what a command prints within 5 s, or another root's file programs/COMMAND. ABSENT: also if
+ * the program failed. @text_out: freed by the caller, NULL on failure. */
 enum bench_read bench_read_program(const char *root, const char *command, char **text_out);
 
-/** Sorted, numbers by value, without dot files. @names_out: freed by the caller. Returns their
- * number, 0 for an absent folder. */
+/** Names are sorted, numbers by value, and exclude dot files. @names_out: freed by the caller.
+ * Returns their number, 0 for an absent folder. */
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES]);
 
 bool bench_exists(const char *root, const char *path);
 
 bool bench_can_open(const char *root, const char *path);
 
-/** Decimal or 0x, with blanks around it. */
+/** Accepts decimal or 0x, with blanks around it. */
 bool bench_text_to_number(const char *text, int64_t *number_out);
 
 char *bench_next_line(char **rest);
@@ -62,7 +63,7 @@ char *bench_next_line(char **rest);
 /** Makes room for item n of n, zeroed. NULL = no memory, and the list is unchanged. */
 void *bench_grow(void *list, int n, size_t item_bytes);
 
-/** Of lists such as "0-15,32". -1 = not understood. */
+/** Do two lists such as "0-15,32" overlap? -1 = not understood. */
 int bench_cpus_overlap(const char *a, const char *b);
 
 int bench_cpus_count(const char *list);
@@ -73,7 +74,7 @@ struct bench_pci {
     uint32_t vendor;
     bool is_gpu;
     bool is_hidden; /* by CUDA_VISIBLE_DEVICES */
-    bool is_nic;    /* RDMA that jobs use */
+    bool is_nic;    /* an RDMA adapter that jobs use */
 };
 
 struct bench_pci_link {
@@ -83,11 +84,11 @@ struct bench_pci_link {
     double most_gt_per_s;
 };
 
-/** Above a function. ABSENT = no link of its own. */
+/** Reads the link above a function. ABSENT = it has no link of its own. */
 enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
                                     struct bench_pci_link *link_out);
 
-/** One direction, without the encoding. */
+/** The rate in one direction, without the encoding. */
 double bench_pci_gbit_per_s(int width, double gt_per_s);
 
 /** "/sys/bus/pci/devices/BUS_ID/FILE". @text_out: 192 bytes, returned. */
@@ -132,7 +133,8 @@ struct bench_rdma_port {
 /** "/sys/class/infiniband/DEVICE/ports/PORT/FILE". @text_out: 256 bytes, returned. */
 const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file, char *text_out);
 
-/** Lines as of `ethtool -S`, or another root's ethtool/NAME. @text_out: freed by the caller. */
+/** Reads a driver's statistics as `ethtool -S` prints them, or another root's file ethtool/NAME.
+ * @text_out: freed by the caller. */
 enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out);
 
 struct bench_machine {
@@ -155,8 +157,8 @@ struct bench_machine {
     int n_rdma_devices;
 };
 
-/** Addresses come from getifaddrs(), or another root's programs/ip -o addr show. Freed by
- * bench_machine_free(), also after a failure. Errors: OUT_OF_MEMORY. */
+/** Addresses come from getifaddrs(), or another root's programs/ip -o addr show. The machine is
+ * freed by bench_machine_free(), also after a failure. Errors: OUT_OF_MEMORY. */
 gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
                                struct bench_machine *machine_out);
 void bench_machine_free(struct bench_machine *machine);
@@ -169,7 +171,7 @@ bool bench_rdma_read(struct bench_machine *machine);
  * equal GPUs. */
 void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine);
 
-/** False if unknown. */
+/** False also if the GPU is unknown. */
 bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id);
 
 /** Marks ports that variables exclude, or that are down while others work. @n_expected: active ones
@@ -180,28 +182,30 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
 struct gyre_transport_ops;
 struct gyre_peer_info;
 
-/** As the library decides for a communicator. */
+/** Decides as the library does for a communicator. */
 bool bench_can_reach(const struct gyre_params *params, const struct gyre_transport_ops *ops,
                      const struct gyre_peer_info *mine, const struct gyre_peer_info *peer,
                      char *why_out, size_t why_bytes);
 
-/** The variable that does: "NCCL_IB_DISABLE is set". NULL = none. @text_out: 96 bytes, returned. */
+/** The variable that keeps jobs off RDMA: "NCCL_IB_DISABLE is set". NULL = none. @text_out: 96
+ * bytes, returned. */
 const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
 
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);
 
-/** By the variables in force, over TCP or RDMA, also below such an interface. */
+/** Do jobs use the interface, over TCP or RDMA, or one that lies on it? */
 bool bench_net_is_used(const struct gyre_params *params, const struct bench_machine *machine,
                        const struct bench_netdev *device);
 
-/** NULL = only loopback. */
+/** NULL = there is only loopback. */
 const struct bench_netdev *bench_net_first(const struct bench_machine *machine);
 
-/** Prefers a link, then an enabled one, of adapters and bonds. "" = none. */
+/** The adapter or bond most likely meant for other hosts: with a link, else enabled, else any. "" =
+ * none. */
 const char *bench_net_real(const struct bench_machine *machine);
 
-/** Rows in use. @rows_out: freed by the caller. Returns their number, -1 = unreadable or no memory.
- */
+/** Reads the rows in use. @rows_out: freed by the caller. Returns their number, -1 = a row is not
+ * understood, or no memory. */
 int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma_port *port,
                     struct gyre_ib_gid_row **rows_out);
 
@@ -232,7 +236,7 @@ void bench_counters_free(struct bench_counters *counters);
 
 int bench_counters_n(const struct bench_counters *counters);
 
-/** Those that rose, losses first. Returns their number, at most n_max. */
+/** Lists counters that rose, losses first. Returns their number, at most n_max. */
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
                            struct bench_rise *rises_out, int n_max);
 

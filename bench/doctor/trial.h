@@ -38,8 +38,8 @@ struct bench_nvml {
 };
 
 /** @root: "" = this machine's, else ROOT/lib/libnvidia-ml.so.1 is the library. @gpus_out:
- * BENCH_NVML_MAX_GPUS. Errors: UNSUPPORTED (no library or no symbol), DEVICE (NVML does not start).
- */
+ * BENCH_NVML_MAX_GPUS. Errors: UNSUPPORTED (no library or no symbol), DEVICE (NVML does not
+ * start). */
 gyre_status bench_nvml_read(const char *root, struct bench_nvml_gpu *gpus_out, int *n_out);
 
 /** "power brake, too hot", without idle. @is_bad_out: a fault, not a setting. Returns text_out. */

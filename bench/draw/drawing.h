@@ -77,11 +77,12 @@ gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
                                   struct bench_draw_state *state_out);
 void bench_draw_state_close(struct bench_draw_state *state);
 
-/** @step: in the rank's program. */
+/** Applies a step of the rank's program. */
 void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32_t step,
                       struct bench_draw_state *state);
 
-/** @has: by rank, set and never cleared. Ranks that contribute twice count twice. */
+/** Marks contributing ranks in `has`, which is by rank and never cleared. A rank that contributes
+ * twice counts twice. */
 uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has);
 
 /** Does the collective want the value in the rank's OUT(chunk)? False without such a buffer. */
@@ -99,9 +100,9 @@ gyre_status bench_drawing_walk(struct bench_drawing *drawing);
 gyre_status bench_draw_find_times(struct bench_drawing *drawing,
                                   const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** Times of a call of a trace, on the first channel of the drawing's rail program. @call: its
- * number, -1 = the last that ran these programs on all ranks. Errors: as bench_trace_read(),
- * INVALID_ARGUMENT (no such call), OUT_OF_MEMORY. */
+/** Takes the times of a call on the first channel that runs the drawing's rail program. @call:
+ * number in the trace, -1 = the last call that ran these programs on all ranks. Errors: as
+ * bench_trace_read(), INVALID_ARGUMENT (no such call), OUT_OF_MEMORY. */
 gyre_status bench_draw_measured_times(struct bench_drawing *drawing, const char *path, int call);
 
 #endif

@@ -18,7 +18,7 @@ struct arrival {
 };
 
 struct arrivals {
-    struct arrival *of_slots;
+    struct arrival *of_slots; /* sorted by id */
     uint32_t n;
 };
 

@@ -10,10 +10,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** One self-contained file. Failed writes stay in the file's error flag. Errors: OUT_OF_MEMORY. */
+/** Writes one self-contained file. A failed write stays in the file's error flag. Errors:
+ * OUT_OF_MEMORY. */
 gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** As docs/draw.md describes it. Errors: OUT_OF_MEMORY. */
+/** Writes the data that docs/draw.md describes. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *title, FILE *file);
 
 /** @round: the only one, or -1: the first, the last and others between. Errors: INVALID_ARGUMENT

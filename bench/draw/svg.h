@@ -20,18 +20,18 @@ struct bench_draw_layout {
     uint32_t n_hosts; /* 0 = one, without a frame */
 };
 
-/** Ranks on a circle, or a frame for each host. @scale: 1 = among several rounds. Errors:
- * OUT_OF_MEMORY. */
+/** Places ranks on a circle, or in a frame for each host. @scale: 1 = as one of several rounds.
+ * Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double scale,
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);
 
-/** Bent left, so that both directions are visible. @curve_out: start, control point and end of a
- * quadratic curve, each x and y. */
+/** The curve is bent to the left, so that both directions are visible. @curve_out: start, control
+ * point and end of a quadratic curve, each x and y. */
 void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
                       double curve_out[6]);
 
-/** As in the page. @text_out: "#rrggbb". */
+/** The colour is the page's. @text_out: "#rrggbb". */
 void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8]);
 
 #define BENCH_SVG_MAX_PANELS   12
@@ -50,11 +50,11 @@ struct bench_svg {
     double scale;
 };
 
-/** Backgrounds: e0 for the chunks that a rank works on, e1 for its output. */
+/** Defines two backgrounds: e0 for the chunks that a rank works on, e1 for its output. */
 void bench_svg_define_columns(const struct bench_svg *picture);
 
-/** The present state and the slots of the round before. Bars use the symbols of values, v1, v2 and
- * so on. */
+/** Draws the present state and the slots of the round before. Bars use the symbols of values, v1,
+ * v2 and so on. */
 void bench_svg_draw_panel(const struct bench_svg *picture);
 
 #endif

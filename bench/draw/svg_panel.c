@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * It looks as the page (network.js).
+ * Boxes, arrows, bars and colours look as in the page (network.js).
  */
 #include "bench/draw/svg.h"
 

@@ -20,7 +20,7 @@ struct bench_kind {
     int step_factor;
 };
 
-/** 0 if the run succeeded, checked values were right and output was written. */
+/** Exit status 0 if the run succeeded, every checked value was right and all output was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

@@ -18,7 +18,7 @@ gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out);
 
 gyre_status bench_graph_launch(struct bench_graph *graph, gyre_stream stream);
 
-/** The launches must be done. @graph: may be NULL. */
+/** The launches must be done. NULL does nothing. */
 void bench_graph_close(struct bench_graph *graph);
 
 #endif

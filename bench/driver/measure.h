@@ -23,7 +23,7 @@ struct bench_stats bench_stats_of(double *samples, size_t n);
 /** Sorts the samples. 0 = none. Pure. */
 double bench_median_of(double *samples, size_t n);
 
-/** Keeps the order. @scratch: n samples. Pure. */
+/** Keeps the order of the samples. @scratch: n samples. Pure. */
 double bench_median_of_row(const double *samples, double *scratch, size_t n);
 
 struct bench_timing {
@@ -46,14 +46,14 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
                           bool wants_samples, struct bench_timing *timing_out);
 
-/** Zero if unknown. Only rank 0 asks, as it may simulate the call. */
+/** The plan of the call, zero if unknown. Only rank 0 asks, as it may simulate the call. */
 struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank,
                                        const struct bench_call *call);
 
-/** For each value. Collective. */
+/** Each value becomes its maximum over the ranks. Collective. */
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);
 
-/** False with -c 0, or where in place is undefined. Pure. */
+/** False with -c 0, and where the result in place is undefined. Pure. */
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call);
 
 /** Runs the call by @run on new inputs and counts wrong elements on all ranks. Collective. */

@@ -66,20 +66,21 @@ struct bench_command_line {
 };
 
 /** Reads argv into the program's struct, up to --help. @notes: NULL, or BENCH_NOTES_BYTES of "",
- * gets options without effect or with another one. Errors: INVALID_ARGUMENT with legal values. */
+ * gets a line for each option without effect or with another one. Errors: INVALID_ARGUMENT with
+ * legal values. */
 gyre_status bench_options_read(const struct bench_command_line *line, int argc, char **argv,
                                void *fields, char *notes);
 
 /** For tools: prints a refusal on standard error and returns false. */
 bool bench_options_take(const struct bench_command_line *line, int argc, char **argv, void *fields);
 
-/** The help, with its text from `column`. */
+/** Prints the help, whose text begins in `column`. */
 void bench_options_print(const struct bench_option *options, int column, FILE *out);
 
-/** "8", "64K", "1M", "2G" (powers of 1024), with or without B or iB. Pure. */
+/** Reads "8", "64K", "1M", "2G" (powers of 1024), with or without B or iB. Pure. */
 gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
-/** Do both lead to one file, or are they equal? */
+/** Do both paths lead to one file, or are they the same text? */
 bool bench_is_same_file(const char *a, const char *b);
 
 #endif

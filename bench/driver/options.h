@@ -17,12 +17,12 @@
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
 enum bench_nccl_mode {
-    BENCH_NCCL_PLAIN,  /* on gyre's buffers */
-    BENCH_NCCL_WINDOW, /* on its own symmetric windows */
-    BENCH_NCCL_BEST,
+    BENCH_NCCL_PLAIN,   /* on gyre's buffers */
+    BENCH_NCCL_WINDOW,  /* on its own symmetric windows */
+    BENCH_NCCL_BEST,    /* all modes, the fastest counts */
     BENCH_NCCL_BUFFERS, /* on its own registered buffers */
     BENCH_NCCL_ZERO_SM, /* windows, and copy engines in place of multiprocessors */
-    BENCH_NCCL_DEFAULT,
+    BENCH_NCCL_DEFAULT, /* plain */
     BENCH_N_NCCL_MODES
 };
 extern const char *const bench_nccl_mode_names[BENCH_N_NCCL_MODES];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * If a size takes longer than a second, a terminal on standard error shows it and its phase.
+ * A terminal on standard error shows the current size and phase once a size takes longer than a
+ * second.
  */
 #ifndef GYRE_BENCH_PROGRESS_H
 #define GYRE_BENCH_PROGRESS_H
@@ -13,7 +14,7 @@ struct bench_progress;
 gyre_status bench_progress_open(struct bench_progress **progress_out);
 void bench_progress_close(struct bench_progress *progress);
 
-/** Of a size or its phase. @phase: static text. */
+/** Shows a size, or its next phase. @phase: static text. */
 void bench_progress_begin(struct bench_progress *progress, size_t n_bytes, const char *phase);
 void bench_progress_end(struct bench_progress *progress);
 

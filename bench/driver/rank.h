@@ -29,11 +29,11 @@ struct bench_rank {
     gyre_device_kind device_kind;
     int ordinal;
     struct gyre_device *device;
-    struct bench_buffers buffers; /* of gyre's calls, above max_bytes */
-    gyre_window window;           /* over buffers.recv; 0 = none */
-    gyre_registration registrations[2];
-    uint32_t seed;   /* the same on all ranks */
-    bool has_failed; /* cause was printed */
+    struct bench_buffers buffers;       /* of gyre's calls, above max_bytes */
+    gyre_window window;                 /* over buffers.recv; 0 = none */
+    gyre_registration registrations[2]; /* of send and recv, NULL = none */
+    uint32_t seed;                      /* the same on all ranks */
+    bool has_failed;                    /* cause was printed */
 };
 
 /* The same on all ranks. */
@@ -60,7 +60,8 @@ struct bench_call {
 /** Pure. */
 gyre_config bench_config_of(const struct bench_options *options);
 
-/** Host index modulo visible GPUs. @local: index in this process. */
+/** The rank's index on the host, modulo the GPUs that this process sees. @local: its index in this
+ * process. */
 gyre_status bench_rank_ordinal(const struct bench_options *options, const struct bench_ranks *ranks,
                                int local, int *ordinal_out);
 
@@ -76,15 +77,15 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
  * so that none waits for it. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
-/** About wanted->n_bytes, with matching count. Blocks are multiples of 16 bytes, as in nccl-tests.
- * Pure. */
+/** A case of about wanted->n_bytes, whose count fits. Blocks are multiples of 16 bytes, as in
+ * nccl-tests. Pure. */
 struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
-/** @is_in_place: as in gyre.h. @buffers: outlive the call. */
+/** In place as gyre.h defines it. @buffers: outlive the call. */
 struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
                                 const struct bench_case *what, bool is_in_place);
 
-/** Of sends and receives. */
+/** The peer of sends and receives. */
 int bench_next_rank(const struct bench_rank *rank);
 
 /** On the rank's stream. Wait's errors: the one that ended the communicator. */

@@ -39,7 +39,8 @@ struct bench_combination {
     char channels[32];
 };
 
-/** Channels change first, then protocols. False past the end. Pure. */
+/** The word for channels changes first, then that for protocols. False past the last combination.
+ * Pure. */
 bool bench_combination_find(const struct bench_options *options, int i,
                             struct bench_combination *combination_out);
 

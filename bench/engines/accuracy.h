@@ -12,7 +12,7 @@ struct bench_accuracy {
     double mean;
 };
 
-/** Allows for chance between correct engines with different orders. Pure. */
+/** Allows for the factor by which correct engines with different orders differ by chance. Pure. */
 bool bench_is_as_accurate(const struct bench_accuracy *gyre,
                           const struct bench_accuracy *reference);
 

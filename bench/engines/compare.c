@@ -94,6 +94,7 @@ static gyre_status select_batch(struct bench_rank *rank, const struct batch *bat
     return bench_wait(rank);
 }
 
+/* The caller closes batch->graph. */
 static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
 {
     GYRE_TRY(select_batch(rank, batch));

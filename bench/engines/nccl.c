@@ -272,8 +272,8 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
     return GYRE_SUCCESS;
 }
 
-/* The ranks agree after allocating: one without memory would leave the others waiting inside NCCL.
- */
+/* The ranks agree after allocating: one without memory would leave the others waiting inside
+ * NCCL. */
 gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows)
 {

@@ -98,13 +98,13 @@ bool bench_nccl_find(void *library, const char *symbol, void *function_out);
  * own libnccl.so.2). */
 gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out);
 
-/** As bench_nccl_api_load(), of a loaded library, gyre's too. */
+/** As bench_nccl_api_load(), for a library that is loaded, gyre's too. */
 gyre_status bench_nccl_api_look_up(void *library, const char *path, struct bench_nccl_api *api_out);
 
-/** Missing collectives and their replacements. "" = none. */
+/** Names missing collectives and what replaces them. "" = none. */
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes);
 
-/** Errors: DEVICE with NCCL's text. */
+/** Turns NCCL's error into DEVICE with NCCL's text. */
 gyre_status bench_nccl_api_check(const struct bench_nccl_api *api, int result, const char *call);
 
 struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, int cta_policy);

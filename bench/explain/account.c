@@ -27,7 +27,7 @@ struct sent_slot {
 };
 
 struct sent_slots {
-    struct sent_slot *slots;
+    struct sent_slot *slots; /* sorted by id */
     uint32_t n;
     uint32_t n_unpaired;
 };

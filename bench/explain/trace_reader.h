@@ -98,7 +98,7 @@ struct bench_accounts {
     uint32_t n_unpaired; /* slots without a sending step */
 };
 
-/** Reorders the trace's calls, into which accounts point. Errors: OUT_OF_MEMORY. */
+/** Reorders the trace's calls, into which the accounts point. Errors: OUT_OF_MEMORY. */
 gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out);
 
 #endif

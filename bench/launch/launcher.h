@@ -23,7 +23,7 @@ struct bench_launcher_ops {
     const char *name;
     /* Sets process, n_processes and state. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
     gyre_status (*open)(struct bench_launcher *launcher);
-    /* n_bytes by process. Also a barrier. Main thread only. */
+    /* Gathers n_bytes from each process, by process. Also a barrier. Main thread only. */
     gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                               void *all_out);
     void (*close)(struct bench_launcher *launcher);

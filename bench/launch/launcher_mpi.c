@@ -60,8 +60,8 @@ static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *m
     MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD,
                    &request);
     wait_for(&request);
-    /* Naps end at different moments. Now all are awake and leave together, before times are taken.
-     */
+    /* Naps end at different moments. Now all are awake and leave together, before times are
+     * taken. */
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     wait_for(&request);
     return GYRE_SUCCESS;

@@ -17,14 +17,15 @@ struct bench_option_texts {
     char texts[BENCH_MAX_AGREED_OPTIONS][BENCH_OPTION_TEXT_BYTES];
 };
 
-/** What must agree (enum bench_agreement). Pure. */
+/** Writes the options that must agree (enum bench_agreement). Pure. */
 void bench_option_texts_of(const struct bench_kind *kind, const struct bench_options *options,
                            struct bench_option_texts *texts_out);
 
-/** With process 0's. Pure. @all: by process. Errors: INVALID_ARGUMENT with the first difference. */
+/** Compares all processes with process 0. Pure. @all: by process. Errors: INVALID_ARGUMENT with the
+ * first difference. */
 gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int n_processes);
 
-/** Before other gathers, whose size may depend on options. Collective, with one answer for all
+/** Runs before other gathers, whose size may depend on options. Collective, with one answer for all
  * processes. Errors: as bench_option_texts_compare(). */
 gyre_status bench_options_agree(struct bench_launcher *launcher, const struct bench_kind *kind,
                                 const struct bench_options *options);

@@ -41,8 +41,8 @@ gyre_status bench_ranks_all_gather(const struct bench_member *member, const void
 
 gyre_status bench_ranks_barrier(const struct bench_member *member);
 
-/** SUCCESS if all ranks passed it. A failed rank gets its status back, others REMOTE with the first
- * failed rank. Collective. */
+/** SUCCESS if every rank passed SUCCESS. A failed rank gets its own status back, others REMOTE with
+ * the first failed rank. Collective. */
 gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status);
 
 /** @failed_out: the first failed rank, -1 = none or, with an error, a lost process. */

@@ -108,11 +108,11 @@ struct bench_limit {
     const char *ceiling;
 };
 
-/** All visible GPUs, which should be idle. Errors: UNSUPPORTED (no GPU, driver or CUDA), TIMEOUT (a
- * GPU waited over two seconds), DEVICE (also wrong bytes), OUT_OF_MEMORY. */
+/** Measures all visible GPUs, which should be idle. Errors: UNSUPPORTED (no GPU, driver or CUDA),
+ * TIMEOUT (a GPU waited over two seconds), DEVICE (also wrong bytes), OUT_OF_MEMORY. */
 gyre_status bench_limits_measure(struct bench_limits *limits_out);
 
-/** Why a figure is missing. Notes beyond BENCH_LIMITS_MAX_NOTES are dropped. */
+/** Records why a figure is missing. Notes beyond BENCH_LIMITS_MAX_NOTES are dropped. */
 void bench_limits_note(struct bench_limits *limits, const char *what, const char *why, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -125,9 +125,9 @@ void bench_limits_print(const struct bench_limits *limits);
 /** Errors: SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_limits_write(const struct bench_limits *limits, const char *path);
 
-/** The ceiling of busbw by the SMs' fastest stores, as loads are slower and copy engines do not
- * reduce. @n_ranks: GPUs of the ring. Errors: SYSTEM, INVALID_ARGUMENT (wrong file, no such ring or
- * ceiling), UNSUPPORTED (no json-c). */
+/** Reads the ceiling of busbw by the SMs' fastest stores, as loads are slower and copy engines do
+ * not reduce. @n_ranks: GPUs of the ring. Errors: SYSTEM, INVALID_ARGUMENT (wrong file, no such
+ * ring or ceiling), UNSUPPORTED (no json-c). */
 gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
                               struct bench_limit *limit_out);
 

@@ -57,11 +57,11 @@ extern "C" {
  * functions here: DEVICE. */
 gyre_status bench_kernels_load(uint32_t arch);
 
-/** Until the host sets flags->may_start. */
+/** The stream waits until the host sets flags->may_start. */
 gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream);
 
-/** 512 threads a block, 16 bytes an access. @copy: memory that this GPU can address, aligned to 16
- * bytes, without overlap, in multiples of 16 bytes. */
+/** Copies with 512 threads a block and 16 bytes an access. @copy: memory that this GPU can address,
+ * aligned to 16 bytes, without overlap, in multiples of 16 bytes. */
 gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream);
 
 gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter, uint32_t n_blocks,
@@ -75,7 +75,7 @@ gyre_status bench_enqueue_tma_copy(const struct bench_copy *copy, struct bench_f
 /** One thread. Both sides must run at once. */
 gyre_status bench_enqueue_ping_pong(const struct bench_ping_pong *side, gyre_stream stream);
 
-/** One warp. */
+/** The kernel has one warp. */
 gyre_status bench_enqueue_nothing(gyre_stream stream);
 
 #ifdef __cplusplus
@@ -106,8 +106,8 @@ struct bench_transfer {
     int n_gpus;     /* 1 = within own memory */
 };
 
-/** Two buffers of n_bytes on each visible GPU, up to BENCH_LIMITS_MAX_GPUS, with peer access where
- * possible. Errors: UNSUPPORTED (no GPU), DEVICE, OUT_OF_MEMORY. */
+/** Opens all visible GPUs, up to BENCH_LIMITS_MAX_GPUS, with two buffers of n_bytes each and peer
+ * access where possible. Errors: UNSUPPORTED (no GPU), DEVICE, OUT_OF_MEMORY. */
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out);
 
 /** Also after a failed bench_rig_open(). */
@@ -115,13 +115,13 @@ void bench_rig_close(struct bench_rig *rig);
 
 gyre_status bench_rig_use(int gpu);
 
-/** One direction of one GPU: bytes of a pass over the slowest GPU's time, best of three rounds. All
- * GPUs start a round together. All bytes are checked afterwards. Errors: DEVICE (CUDA failed, or
- * wrong bytes), TIMEOUT. */
+/** The rate of one direction of one GPU: the bytes of a pass over the slowest GPU's time, best of
+ * three rounds. All GPUs start a round together, and all bytes are checked afterwards. Errors:
+ * DEVICE (CUDA failed, or wrong bytes), TIMEOUT. */
 gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *transfer,
                            double *gbytes_per_s_out);
 
-/** TIMEOUT if an ended kernel gave up waiting. @what: for the message. */
+/** TIMEOUT if a kernel gave up waiting. All kernels must have ended. @what: for the message. */
 gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what);
 
 #endif

@@ -141,6 +141,7 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
+/* That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {

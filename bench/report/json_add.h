@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* json-c does not check bytes. */
+/* json-c writes a string's bytes unchecked. */
 static inline struct json_object *json_text(const char *text)
 {
     const size_t n_bytes = GYRE_TEXT_UTF8_BYTES(strlen(text));

@@ -24,8 +24,8 @@ struct bench_clocks {
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 
-/** The lowest over ranks, as the slowest GPU sets the pace. Unknown if so on any rank. Collective,
- * with one result on all ranks. */
+/** The lowest clocks over the ranks, as the slowest GPU sets the pace. Unknown if they are so on
+ * any rank. Collective, with one result on all ranks. */
 gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_machine *machine,
                                  struct bench_clocks *clocks_out);
 

@@ -69,7 +69,8 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
 
 unsigned bench_n_hosts(const struct bench_setting *setting);
 
-/** Length of engine and version in setting->reference; modes follow a comma. Pure. */
+/** The length of the engine's name and version in setting->reference. Modes follow a comma.
+ * Pure. */
 int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
@@ -78,8 +79,8 @@ struct bench_json;
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
 /** Replaces the file. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
-/** One of --compare-algos. @json: NULL does nothing. @comparison: with the first algorithm, NULL =
- * this is the first. */
+/** Adds one algorithm of --compare-algos. @json: NULL does nothing. @comparison: with the first
+ * algorithm, NULL = this is the first. */
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
                                  const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison);
@@ -87,7 +88,7 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
 
 /** @variable: "NAME=value". Pure. */
 bool bench_is_reported(const char *variable);
-/** Is its value hidden? Pure. */
+/** Must the value be hidden? Pure. */
 bool bench_is_secret(const char *variable);
 
 #endif

@@ -36,15 +36,16 @@ struct bench_report_times {
  * ranks or hosts than before, or wrong results), SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_report_times_add(const char *path, struct bench_report_times *times);
 
-/** In us, interpolating logarithms. Above the largest size it grows with bytes, below the smallest
- * it stays. @curve: has a point. @is_beyond_out: outside the measured sizes. */
+/** The time of any size in us. Between points logarithms are interpolated; above the largest size
+ * the time grows with the bytes, below the smallest it stays. @curve: has a point. @is_beyond_out:
+ * outside the measured sizes. */
 double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
                            bool *is_beyond_out);
 
-/** For tune: the calls in a folder's *.json that the simulator predicts, all_reduce, all_gather and
- * reduce_scatter on one host through slots. @facts_out: with the largest number of ranks.
- * @rows_out: up to most_rows, by file name. Errors: INVALID_ARGUMENT (nothing found, two kinds of
- * device, or another version), SYSTEM, UNSUPPORTED (no json-c). */
+/** Reads for tune the calls in a folder's *.json that the simulator can predict: all_reduce,
+ * all_gather and reduce_scatter on one host through slots. @facts_out: with the largest number of
+ * ranks. @rows_out: up to most_rows, by file name. Errors: INVALID_ARGUMENT (nothing found, two
+ * kinds of device, or another version), SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *facts_out,
                                struct bench_fit_row *rows_out, size_t most_rows,
                                size_t *n_rows_out);

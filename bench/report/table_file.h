@@ -20,21 +20,21 @@ struct bench_table_file {
     bool is_replaced; /* else written directly */
 };
 
-/** Leaves the file alone. @option: for messages, e.g. "--csv". Errors: INVALID_ARGUMENT (a device,
- * a link to nothing, "-"), SYSTEM. */
+/** Does not touch the file. @option: for messages, e.g. "--csv". Errors: INVALID_ARGUMENT (a
+ * device, a link to nothing, "-"), SYSTEM. */
 gyre_status bench_table_file_check(const char *option, const char *path);
 
-/** Pipes and devices are written directly, with @appends all files, behind their contents.
- * @file_out: must not move while open; of zeros but for names after a failure. Errors: as
- * bench_table_file_check, OUT_OF_MEMORY. */
+/** Pipes and devices, and with @appends all files, are written directly behind their contents.
+ * @file_out: must not move while it is open, and is of zeros but for names after a failure. Errors:
+ * as bench_table_file_check, OUT_OF_MEMORY. */
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out);
 
-/** An open descriptor or device, not a file of /dev/shm? It may be a regular file that the shell
- * holds, so it is not replaced. */
+/** Is it an open descriptor such as /dev/stdout or a device, and no file of /dev/shm? It may be a
+ * regular file that the shell holds open, so it is not replaced. */
 bool bench_table_file_is_direct(const char *path);
 
-/** Behind the file's contents. Errors: SYSTEM. */
+/** Writes behind the file's contents. Errors: SYSTEM. */
 gyre_status bench_table_file_append(const char *option, const char *path, const char *text);
 
 /** Errors: SYSTEM. */

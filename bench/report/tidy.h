@@ -33,8 +33,8 @@ struct bench_tidy_row {
 
 struct bench_tidy;
 
-/** @appends: keep the file's lines, else the first line replaces it. Errors: INVALID_ARGUMENT (a
- * link to nothing, "-"), SYSTEM. */
+/** @appends: keep the file's lines. Otherwise the first line replaces the file. Errors:
+ * INVALID_ARGUMENT (a link to nothing, "-"), SYSTEM. */
 gyre_status bench_tidy_open(const char *path, bool appends, struct bench_tidy **tidy_out);
 
 /** The file has the line afterwards. @tidy: NULL does nothing. Errors: SYSTEM. */

@@ -22,7 +22,7 @@ static bool is_profiled(const struct bench_bottleneck_result *result)
     return result->options->trace != NULL;
 }
 
-/* Then every layer's activations cross the network. */
+/* Across hosts every layer's activations would cross the network. */
 static bool is_over_hosts(const struct bench_bottleneck_result *result, int strategy)
 {
     return !is_profiled(result) && strategy == BENCH_TENSOR_PARALLEL && result->n_hosts > 1 &&

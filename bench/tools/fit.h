@@ -17,8 +17,8 @@ struct bench_fit_row {
 };
 
 struct bench_fit {
-    double error; /* root mean square of log(predicted / measured) */
-    double before;
+    double error;  /* root mean square of log(predicted / measured) */
+    double before; /* error before the fit */
     int n_constants;
     int n_iterations;
 };

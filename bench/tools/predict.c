@@ -49,7 +49,7 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* Without the tuner's, the first trial, unless it is alone. */
+/* The tuner's choice is the first trial, and counts only if there is no other. */
 static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];

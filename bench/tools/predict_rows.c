@@ -345,7 +345,7 @@ static double busbw_of(const struct answer *answer)
            bench_bus_factor(answer->call.coll, answer->call.n_ranks);
 }
 
-/* Of the library's ways, the fastest. @line: is cut into words. */
+/* Predicts the fastest of the library's ways. @line: is cut into words. */
 static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
     struct row own, *const row = &own;

@@ -24,14 +24,14 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
 /** @user: begins messages. @path: "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
-/** Schedule --from-msccl: Python translates an algorithm (bench/python/from_msccl.py), then it is
+/** schedule --from-msccl: Python translates an algorithm (bench/python/from_msccl.py), then it is
  * proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
-/** Is the set another rail's of the set before? */
+/** Are the programs another rail's of the set before? */
 bool bench_programs_is_variant(const struct gyre_program_file *file, int set);
 
-/** All rail programs of one shape from @set on. Returns their number. */
+/** Takes all rail programs of one shape from @set on. Returns their number. */
 int bench_programs_take(const struct gyre_program_file *file, int set,
                         struct gyre_given_programs *given_out);
 
@@ -40,8 +40,8 @@ struct bench_fabric {
     struct gyre_grouping grouping;
 };
 
-/** @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason, SYSTEM, OUT_OF_MEMORY.
- */
+/** @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason, SYSTEM,
+ * OUT_OF_MEMORY. */
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
 
 void bench_fabric_close(struct bench_fabric *fabric);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --predict, size by size, and schedule --json for results of --verify and --predict.
+ * schedule --predict shows the simulator's prediction, size by size. schedule --json writes the
+ * results of --verify and --predict.
  */
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
@@ -67,18 +68,18 @@ struct bench_schedule_request {
     struct bench_tidy *csv;           /* NULL = not wanted */
 };
 
-/** For one algorithm time, bandwidth and bottleneck, else all algorithms' times. A communicator's
- * choices fill in what is missing. Errors: INVALID_ARGUMENT, SYSTEM (constants), UNSUPPORTED (too
- * large). */
+/** Prints time, bandwidth and bottleneck of one algorithm, or all algorithms' times. A
+ * communicator's choices fill in what is missing. Errors: INVALID_ARGUMENT, SYSTEM (constants),
+ * UNSUPPORTED (too large). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
-/** Schedule --rows: a line of key=value words, a call of another library (docs/fabric.md#rows),
- * gets one flushed line: the answer, or "error" with the reason. @path: "-" = standard input. False
- * after printing that it is unreadable. */
+/** Answers schedule --rows: each line of key=value words is a call of another library
+ * (docs/fabric.md#rows) and gets one flushed line, the answer or "error" with the reason. @path:
+ * "-" = standard input. False after printing that it is unreadable. */
 bool bench_predict_rows(const char *path, FILE *out);
 
-/** Schedule --library: what another library would do. @request: its coll, hosts, sizes, cost,
- * fabric and NICs count. @words: name and a row's words behind commas. Errors: as
+/** Prints what another library would do (schedule --library). @request: its coll, hosts, sizes,
+ * cost, fabric and NICs count. @words: name and a row's words behind commas. Errors: as
  * bench_schedule_predict(). */
 gyre_status bench_predict_library(const struct bench_schedule_request *request, const char *words);
 
@@ -90,21 +91,21 @@ struct bench_schedule_fastest {
     struct gyre_prediction prediction;
 };
 
-/** Prints nothing. @n_bytes: of the vector or all blocks. Errors: as bench_schedule_predict(), also
- * UNSUPPORTED without a predictable algorithm. */
+/** Finds the fastest algorithm and prints nothing. @n_bytes: of the vector or all blocks. Errors:
+ * as bench_schedule_predict(), also UNSUPPORTED without a predictable algorithm. */
 gyre_status bench_schedule_fastest(const struct bench_schedule_request *request, uint64_t n_bytes,
                                    struct bench_schedule_fastest *fastest_out);
 
-/** All ranks and tiles, as a communicator chooses. @request: one algorithm, sizes unused. @n_bytes:
- * of the vector or all blocks. @most_steps: over ranks, rail programs and tiles. @simulation: with
- * `observe` and `observer`, gets the rest except `cost`. Errors: as bench_schedule_predict(), also
- * UNSUPPORTED for too many steps. */
+/** Simulates all ranks and tiles, as a communicator would choose them. @request: one algorithm,
+ * sizes are not read. @n_bytes: of the vector or all blocks. @most_steps: over ranks, rail programs
+ * and tiles. @simulation: has `observe` and `observer`, gets the rest except `cost`. Errors: as
+ * bench_schedule_predict(), also UNSUPPORTED for too many steps. */
 gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
                                     uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out);
 
-/** Schedule --predict --trace: tracks as measured (docs/trace.md), one channel a rail program.
- * @request: one algorithm. @n_bytes: of the vector or all blocks. Errors: as
+/** Writes tracks as a measured trace has them (docs/trace.md), for one channel of each rail
+ * program. @request: one algorithm. @n_bytes: of the vector or all blocks. Errors: as
  * bench_schedule_simulate() and gyre_file_replace(). */
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
                                   const char *path);

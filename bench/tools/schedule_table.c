@@ -12,13 +12,14 @@
 /* Above it predictions may be off by a percent, where exact ones take minutes. */
 #define MANY_RANKS 1025
 
-/* For exchanges between all pairs in a fabric of unlike hosts, whose time grows with the fourth
- * power. From MANY on they run only if named, above MOST never. */
+/* Exchanges between all pairs in a fabric of unlike hosts take time that grows with the fourth
+ * power. From MANY_PAIRED_RANKS_OF_FABRIC on their algorithms run only if the user names them;
+ * above MOST_PAIRED_RANKS_OF_FABRIC they are refused. */
 #define MOST_PAIRED_RANKS_OF_FABRIC 64
 #define MANY_PAIRED_RANKS_OF_FABRIC 17
 
-/* Wire latency in the shipped constants (core/engine/plan/tuning_file.c). Communicators measure it.
- */
+/* Wire latency in the shipped constants (core/engine/plan/tuning_file.c). Communicators measure
+ * it. */
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
@@ -70,7 +71,8 @@ static gyre_status open_facts(struct bench_table *table)
     facts->is_tcp = facts->is_proxied && request->net == BENCH_NET_SOCKET;
     facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
-    facts->has_lamport = gyre_collectives[request->coll].reduces; /* sums of float32 */
+    facts->has_lamport =
+        gyre_collectives[request->coll].reduces; /* predictions are for sums of float32 */
     if (facts->n_hosts > 1) {
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));

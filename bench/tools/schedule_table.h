@@ -29,15 +29,17 @@ struct bench_table_cell {
     struct gyre_prediction prediction;
 };
 
-/** Needs request, all_ranks and is_quiet. Closed after a failure too. Errors: of the request's
- * values, UNSUPPORTED (its algorithm cannot be simulated). */
+/** The request, all_ranks and is_quiet are set. The table is closed also after a failure. Errors:
+ * of the request's values, UNSUPPORTED (its algorithm cannot be simulated). */
 gyre_status bench_table_open(struct bench_table *table);
 void bench_table_close(struct bench_table *table);
 
-/** Of the collective's count. @n_bytes: of the vector or all blocks. */
+/** The bytes of the count that the collective's function takes. @n_bytes: of the vector or all
+ * blocks. */
 uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** As a communicator, except for the request. @n_bytes: bench_table_call_bytes(). */
+/** Chooses as a communicator would, except for what the request names. @n_bytes:
+ * bench_table_call_bytes(). */
 gyre_status bench_table_choose(const struct bench_table *table, int column, uint64_t n_bytes,
                                struct gyre_choice *choice);
 

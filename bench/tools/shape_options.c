@@ -133,7 +133,7 @@ static void print_unknown(const char *user, const char *given, bool is_algorithm
     fputc('\n', stderr);
 }
 
-/* It joins this process's algorithms, for all code. */
+/* It joins this process's algorithms, so that all code knows it. */
 static const struct gyre_algorithm *take_from_library(const char *name)
 {
     static struct gyre_algorithm taken; /* one job a process */

@@ -63,16 +63,17 @@ struct bench_shape_options {
      BENCH_NET_IB, BENCH_NET_SOCKET + 1, bench_net_words, .expected = "ib (RDMA) or socket (TCP)"}
 /* clang-format on */
 
-extern const char *const bench_net_words[];
+extern const char *const bench_net_words[]; /* by enum bench_schedule_net */
 
 void bench_shape_print_algorithms(FILE *out);
 
-/** @needs_algorithm: false: algorithm_out is NULL without --algo. @shape_out: its grouping is
- * static, one shape a process. */
+/** @needs_algorithm: if false, algorithm_out is NULL without --algo. @shape_out: its grouping is
+ * static, so a process has one shape at a time. */
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
 
-/** Checked before any work. @needs_algorithm: as for bench_shape_find(). */
+/** Do the options name a shape? Checked before any work. @needs_algorithm: as for
+ * bench_shape_find(). */
 bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
 
 /** For a file's programs. @grouping_out: NULL = one host, else static memory. */

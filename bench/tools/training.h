@@ -23,13 +23,13 @@ struct bench_model {
 extern const struct bench_model bench_models[];
 extern const int bench_n_models;
 
-/** Matrices, biases and norms of all layers. */
+/** The parameters of all matrices, biases and norms. */
 double bench_model_params(const struct bench_model *model);
 
 /** NULL = unknown name. */
 const struct bench_model *bench_model_find(const char *name);
 
-/** By the ratio of parameters. */
+/** The model with the nearest number of parameters, by ratio. */
 const struct bench_model *bench_model_nearest(double n_params);
 
 /** 12 layers hidden^2 (1 + 13 / (12 hidden) + vocabulary / (12 layers hidden)): Narayanan et al.,
@@ -37,7 +37,7 @@ const struct bench_model *bench_model_nearest(double n_params);
  * @vocabulary: with learned positions. */
 double bench_training_params(double n_layers, double hidden, double vocabulary);
 
-/** If n_layers of 12 hidden^2 hold all parameters, to a multiple of 128. */
+/** The hidden size if n_layers of 12 hidden^2 hold all parameters, to a multiple of 128. */
 double bench_training_hidden(double n_params, unsigned n_layers);
 
 struct bench_training {
@@ -70,13 +70,13 @@ struct bench_training_calls {
     double n_calls;
 };
 
-/** Of one step: measured, or 6 FLOPs a parameter and token over all ranks (Kaplan et al., "Scaling
- * Laws for Neural Language Models", 2020, section 2.1). */
+/** The computation of one step: measured, or 6 FLOPs a parameter and token, shared by all ranks
+ * (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 2.1). */
 double bench_training_compute_us(const struct bench_training *training);
 
-/** Of one step. Data parallel: buckets of gradients are all-reduced. Sharded: each layer's
- * parameters are gathered in both passes, its gradients reduce-scattered. Tensor parallel: each
- * layer all-reduces activations twice a pass (Shoeybi et al., "Megatron-LM", 2019, section 3).
+/** The collectives of one step. Data parallel: buckets of gradients are all-reduced. Sharded: each
+ * layer's parameters are gathered in both passes, its gradients reduce-scattered. Tensor parallel:
+ * each layer all-reduces activations twice a pass (Shoeybi et al., "Megatron-LM", 2019, section 3).
  * Returns the number of entries. */
 int bench_training_calls(const struct bench_training *training, enum bench_strategy strategy,
                          struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS]);
@@ -97,8 +97,8 @@ struct bench_profile {
     double exposed_us; /* without another kernel beside it */
 };
 
-/** One rank's JSON of PyTorch's profiler. Kernels named nccl or gyre communicate. Errors name the
- * path: INVALID_ARGUMENT, SYSTEM, OUT_OF_MEMORY, UNSUPPORTED (no json-c). */
+/** Reads one rank's JSON of PyTorch's profiler. Kernels named nccl or gyre communicate. Errors name
+ * the path: INVALID_ARGUMENT, SYSTEM, OUT_OF_MEMORY, UNSUPPORTED (no json-c). */
 gyre_status bench_profile_read(const char *path, struct bench_profile *profile_out);
 
 #endif

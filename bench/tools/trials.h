@@ -23,13 +23,14 @@ struct bench_trial {
 struct bench_trials {
     struct bench_trial trials[BENCH_MAX_TRIALS];
     int n_trials;
-    /* Drops trials this many times slower than their case's fastest, never the tuner's. 0 = none.
-     */
+    /* Drops trials this many times slower than their case's fastest, never the tuner's. 0 =
+     * none. */
     double most_slowness;
 };
 
-/** The tuner's choice, then for each algorithm and protocol some channels and tiles, each once and
- * the same on all ranks. Errors: INVALID_ARGUMENT (table full), or why the tuner has no choice. */
+/** Adds the tuner's choice, then for each algorithm and protocol some channels and tiles, each
+ * once and the same on all ranks. Errors: INVALID_ARGUMENT (table full), or why the tuner has no
+ * choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials);
 

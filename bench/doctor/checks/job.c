@@ -156,8 +156,8 @@ void bench_check_job_variables(struct bench_doctor *doctor)
 
 enum harmed { ANY, WITH_RDMA, WITH_RDMA_AND_GPU, WITH_SOFT_RDMA };
 
-/* Legal values that are nearly always left over from a search for an error or from another cluster.
- */
+/* Legal values that are nearly always left over from a search for an error or from another
+ * cluster. */
 static const struct harmful {
     enum gyre_param_id id;
     const char *values; /* with blanks around each, NULL = as 1 */

@@ -142,8 +142,8 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
     return GYRE_SUCCESS;
 }
 
-/* 0 = unknown. Over TCP, what one thread copies (core/engine/links/network.c, THREAD_MBIT_PER_S).
- */
+/* 0 = unknown. Over TCP, what one thread copies (core/engine/links/network.c,
+ * THREAD_MBIT_PER_S). */
 static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
     const struct bench_netdev *first = bench_net_first(&doctor->machine);

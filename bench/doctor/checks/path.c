@@ -33,7 +33,7 @@ struct bench_path_listener {
 /* Processes all-gather it. */
 struct bench_path_note {
     int32_t is_over; /* process 0: the time is up */
-    int32_t error;
+    int32_t error;   /* errno of the TCP connection */
     int32_t limit;   /* of the sender's interface */
     int32_t known;   /* path MTU that the sender's kernel knows */
     int32_t n_bytes; /* the largest that the receiver got, 0 = none */
@@ -372,7 +372,7 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
     say_rest(doctor, paths, n_bad, worst);
 }
 
-/* @is_known: to the sender's kernel. */
+/* @is_known: the sender's kernel knows the limit. */
 static void say_cut_packets(struct bench_doctor *doctor, const struct bench_paths *paths,
                             const struct bench_path_pair *pair, bool is_known)
 {

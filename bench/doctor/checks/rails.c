@@ -18,7 +18,7 @@
 #define SOFT_GBIT_PER_S 10
 #define BUDGET_NS       (30 * 1000000000ULL)
 
-/* Processes all-gather it. */
+/* Processes all-gather it, so its layout is fixed. */
 struct offer {
     int32_t n_ports;
     int32_t n_left_out;

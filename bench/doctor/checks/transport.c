@@ -12,7 +12,7 @@
 #define MAX_SAID     8
 #define NO_TRANSPORT 127
 
-/* Processes all-gather it. */
+/* Processes all-gather it, so its layout is fixed. */
 struct place {
     struct bench_note note;
     struct gyre_peer_info info;
