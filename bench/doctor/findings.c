@@ -40,7 +40,7 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
     mark_cut(text, text_bytes, used, n);
 }
 
-/* @unknown: appended if the text has NETDEV and its name is unknown. */
+/* @unknown: appended if the text has NETDEV and the interface is unknown. */
 static const char *put_names(const char *fix, const char *device, const char *netdev,
                              const char *unknown, char *text_out)
 {

@@ -73,7 +73,7 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
     return result;
 }
 
-/* Trims blanks. Empty or with a NUL is broken. */
+/* Trims blanks at the end. A text that is empty or has a NUL is broken. */
 static enum bench_read finish_text(enum bench_read result, char *text, size_t n)
 {
     text[n] = '\0';

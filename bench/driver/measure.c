@@ -106,7 +106,8 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* Time of as many empty kernels. 0 without GPUs, and with -G or -z, which time more than calls. */
+/* Time of as many empty kernels, which no library can save. 0 without GPUs, and with -G or -z,
+ * which time more than calls. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;

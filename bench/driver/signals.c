@@ -45,7 +45,7 @@ static void on_alarm(int number)
     end_by(number_that_came);
 }
 
-/* The size may last hours, so a second signal or the alarm ends the process. */
+/* The current size may last hours, so a second signal or the alarm ends the process. */
 static void on_interrupt(int number)
 {
     number_that_came = number;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * After the first SIGINT or SIGTERM a running table ends with the current size and is reported.
- * After a few seconds or a second signal the process ends at once. The parent always sees that a
- * signal ended it.
+ * After the first SIGINT or SIGTERM a running table ends with the current size and is reported. If
+ * that takes more than a few seconds, or a second signal comes, the process ends at once. The
+ * parent always sees that a signal ended it.
  *
  * SIGUSR1 prints on standard error where the ranks are in their calls.
  */

@@ -17,8 +17,8 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre,
                           const struct bench_accuracy *reference);
 
 /** Rank 0 prints a line for each type, size and mode. Collective. @engine: ops NULL = gyre alone.
- * @n_failed_out: errors above the engine's or above the bound. Errors: UNSUPPORTED (not an
- * all-reduce), INVALID_ARGUMENT (not a sum, or not floating-point). */
+ * @n_failed_out: lines with an error above the engine's or above the bound. Errors: UNSUPPORTED
+ * (not an all-reduce), INVALID_ARGUMENT (not a sum, or not floating-point). */
 gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *engine,
                            int *n_failed_out);
 

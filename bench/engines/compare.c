@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Long against a scheduler tick of 4 ms. */
+/* Samples of one engine in a round, long against a scheduler tick of 4 ms. */
 #define SAMPLES_US      20000.0
 #define LONGEST_TURN_US 200000.0 /* of the slowest engine, in host memory */
 #define MAX_CALLS       2000
 #define MIN_CALLS       5
 #define PROBE_CALLS     3
-/* Long against launch, wait and skew of the ranks, ten microseconds or more. */
+/* Replays of a graph, long against launch, wait and skew of the ranks, ten microseconds or more. */
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of a rank are one sequence if one thread runs all its workers, else one a worker, with
- * their mean as result. Each moment of a sequence counts once.
+ * If one thread runs all workers of a rank, its steps are one sequence. Else each worker is a
+ * sequence, and the result is their mean. Each moment of a sequence counts once.
  */
 #include "bench/explain/trace_reader.h"
 
@@ -132,7 +132,7 @@ static int compare_calls(const void *left, const void *right)
     return (a->launch_us < 0) - (b->launch_us < 0); /* launches before runs */
 }
 
-/* A launch and its run become one entry. A launch without a run did not end and goes. */
+/* Joins a launch and its run. A launch without a run is dropped, as the call did not end. */
 static void join_calls(struct bench_trace *trace)
 {
     uint32_t n = 0;

@@ -86,7 +86,7 @@ static int count_ranks(const struct bench_accounts *accounts)
     return n_ranks;
 }
 
-/* Parts that miss the measured time. */
+/* Accounts whose parts miss the measured time. */
 static uint32_t count_wrong(const struct bench_accounts *accounts)
 {
     uint32_t n = 0;

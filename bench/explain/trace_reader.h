@@ -34,7 +34,7 @@ struct bench_trace_call {
     char algorithm[16]; /* "" = only launched */
 };
 
-/* Process numbers that an earlier file has are shifted, all of a file alike. */
+/* If an earlier file has a process number of this file, all numbers of this file are shifted. */
 struct bench_trace_rank {
     int64_t pid;
     int rank;

@@ -13,8 +13,8 @@
 uint64_t bench_memory_needed(const struct bench_options *options, uint64_t n_ranks,
                              uint64_t n_ranks_here);
 
-/** Memory and swap of the host, or less by control groups. UINT64_MAX = unknown. @root: "", or
- * holds proc and sys. @what_out: static name of the limit. */
+/** Free memory and swap of the host, or what control groups leave if that is less. UINT64_MAX =
+ * unknown. @root: "", or holds proc and sys. @what_out: static name of the limit. */
 uint64_t bench_memory_find_free(const char *root, const char **what_out);
 
 /** @free_bytes, @what: from bench_memory_find_free(). Errors: OUT_OF_MEMORY with both figures. */

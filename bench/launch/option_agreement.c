@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In one message. */
+/* Options that one message names. */
 #define MOST_NAMED 8
 
 static void put_word(const char *word, char *text)

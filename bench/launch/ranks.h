@@ -18,13 +18,13 @@ struct bench_ranks {
     const void **mine;       /* contributions by local rank, stable between barriers */
     unsigned char *gathered; /* written by local rank 0 between barriers */
     size_t n_gathered_bytes;
-    gyre_status status; /* last gather's, written by local rank 0 between barriers */
+    gyre_status status; /* of the last gather, written by local rank 0 between barriers */
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
 struct bench_member {
     struct bench_ranks *ranks;
-    int local; /* in this process, 0 is the main thread */
+    int local; /* index in this process, 0 is the main thread */
     int rank;
     int n_ranks;
 };

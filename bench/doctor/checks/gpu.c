@@ -234,7 +234,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
         bench_skip(doctor, "no NVIDIA GPU with a PCI link of its own");
 }
 
-/* Needs the GPU a reset or a repair (NVIDIA, "XID Errors")? */
+/* Does the GPU need a reset or a repair (NVIDIA, "XID Errors")? */
 static bool is_grave(int xid)
 {
     static const int grave[] = {48, 64, 74, 79, 95, 119, 120, 140};

@@ -235,7 +235,7 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         snprintf(value, sizeof(value), " %.120s ", gyre_param_text(&doctor->params, row->id));
         const bool is_bad = row->values != NULL ? strstr(row->values, value) != NULL
                                                 : gyre_param_number(&doctor->params, row->id) == 1;
-        /* NCCL's names may come from another cluster; gyre's own are meant. */
+        /* NCCL's names may come from another cluster, while gyre's own are meant. */
         const bool is_meant = row->harmed == WITH_RDMA &&
                               strncmp(gyre_param_source(&doctor->params, row->id), "GYRE_", 5) == 0;
         if (gyre_param_is_set(&doctor->params, row->id) && is_bad && is_here[row->harmed] &&

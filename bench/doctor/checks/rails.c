@@ -22,7 +22,7 @@
 struct offer {
     int32_t n_ports;
     int32_t n_left_out;
-    char cause[320]; /* "" unless there are none */
+    char cause[320]; /* why there are none */
     struct gyre_ib_trial_port ports[BENCH_MAX_RAILS];
 };
 
@@ -114,7 +114,8 @@ static gyre_status make_rows(struct rig *rig)
     return GYRE_SUCCESS;
 }
 
-/* Queue pairs, connection, a small message, large ones. Processes of other hosts only gather. */
+/* A queue pair of each side, the connection, a small message, large ones. Processes of other hosts
+ * only gather. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;

@@ -49,7 +49,7 @@ static bool is_used(const struct bench_machine *machine, const struct gyre_topo_
     return true;
 }
 
-/* -1 = no used one. */
+/* The nearest one that jobs use, -1 = none. */
 static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre_topo *topo,
                             int32_t gpu)
 {

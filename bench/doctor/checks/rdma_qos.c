@@ -19,7 +19,7 @@ struct qos {
     int trusts_dscp;
     int pfc; /* a bit a priority */
     int priority_of[N_DSCP];
-    int64_t notifies, reacts; /* ECN (roce_np, roce_rp) */
+    int64_t notifies, reacts; /* ECN at one priority: roce_np, roce_rp */
 };
 
 /* "enabled 0 0 0 1 0 0 0 0" or "0:off 1:off 2:off 3:on". */
@@ -109,7 +109,7 @@ static struct qos read_qos(const char *root, const char *netdev)
     return qos;
 }
 
-/* Of a DSCP with PFC: 26 if possible, else the least. 0 = none. */
+/* A class whose DSCP has PFC: 26 if possible, else the least. 0 = none. */
 static int class_with_pfc(const struct qos *qos)
 {
     if ((qos->pfc >> qos->priority_of[26] & 1) != 0)

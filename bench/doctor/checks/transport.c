@@ -68,9 +68,8 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
         for (int b = a + 1; b < n; b++) {
             const struct choice *mine = &all[hosts->leaders[a] * n + b],
                                 *theirs = &all[hosts->leaders[b] * n + a];
-            const struct choice *later = mine->transport >= theirs->transport
-                                             ? mine
-                                             : theirs; /* later in both hosts' order */
+            const struct choice *later =
+                mine->transport >= theirs->transport ? mine : theirs; /* in both's order */
             const bool has_rdma[] = {places[hosts->leaders[a]].has_rdma != 0,
                                      places[hosts->leaders[b]].has_rdma != 0};
             const struct gyre_transport_ops *ops =

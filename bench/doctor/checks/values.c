@@ -103,7 +103,7 @@ static const char *find_file(const struct bench_doctor *doctor, const struct row
     return machine->ports[i].why_unused[0] == '\0' ? machine->ports[i].name : NULL;
 }
 
-/* False without a number. */
+/* False if there is no number. */
 static bool judge(struct bench_doctor *doctor, const struct row *row, const char *subject,
                   const char *path, char *good, size_t good_bytes)
 {
