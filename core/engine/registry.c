@@ -10,15 +10,14 @@
 
 #include <unistd.h>
 
-/* A destroyed handle is refused without being read, and the ranks of one job in one process can end
- * together. A child of fork() has none of its parent's communicators, because it does not have
- * their threads, sockets and devices. */
+/* A destroyed handle is refused without being read. A child of fork() has none of its parent's
+ * communicators, because it lacks their threads, sockets and devices. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     gyre_comm *first;
-    gyre_comm *first_inherited; /* made before the fork; kept to recognise their handles */
-    uint64_t newest_number;     /* of the communicators that were made here */
+    gyre_comm *first_inherited; /* made before the fork, to recognise their handles */
+    uint64_t newest_number;
 } registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
 
 static void disown_inherited(void)
@@ -90,7 +89,7 @@ uint64_t gyre_registry_raise_number(uint64_t number)
     return number;
 }
 
-/* Does the rank have unfinished works on the stream? Under the lock. */
+/* Under the lock. */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
     if (comm->is_ending || gyre_load_acquire_u64(&comm->stream) != stream ||
@@ -187,8 +186,6 @@ gyre_status gyre_registry_check(const gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* ---- pinning and holding ------------------------------------------------------------------- */
-
 gyre_status gyre_comm_pin(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
@@ -215,8 +212,6 @@ void gyre_registry_wait_unpinned(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* ---- ending ------------------------------------------------------------------------------- */
-
 gyre_status gyre_registry_claim_end(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
@@ -239,7 +234,7 @@ void gyre_registry_end(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Handles of the job in use, or still ending. Under the lock. */
+/* Under the lock. */
 static int count_job(uint64_t job, bool is_ending)
 {
     int n = 0;
@@ -255,8 +250,6 @@ void gyre_registry_wait_job(uint64_t job)
         pthread_cond_wait(&registry.changed, &registry.lock);
     pthread_mutex_unlock(&registry.lock);
 }
-
-/* ---- may a thread use it? ---------------------------------------------------------------- */
 
 static gyre_status check_made(const gyre_comm *comm)
 {
@@ -350,7 +343,7 @@ gyre_status gyre_comm_begin_call(gyre_comm *comm)
     GYRE_TRY(gyre_comm_enter(comm));
     if (comm->is_made && gyre_comm_phase(comm) == GYRE_PHASE_READY &&
         !gyre_fault_is_raised(&comm->member.fault) &&
-        gyre_load_acquire_u32(&comm->is_finalized) == 0) /* the usual case, in a few loads */
+        gyre_load_acquire_u32(&comm->is_finalized) == 0) /* the usual case */
         return GYRE_SUCCESS;
     const gyre_status status = gyre_comm_check(comm);
     if (status != GYRE_SUCCESS)

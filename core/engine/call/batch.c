@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Runs a batch of calls: plans all of them, then posts, compares and enqueues them, communicator
- * after communicator.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/call/batch.h"
 
 #include "core/engine/health/health.h"
@@ -20,19 +16,16 @@ static bool is_message(const struct gyre_item *item)
     return item->call.coll == GYRE_COLL_SEND_RECV;
 }
 
-/* Ends the communicator after a failure that the other ranks do not get alike, because they take
- * part in the call and this rank does not. Usage, arguments and unsupported calls fail everywhere.
- */
+/* Ends the communicator after a failure that other ranks do not share. Usage, arguments and
+ * unsupported calls fail everywhere. */
 static void raise_failure(gyre_comm *comm, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
         gyre_fault_raise(&comm->member.fault, status, gyre_cause());
 }
 
-/* ---- one launch --------------------------------------------------------------------------- */
-
-/* A host stream runs one launch after the other, so a rank must not be called on the stream where
- * another rank of its communicator waits for it. */
+/* A host stream runs its launches in order, so a rank must not be called on a stream where another
+ * rank of its communicator waits for it. */
 static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
     gyre_stream own;
@@ -54,7 +47,6 @@ static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
                         comm->member.rank, comm->member.name, other));
 }
 
-/* @work_index: the number of works launched before it. */
 static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
 {
     gyre_comm *comm = item->comm;
@@ -78,8 +70,6 @@ static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* Enqueues calls of one communicator that run at the same time, but for those that follow another
- * one. */
 static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_stream stream)
 {
     gyre_comm *comm = items[0]->comm;
@@ -90,7 +80,7 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
     const uint64_t begin_ns = comm->recorded != NULL ? gyre_now_ns() : 0;
     gyre_status status =
         works != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group of %d calls", n_items);
-    bool waits = false; /* a call waits for other ranks */
+    bool waits = false;
     for (int i = 0; i < n_items && status == GYRE_SUCCESS; i++) {
         status = post(items[i], n_launched + (uint64_t)i, &works[i]);
         waits = waits || (status == GYRE_SUCCESS && items[i]->plan->waits);
@@ -137,10 +127,8 @@ static gyre_status enqueue(struct gyre_item *const *items, int n_items, gyre_str
     return status;
 }
 
-/* ---- the first pass: plan ----------------------------------------------------------------- */
-
-/* This thread holds the communicator, so its windows stay. The plan's program is loaded here, so
- * that launches follow each other closely. */
+/* This thread holds the communicator, so its windows stay. The program is loaded here, so that
+ * launches follow each other closely. */
 static void plan(struct gyre_item *item)
 {
     gyre_comm *comm = item->comm;
@@ -171,8 +159,8 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     return status;
 }
 
-/* Returns whether a communicator's calls name several streams. All its calls are enqueued on the
- * stream of the first one; on separate streams a receive could wait for an earlier send. */
+/* Returns whether a communicator's calls name several streams. All are enqueued on the first one's,
+ * because on separate streams a receive could wait for an earlier send. */
 static bool find_firsts(struct gyre_item *items, size_t n_items)
 {
     struct gyre_item *last = &items[0];
@@ -191,8 +179,8 @@ static bool find_firsts(struct gyre_item *items, size_t n_items)
     return has_streams;
 }
 
-/* Takes all communicators for this thread but those that have ended or failed. The others' calls
- * are enqueued all the same, because their ranks wait for them. */
+/* Communicators that have ended or failed are left out. The others' calls are enqueued all the
+ * same, because their ranks wait for them. */
 static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
 {
     for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
@@ -208,10 +196,9 @@ static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failu
     }
 }
 
-/* By communicator in the order in which those were made, which is the same on all ranks, so two
- * ranks that share several communicators enqueue them alike. Collectives come before messages: a
- * send between two collectives would wait for its receive, which another rank may have behind both.
- */
+/* By communicator in the order in which they were made, the same on all ranks, so ranks that share
+ * several communicators enqueue alike. Collectives come before messages: a send between two
+ * collectives would wait for its receive, which another rank may have behind both. */
 static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;
@@ -228,7 +215,7 @@ static int compare_items(const void *left, const void *right)
     return a < b ? -1 : 1;
 }
 
-/* Where the calls of items[i]'s communicator end. @messages_out: where its messages begin. */
+/* @messages_out: where the communicator's messages begin. */
 static size_t end_of(struct gyre_item *const *items, size_t n_items, size_t i, size_t *messages_out)
 {
     const struct gyre_item *first = items[i]->first;
@@ -240,7 +227,6 @@ static size_t end_of(struct gyre_item *const *items, size_t n_items, size_t i, s
     return i;
 }
 
-/* Receives that a send to the own rank carries out are left out. */
 static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre_item **sorted,
                             size_t *n_sorted_out)
 {
@@ -248,7 +234,7 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
     for (size_t i = 0; i < n_items; i++)
         if (items[i].comm != NULL)
             sorted[n_sorted++] = &items[i];
-    bool is_in_order = true; /* as most groups are */
+    bool is_in_order = true;
     for (size_t i = 1; i < n_sorted && is_in_order; i++)
         is_in_order = compare_items(&sorted[i - 1], &sorted[i]) < 0;
     if (!is_in_order)
@@ -267,11 +253,9 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* ---- the second pass: enqueue -------------------------------------------------------------- */
-
 /* Orders the stream of a communicator's calls after all other streams that the calls name
- * (@go_ahead), or those after it. The first is done for all communicators before anything is
- * enqueued, because they may share streams. */
+ * (@go_ahead), or those after it. The first comes before anything is enqueued, because
+ * communicators may share streams. */
 static gyre_status order_streams(const struct gyre_item *items, size_t n_items, bool go_ahead)
 {
     for (size_t i = 0; i < n_items; i++) {
@@ -290,7 +274,6 @@ static gyre_status order_streams(const struct gyre_item *items, size_t n_items, 
     return GYRE_SUCCESS;
 }
 
-/* The collectives in order, then the messages. */
 static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, size_t n_items)
 {
     const gyre_comm *comm = items[0]->comm;
@@ -337,7 +320,7 @@ static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
         for (size_t i = 0, end; i < n_sorted; i = end) {
             end = end_of(sorted, n_sorted, i, &messages);
             /* An earlier communicator's failure does not stop this launch, because other ranks wait
-             * for these calls. */
+             * for it. */
             gyre_failure_note(failure, enqueue_part(&sorted[i], messages - i, end - i));
         }
         for (size_t i = 0; i < n_sorted && has_several; i = end_of(sorted, n_sorted, i, &messages))

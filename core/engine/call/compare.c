@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GYRE_CHECK=calls: every rank's record of a collective is compared before the call is enqueued.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/call/batch.h"
 
 #include "core/foundation/base/sync.h"
@@ -11,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- comparison ---------------------------------------------------------------------------- */
 
 bool gyre_compares_calls(const gyre_comm *comm)
 {
@@ -25,7 +20,7 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    gyre_comm_wait_ready(comm); /* a split in the same group also uses the bootstrap */
+    gyre_comm_wait_ready(comm); /* a split of the same group also uses the bootstrap */
     gyre_status status = comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, record,
                                                                  sizeof(*record), all);
     if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->member.fault))
@@ -49,19 +44,17 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
     return status;
 }
 
-/* ---- the collectives of a batch ------------------------------------------------------------ */
-
 struct gyre_comparer {
     gyre_comm *comm;
     struct gyre_item *const *items;
     size_t n_items;
-    uint64_t n_before; /* collectives of the communicator before the batch */
-    size_t n_taken;    /* how many the launching thread has taken */
+    uint64_t n_before; /* of the communicator */
+    size_t n_taken;    /* by the launching thread */
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     size_t n_compared;
-    gyre_status status; /* other than SUCCESS: comparing has ended */
+    gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
@@ -114,7 +107,7 @@ gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items,
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
 {
     pthread_mutex_lock(&comparer->lock);
-    /* This wait ends, because the comparer's all-gather has a deadline. */
+    /* The comparer's all-gather has a deadline. */
     while (comparer->n_compared == comparer->n_taken && comparer->status == GYRE_SUCCESS)
         pthread_cond_wait(&comparer->changed, &comparer->lock);
     const bool is_compared = comparer->n_compared > comparer->n_taken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: one thread's calls until the outermost group end, which runs them as one batch or only
- * predicts their time.
+ * One thread's calls until the outermost group end, which runs them as one batch or only predicts
+ * their time.
  */
 #include "core/engine/call/batch.h"
 
@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_FEW_ITEMS = 4 }; /* for so many calls a group allocates nothing */
+enum { N_FEW_ITEMS = 4 };
 
-/* This thread's group. Its calls run where they lie, so none may be added while they do. */
+/* Its calls run where they lie, so none may be added while they do. */
 struct group {
     int depth;
     bool has_background;
     int n_tasks;
     int max_tasks;
-    struct gyre_group_task **tasks; /* each runs on a thread of its own */
+    struct gyre_group_task **tasks;
     size_t n_items;
     size_t max_items;        /* 0 = `few` */
     struct gyre_item *items; /* NULL = `few` */
@@ -29,7 +29,7 @@ struct group {
 
 static _Thread_local struct group group;
 
-/* Not inline: a compiler that knows the variable looks its address up at each use. */
+/* Not inline: a compiler that knows the variable looks up its address at each use. */
 static __attribute__((noinline)) struct group *own_group(void)
 {
     return &group;
@@ -47,7 +47,7 @@ static void clear_group(struct group *own)
     memset(own, 0, offsetof(struct group, few));
 }
 
-/* The calls of an open group are on communicators that a forked child does not have. */
+/* A forked child does not have the communicators of an open group's calls. */
 static void drop_inherited(void)
 {
     clear_group(&group);
@@ -68,8 +68,8 @@ gyre_status gyre_group_add_call(const struct gyre_item *item)
         struct gyre_item *items = realloc(own->items, more * sizeof(*items));
         if (items == NULL) {
             gyre_observed_release(item->call.observed);
-            /* Without this call, this rank's sequence of calls would differ from that of the other
-             * ranks. */
+            /* Without this call, this rank's sequence of calls would differ from the other
+             * ranks'. */
             return gyre_comm_give_up(item->comm,
                                      gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         }
@@ -109,7 +109,6 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
-/* Returns the first failure. */
 static gyre_status finish_tasks(struct group *own)
 {
     struct gyre_failure failure;
@@ -145,7 +144,6 @@ gyre_status gyre_group_end(void)
     return end_group(own, status);
 }
 
-/* @verb: of the sentence that says so. */
 static gyre_status check_outermost(const char *function, const char *verb)
 {
     if (group.depth == 0)
@@ -165,8 +163,6 @@ gyre_status gyre_group_cancel(void)
     return end_group(own, finish_tasks(own));
 }
 
-/* ---- simulation --------------------------------------------------------------------------- */
-
 static gyre_status predict_call(const struct gyre_item *item, double *time_ns_out)
 {
     struct gyre_plan_cache *plans = &item->comm->plans;
@@ -185,7 +181,7 @@ static gyre_status predict_call(const struct gyre_item *item, double *time_ns_ou
                               n_bytes, time_ns_out);
 }
 
-/* All calls of the communicator of items[first] together; 0 if that is not its first call. */
+/* All calls of a communicator, at its first one; else 0. */
 static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, size_t first,
                                 double *time_ns_out)
 {

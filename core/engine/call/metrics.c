@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GYRE_METRICS_FILE: the calls of one rank by collective and size, as a text file that Prometheus
- * reads. Times come from host streams; on GPUs none are taken.
+ * GYRE_METRICS_FILE: one rank's calls by collective and size, as text for Prometheus. Times come
+ * from host streams only.
  */
 #include "core/engine/call/batch.h"
 
@@ -21,20 +21,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Classes of sizes: up to 1 KiB, 4 KiB, ... 1 GiB, and more. */
+/* Up to 1 KiB, 4 KiB, ... 1 GiB, and more. */
 #define N_CLASSES      12
 #define LEAST_BYTES    1024ULL
 #define WRITE_EVERY_NS 1000000000ULL
-/* The end of the communicator waits so long for the last write. */
-#define LAST_WRITE_NS 2000000000ULL
-#define LINE_BYTES    512
-#define NAME_BYTES    64
+#define LAST_WRITE_NS  2000000000ULL
+#define LINE_BYTES     512
+#define NAME_BYTES     64
 
 struct cell {
     uint64_t n_calls;
     uint64_t n_bytes;
     uint64_t busy_ns;
-    double last_bytes_per_s; /* bus bandwidth of the last launch; 0 = none was timed */
+    double last_bytes_per_s; /* 0 = none was timed */
 };
 
 struct table {
@@ -48,23 +47,22 @@ struct gyre_metrics {
     int n_ranks;
     char name[NAME_BYTES];
     char path[PATH_MAX];
-    pthread_t writer;       /* the only thread that writes the file */
-    pthread_mutex_t lock;   /* of the rest; never held while the file is written */
-    pthread_cond_t closing; /* is_closing or has_ended was set */
+    pthread_t writer;     /* the only thread that writes the file */
+    pthread_mutex_t lock; /* of the rest; not held while the file is written */
+    pthread_cond_t closing;
     bool is_closing;
-    bool has_ended; /* the writer writes no more */
+    bool has_ended;
     bool is_new;
     struct table table;
 };
 
-/* One launch. */
 struct gyre_metrics_span {
     struct gyre_span span;
     struct gyre_metrics *metrics;
     uint64_t start_ns;
     enum gyre_collective coll;
     int size_class;
-    double bus_bytes; /* that cross the slowest link of a rank, as nccl-tests counts them */
+    double bus_bytes; /* that cross a rank's slowest link, as nccl-tests counts */
 };
 
 static void release_metrics(struct gyre_metrics *metrics)
@@ -81,8 +79,6 @@ static void free_span(struct gyre_span *span)
     release_metrics(((struct gyre_metrics_span *)span)->metrics);
     free(span);
 }
-
-/* ---- counting ----------------------------------------------------------------------------- */
 
 static int class_of(uint64_t n_bytes)
 {
@@ -128,8 +124,7 @@ static void note_end(struct gyre_span *span, uint64_t now_ns)
 
 static const struct gyre_span_ops span_ops = {note_begin, note_end, free_span};
 
-/* Sends and receives that run at the same time count one by one, and their time counts once, in the
- * class of the longest. */
+/* Messages of one launch count one by one, and their time once, in the class of the longest. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
                                              struct gyre_item *const *items, int n_items,
                                              gyre_stream stream)
@@ -140,7 +135,7 @@ struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
     pthread_mutex_lock(&metrics->lock);
     for (int i = 0; i < n_items; i++) {
         const struct gyre_call *call = &items[i]->call;
-        /* The bytes of the whole vector, as nccl-tests counts a call's size. */
+        /* The whole vector's, as nccl-tests counts. */
         const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
         const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
         const uint64_t n_bytes =
@@ -175,8 +170,6 @@ void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_str
         gyre_span_end(&span->span, is_launched, stream);
 }
 
-/* ---- the file ----------------------------------------------------------------------------- */
-
 struct text {
     char *bytes;
     size_t n_bytes;
@@ -201,7 +194,7 @@ static double value_of(const struct cell *cell, size_t family)
     return values[family];
 }
 
-/* A label's value: valid UTF-8, in which backslashes, quotes and ends of lines are escaped. */
+/* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
 static void escape(const char *name, char *out)
 {
     char text[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
@@ -262,7 +255,7 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
     return status;
 }
 
-/* Copies the table if it is new. Returns whether the metrics are still open. */
+/* Copies the table if it is new. Returns whether the metrics are open. */
 static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out, bool *is_new_out)
 {
     const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;
@@ -278,7 +271,7 @@ static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out,
     return is_open;
 }
 
-/* On a thread of its own, because neither calls nor the health thread may wait for a slow file
+/* On its own thread, because neither calls nor the health thread may wait for a slow file
  * system. */
 static void *write_news(void *argument)
 {
@@ -324,7 +317,7 @@ void gyre_metrics_close(struct gyre_metrics *metrics)
     release_metrics(metrics);
 }
 
-/* Expands %n and %c of the communicator; the rest is every file name's. */
+/* Expands %n and %c; the rest is every file name's. */
 static gyre_status expand(const char *pattern, const struct gyre_member *member,
                           char path_out[PATH_MAX])
 {

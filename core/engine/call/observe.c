@@ -22,8 +22,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* ---- the time of a launch on a host stream ------------------------------------------------- */
-
 static struct gyre_span *of_before(struct gyre_task *task)
 {
     return (struct gyre_span *)((char *)task - offsetof(struct gyre_span, before));
@@ -81,15 +79,12 @@ void gyre_span_end(struct gyre_span *span, bool is_launched, gyre_stream stream)
         release(span);
 }
 
-/* ---- observers ---------------------------------------------------------------------------- */
-
 struct gyre_observing {
     gyre_observer observer;
-    struct gyre_executor
-        *executor;        /* of a GPU that tells times; NULL = host streams, or no times */
-    bool by_streams;      /* the streams tell times */
-    uint32_t n_holders;   /* atomic */
-    pthread_mutex_t lock; /* guards what follows */
+    struct gyre_executor *executor; /* NULL = host streams, or no times */
+    bool by_streams;
+    uint32_t n_holders;                  /* atomic */
+    pthread_mutex_t lock;                /* guards the rest */
     struct gyre_observed_launch *oldest; /* that waits for its times */
     struct gyre_observed_launch *newest;
 };
@@ -101,14 +96,14 @@ struct gyre_observed {
 };
 
 struct gyre_observed_launch {
-    struct gyre_span span; /* of the host's streams only */
+    struct gyre_span span; /* host streams only */
     struct gyre_observing *observing;
     bool is_timed; /* the stream has the span, or the executor keeps the times */
-    struct gyre_observed_launch *next; /* in the list of those that wait for their times */
-    uint64_t first_work;               /* works that were launched before it */
-    uint64_t n_works_after;            /* likewise, and with it */
+    struct gyre_observed_launch *next;
+    uint64_t first_work;    /* launched before it */
+    uint64_t n_works_after; /* likewise, and with it */
     int n_calls;
-    struct gyre_observed **held; /* n_calls of them */
+    struct gyre_observed **held;
     gyre_observed_call calls[];
 };
 
@@ -138,8 +133,6 @@ gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_execu
     *observing_out = observing;
     return GYRE_SUCCESS;
 }
-
-/* ---- calls -------------------------------------------------------------------------------- */
 
 static const int kind_of[GYRE_N_COLLECTIVES] = {
     [GYRE_COLL_ALL_REDUCE] = GYRE_CALL_ALL_REDUCE,
@@ -192,8 +185,6 @@ void gyre_observed_release(struct gyre_observed *observed)
     release_observing(observing);
 }
 
-/* ---- launches ----------------------------------------------------------------------------- */
-
 static void tell_begin(struct gyre_span *span, uint64_t now_ns)
 {
     const struct gyre_observed_launch *launch = (const struct gyre_observed_launch *)span;
@@ -221,7 +212,7 @@ static void free_launch(struct gyre_span *span)
     release_observing(observing);
 }
 
-/* The oldest one, if it is complete. */
+/* The oldest launch, if it is complete. */
 static struct gyre_observed_launch *take_complete(struct gyre_observing *observing)
 {
     struct gyre_observed_launch *launch = observing->oldest;
@@ -241,8 +232,7 @@ void gyre_observe_times(struct gyre_observing *observing)
         return;
     pthread_mutex_lock(&observing->lock);
     while ((launch = take_complete(observing)) != NULL) {
-        /* Of a launch whose times are lost, both are the present moment, because the observer waits
-         * for them. */
+        /* Lost times become the present moment, because the observer waits for them. */
         struct gyre_executor *executor = launch->observing->executor;
         struct gyre_launch_span span;
         if (!executor->ops->span_of(executor, launch->first_work, &span))
@@ -254,7 +244,6 @@ void gyre_observe_times(struct gyre_observing *observing)
     pthread_mutex_unlock(&observing->lock);
 }
 
-/* The communicator has ended, and its launches with it. */
 void gyre_observing_close(struct gyre_observing *observing)
 {
     if (observing == NULL)
@@ -267,7 +256,7 @@ void gyre_observing_close(struct gyre_observing *observing)
     release_observing(observing);
 }
 
-/* Can the executor keep the times of the next launch until they are read? */
+/* Can the executor keep the next launch's times until they are read? */
 static bool times_next(struct gyre_observing *observing, gyre_stream stream)
 {
     struct gyre_executor *executor = observing->executor;
@@ -281,7 +270,7 @@ static bool times_next(struct gyre_observing *observing, gyre_stream stream)
     return has_room && executor->ops->time_next(executor, stream);
 }
 
-/* Returns false if it failed, or if there was nothing to do. */
+/* Returns false if there is nothing to wait for. */
 static bool await_times(struct gyre_observed_launch *launch, bool is_launched)
 {
     struct gyre_observing *observing = launch->observing;

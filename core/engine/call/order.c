@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The order in which the messages of a batch are enqueued, and which of them run together. Pure.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/call/batch.h"
 
 #include <stdlib.h>
@@ -14,7 +11,7 @@ static bool is_self(const struct gyre_item *item, int rank)
 gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages)
 {
     const size_t n = *n_messages;
-    size_t at = 0, n_left = 0; /* at: no receive from this rank itself before it is left */
+    size_t at = 0, n_left = 0; /* no receive from this rank itself is left before `at` */
     for (size_t i = 0; i < n; i++) {
         struct gyre_call *send = &messages[i]->call;
         if (!is_self(messages[i], rank) || !send->is_send)
@@ -41,21 +38,19 @@ gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t
     return GYRE_SUCCESS;
 }
 
-/* How many distances there are between ranks. */
 static uint32_t count_distances(const struct gyre_order_place *place)
 {
     return place->n_ranks > 1 ? (uint32_t)place->n_ranks - 1 : 1;
 }
 
-/* So many distances have one launch: a send and a receive for each, and there is room for the
- * copy. */
+/* Distances in one launch, with a send and a receive for each and room for the copy. */
 static uint32_t width_of(const struct gyre_order_place *place)
 {
     const uint32_t most = place->most_calls > 0 ? (place->most_calls - 1) / 2 : 0;
     return place->most_calls == 0 ? count_distances(place) : most > 0 ? most : 1;
 }
 
-/* How far a message goes: from rank r to rank r + 1 it is 0, as a copy to the own rank. */
+/* From rank r to rank r + 1 it is 0, as is a copy to the own rank. */
 static uint32_t distance_of(const struct gyre_call *call, const struct gyre_order_place *place)
 {
     const int ahead = call->is_send ? call->root - place->rank : place->rank - call->root;
@@ -67,9 +62,8 @@ static enum gyre_proto proto_of(const struct gyre_item *item)
     return item->plan != NULL ? item->plan->choice.proto : GYRE_PROTO_SIMPLE;
 }
 
-/* Does a copy run in one launch with the other calls of its wave? It does if all go by one
- * protocol, because kernels of one protocol are faster. Where there are two ranks, a send and a
- * receive by lines are faster without it. */
+/* Does a copy run in one launch with its wave? Only if all go by one protocol, whose kernels are
+ * faster, but not with two ranks: a send and a receive by lines are faster without it. */
 static bool joins(const struct gyre_item *copy, const struct gyre_order_place *place,
                   struct gyre_item *const *messages, int n_messages)
 {
@@ -94,13 +88,13 @@ static int compare_messages(const void *left, const void *right)
         return a->launch < b->launch ? -1 : 1;
     if (a->call.is_send != b->call.is_send)
         return a->call.is_send ? -1 : 1;
-    return a < b ? -1 : 1; /* items lie in the order of their calls */
+    return a < b ? -1 : 1; /* in the order of the calls */
 }
 
 static void divide_waves(const struct gyre_order_place *place, struct gyre_item **messages,
                          int n_messages)
 {
-    uint32_t n_launches = 0, last = 0; /* last: place in its wave of the launch before */
+    uint32_t n_launches = 0, last = 0; /* in its wave, of the launch before */
     for (int i = 0; i < n_messages; i++) {
         struct gyre_item *item = messages[i];
         const bool is_alone =
