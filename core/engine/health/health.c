@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The health thread: takes the events of the bootstrap links, checks the progress of this rank's
- * calls, and tells the other ranks and the communicator's children of a failure.
+ * The thread takes the events of the bootstrap links, checks the progress of this rank's calls, and
+ * tells the other ranks and the communicator's children of a failure.
  */
 #include "core/engine/health/watch.h"
 
@@ -16,8 +16,6 @@
 #include <string.h>
 
 #define TICK_MS 100
-
-/* ---- children, which were split or shrunk from this communicator ---------------------------- */
 
 static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
                           const char *text)
@@ -54,8 +52,6 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
     pthread_mutex_unlock(&health->lock);
 }
 
-/* ---- leaving ------------------------------------------------------------------------------ */
-
 void gyre_health_tell_blocked(struct gyre_health *health, const struct gyre_health_blocked *blocked)
 {
     struct gyre_health_message message = {.kind = GYRE_HEALTH_BLOCKED};
@@ -63,7 +59,6 @@ void gyre_health_tell_blocked(struct gyre_health *health, const struct gyre_heal
     gyre_health_post(health, -1, &message, sizeof(*blocked));
 }
 
-/* A message with a wrong size or range is dropped. */
 static void take_blocked(struct gyre_health *health, int rank,
                          const struct gyre_health_message *message, size_t n_bytes)
 {
@@ -123,8 +118,6 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
         gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
     pthread_mutex_unlock(&health->lock);
 }
-
-/* ---- events ------------------------------------------------------------------------------- */
 
 static void take_message(struct gyre_health *health, const struct gyre_event *event)
 {
@@ -196,9 +189,8 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
     if (event->kind == GYRE_EVENT_MESSAGE) {
         take_message(health, event);
     } else if (event->kind == GYRE_EVENT_LEFT) {
-        /* Ends waits for signals that the rank has not sent, and puts to it. A rank that a proxy
-         * serves says goodbye on its put link, behind its signals (core/engine/comm/put_peers.c).
-         */
+        /* Ends waits for signals that the rank has not sent, and puts to it. A rank behind a proxy
+         * says goodbye on its put link, after its signals (core/engine/comm/put_peers.c). */
         if (!gyre_links_is_proxied_to(&health->comm->links, event->rank))
             executor->ops->peer_left(executor, event->rank);
         mark_left(health, event->rank, false);
@@ -230,10 +222,8 @@ bool gyre_health_is_unharmed(const struct gyre_health *health)
            gyre_load_acquire_u64(&health->comm->executor->n_launched) + 1;
 }
 
-/* ---- the thread --------------------------------------------------------------------------- */
-
-/* The rendezvous is gone, or there is no memory for its messages: this rank can watch no rank any
- * more, and no goodbye arrives. */
+/* Without the rendezvous or memory for its messages this rank can watch no rank any more, and no
+ * goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
     struct gyre_member *member = &health->comm->member;

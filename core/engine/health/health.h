@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread of each communicator that learns which ranks died, notices that a call makes no progress
- * and says which rank holds it up.
+ * A communicator's thread that learns which ranks died, notices that a call makes no progress and
+ * says which rank holds it up.
  */
 #ifndef GYRE_HEALTH_HEALTH_H
 #define GYRE_HEALTH_HEALTH_H
@@ -11,24 +11,22 @@
 
 struct gyre_health;
 
-/* The signals that a rank which destroys its communicator waits for. Exchanged between ranks: fixed
- * layout. */
+/* The signals that a leaving rank waits for. Exchanged between ranks: fixed layout. */
 struct gyre_health_blocked {
     uint64_t n_ended; /* as in struct gyre_blocked; 0 = the rank has said nothing */
     uint32_t n_senders;
     uint32_t pad;
     struct {
-        uint64_t seen_ended; /* the sender's n_ended, if all its signals before that had come when
-                              * the rank found that it waits; else 0 */
+        uint64_t seen_ended; /* the sender's n_ended if all its earlier signals had come when the
+                              * rank found that it waits; else 0 */
         uint32_t rank;
         uint32_t pad;
     } senders[GYRE_BLOCKED_SENDERS];
 };
 
-/** Start watching: peers, stalls, mismatched calls, timeouts. */
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
 
-/** Compare a call that was posted with what peers asked about. Any thread. */
+/** Compare a posted call with peers' questions. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
 /** Tell the other ranks once why the communicator has failed on this rank, if it has. Any thread,
@@ -39,21 +37,21 @@ void gyre_health_pass_on(struct gyre_health *health);
  * communicators with captured or one-sided calls, which are no such works. */
 bool gyre_health_is_unharmed(const struct gyre_health *health);
 
-/** Tell a child's origin all past and future failures of this communicator. The health becomes a
- * holder of the origin. */
+/** Tell a child's origin all past and future failures. The health becomes a holder of the
+ * origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
-/** Has this rank left, or was it lost? */
+/** Or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
-/** Wait until every other rank has left, was lost or is silent for 3.5 s, or for the deadline. */
+/** Until every other rank has left, was lost or is silent for 3.5 s. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
-/** The positions of all ranks' workers, as text. Any thread; asks the other ranks and waits at most
- * 3 s. @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
+/** The positions of all ranks' workers. Any thread; asks the other ranks and waits at most 3 s.
+ * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
-/** Tell all ranks what this rank, which leaves, waits for. */
+/** Tell all ranks what this leaving rank waits for. */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 

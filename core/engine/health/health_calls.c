@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks know of each other's calls. Calls that do not fit are a mismatch, which ends the
- * communicator.
+ * What ranks know of each other's calls. A mismatch ends the communicator.
  */
 #include "core/engine/health/watch.h"
 
@@ -18,8 +17,6 @@
 #define ASK_NS         GYRE_SECOND_NS
 #define ASK_SELDOM_NS  (10 * GYRE_SECOND_NS) /* a stopped rendezvous has to keep the questions */
 #define SELDOM_FROM_NS (30 * GYRE_SECOND_NS)
-
-/* ---- telling ------------------------------------------------------------------------------ */
 
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 {
@@ -85,8 +82,8 @@ void gyre_health_pass_on(struct gyre_health *health)
     else
         snprintf(text, sizeof(text), "%s failed: %.800s",
                  gyre_health_rank_name(health, member->rank, name), member->fault.cause);
-    /* Tell ranks that wait in an all-gather first: the goodbye of a rank that reads the message
-     * would be all that they learn. */
+    /* Ranks in an all-gather come first: the goodbye of a rank that reads the message would be all
+     * that they learn. */
     member->bootstrap->ops->fail(member->bootstrap, text);
     tell_end(health, GYRE_ERROR_REMOTE, text);
 }
@@ -96,14 +93,12 @@ uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns)
     return now_ns - health->still_since_ns < SELDOM_FROM_NS ? ASK_NS : ASK_SELDOM_NS;
 }
 
-/* ---- where this rank is ------------------------------------------------------------------- */
-
 enum call_kind { CALL_NONE, CALL_RECORDED, CALL_FORGOTTEN, CALL_REPLAYED };
 
 struct position {
     uint64_t completed;
     uint64_t launched;
-    struct gyre_record call; /* CALL_RECORDED */
+    struct gyre_record call;
 };
 
 static enum call_kind find_call(struct gyre_health *health, struct position *position_out)
@@ -140,7 +135,7 @@ void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t te
     case CALL_RECORDED:
         gyre_record_text(&position.call, text_out, text_bytes);
         break;
-    case CALL_FORGOTTEN: /* later calls have overwritten the record of this one */
+    case CALL_FORGOTTEN: /* later calls have overwritten its record */
         snprintf(text_out, text_bytes, "operation %" PRIu64 " of %" PRIu64 " that were enqueued",
                  position.completed + 1, position.launched);
         break;
@@ -173,8 +168,6 @@ void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *ca
     (void)find_call(health, &position);
     *call_out = position.call;
 }
-
-/* ---- where another rank is ------------------------------------------------------------------ */
 
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
 {
@@ -215,8 +208,6 @@ enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, i
                ? GYRE_STANDS_IN_THE_CALL
                : GYRE_STANDS_ELSEWHERE;
 }
-
-/* ---- comparing ---------------------------------------------------------------------------- */
 
 bool gyre_health_is_record(const struct gyre_record *record)
 {

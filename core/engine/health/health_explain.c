@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a call makes no progress, in terms of its program: which step waits for which slot of which
- * rank, and where the chain of waits ends.
+ * Which step of a stalled call waits for which slot of which rank, and where the chain of waits
+ * ends.
  */
 #include "core/engine/health/watch.h"
 
@@ -13,13 +13,11 @@
 #include <string.h>
 
 #define NOWHERE       UINT32_MAX
-#define MAX_TOLD      3 /* waits of a chain that are printed from its start */
+#define MAX_TOLD      3 /* printed from the chain's start */
 #define MAX_IN_CYCLE  12
 #define MAX_CALL_TEXT 160
 
-/* ---- the graph ----------------------------------------------------------------------------- */
-
-/* The edge of the worker that holds the other end of the connection. */
+/* The edge of the worker that holds the connection's other end. */
 static uint32_t find_next(const struct gyre_wait_graph *graph, const struct gyre_wait_edge *edge)
 {
     if (edge->answer != GYRE_PEER_END_HELD)
@@ -66,8 +64,6 @@ struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, 
     }
 }
 
-/* ---- one wait ------------------------------------------------------------------------------ */
-
 /* "waits for slot 41 from rank 2". @over: " over shm" or "". */
 static void append_cause(const struct gyre_position *position, const char *over, char *text,
                          size_t text_bytes)
@@ -110,8 +106,6 @@ void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size
     append_cause(position, over, text, text_bytes);
 }
 
-/* ---- all waits ----------------------------------------------------------------------------- */
-
 struct waits {
     struct gyre_wait_graph graph;
     struct gyre_wait_edge *edges;
@@ -121,7 +115,7 @@ struct waits {
     uint32_t *places;
 };
 
-/* The positions of a rank's workers; NULL if they are not known or out of date. */
+/* NULL if they are not known or out of date. */
 static const struct gyre_health_waits *waits_of(const struct gyre_health *health, int rank,
                                                 uint64_t now_ns)
 {
@@ -170,7 +164,7 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
     return true;
 }
 
-/* A cycle or a lost slot is the cause of a stall; a chain that merely ends is not. */
+/* A cycle or a lost slot causes a stall; a chain that merely ends does not. */
 static int weight(enum gyre_wait_end end)
 {
     switch (end) {
@@ -184,8 +178,6 @@ static int weight(enum gyre_wait_end end)
     }
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
-
 static void append_end_rank(const struct gyre_health *health, int rank,
                             const struct gyre_record *mine, uint64_t now_ns, char *why)
 {
@@ -193,7 +185,7 @@ static void append_end_rank(const struct gyre_health *health, int rank,
     char name[GYRE_RANK_NAME_BYTES];
     char call[MAX_CALL_TEXT] = "the call";
     snprintf(name, sizeof(name), "rank %d", rank);
-    if (health->comm->origin != NULL) /* named with its rank in the parent too */
+    if (health->comm->origin != NULL) /* with its rank in the parent too */
         gyre_health_rank_name(health, rank, name);
     if (mine->sequence != 0)
         gyre_record_text(mine, call, sizeof(call));
@@ -301,7 +293,6 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     bool is_certain = false;
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
-        /* Keep the walk with the highest weight among those from this rank's workers. */
         const int rank = health->comm->member.rank;
         uint32_t best = waits.first[rank];
         int most = -1;

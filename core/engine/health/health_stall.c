@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call that makes no progress: the waiting rank asks all others, through the rendezvous, where
- * they are, and names those that hold it up. A process that runs answers at once, so the process of
- * a silent rank does not run. A slow rank is no error unless the user set a time limit.
+ * A rank whose call makes no progress asks all others where they are, and names those that hold it
+ * up. A process that runs answers at once, so a silent rank's process does not run. A slow rank is
+ * no error unless the user set a time limit.
  */
 #include "core/engine/health/watch.h"
 
@@ -14,19 +14,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STALL_NS       300000000ULL   /* without progress this long: ask */
-#define SELF_GAP_NS    GYRE_SECOND_NS /* this rank looks ten times a second, unless stopped */
-#define SPEAKER_NS     500000000ULL   /* for the verdict of the rank that explains to arrive */
+#define STALL_NS 300000000ULL /* without progress this long: ask */
+#define SELF_GAP_NS \
+    GYRE_SECOND_NS /* between two looks, which are 100 ms apart unless the process stops */
+#define SPEAKER_NS     500000000ULL /* for the explaining rank's verdict to arrive */
 #define LEFT_NS        1500000000ULL
-#define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is given up */
-#define MAX_ASKED_DONE 8             /* finished calls among those asked about */
-#define MAX_NAMED      4             /* ranks of a kind in a message, with host and call */
+#define GONE_NS        3500000000ULL /* leaving: a silent rank is given up */
+#define MAX_ASKED_DONE 8
+#define MAX_NAMED      4 /* ranks of a kind, with host and call */
 #define MAX_NUMBERS    16
 #define WHO_BYTES      GYRE_HEALTH_WHO_BYTES
 #define HEAD_BYTES     64  /* of an error beside the call, the rank and the reasons */
-#define MIN_WHY_BYTES  128 /* of the explanation, if the error has room or not */
-
-/* ---- names of the ranks that hold a call up ------------------------------------------------- */
+#define MIN_WHY_BYTES  128 /* even if the error has no room */
 
 /* By the state letter of proc(5), if the process is on this host. */
 static const char *why_silent(const struct gyre_health *health, int rank)
@@ -99,8 +98,8 @@ static void name_rank(const struct gyre_health *health, int rank,
         gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
 }
 
-/* Append "done with their part: ranks 0, 2, 3 and 17 more", if at least `n_least` ranks stand so.
- */
+/* Append "done with their part: ranks 0, 2, 3 and 17 more", if at least `n_least` ranks stand
+ * so. */
 static void list_numbers(const struct gyre_health *health, enum gyre_health_standing standing,
                          int n_least, const char *words, char *who)
 {
@@ -118,7 +117,7 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
         gyre_health_append(who, WHO_BYTES, " and %d more", n_all - n);
 }
 
-/* @is_explained: general advice is left out. @who_out: WHO_BYTES; what does not fit is cut off. */
+/* @is_explained: leaves out general advice. @who_out: WHO_BYTES. */
 static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                           uint64_t now_ns, bool is_explained, char *who_out)
 {
@@ -169,11 +168,10 @@ struct reasons {
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char who[WHO_BYTES];
-    char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
+    char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, unless `who` is "" */
 };
 
-/* Only the explainer receives the positions of all workers. Every other rank describes its own
- * first wait. */
+/* Only the explainer receives all workers' positions. Other ranks describe their own first wait. */
 static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct reasons *reasons)
 {
     struct gyre_record waiting;
@@ -192,7 +190,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
     const size_t n_before =
         strlen(reasons->call) + strlen(reasons->name) + strlen(reasons->who) + HEAD_BYTES;
-    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* explain in less room */
+    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES)
         (void)gyre_health_explain(health, &waiting, now_ns, why,
                                   n_before + MIN_WHY_BYTES < GYRE_CAUSE_MAX_BYTES
                                       ? GYRE_CAUSE_MAX_BYTES - n_before
@@ -200,8 +198,6 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     snprintf(reasons->why, sizeof(reasons->why), "%s%s",
              why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
 }
-
-/* ---- limits -------------------------------------------------------------------------------- */
 
 static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 {
@@ -264,7 +260,7 @@ static void check_signals(struct gyre_health *health, const struct gyre_progress
 }
 
 /* A peer that has left takes part in no later call. Its data may still be under way, so the time
- * limit starts when this process runs and knows that the peer has left. */
+ * limit starts when this process knows that it left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = &health->comm->member;
@@ -272,7 +268,7 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
-    int first = -1; /* the first that left: others may have left because of it */
+    int first = -1; /* others may have left because of it */
     for (int rank = 0; rank < member->n_ranks; rank++) {
         const uint64_t left_ns = health->peers[rank].left_ns;
         if (rank != member->rank && health->has_left[rank] &&
@@ -288,11 +284,8 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
 }
 
-/* ---- progress ------------------------------------------------------------------------------ */
-
-/* Unless `interval_ns` has not passed since the latest question (false). The latest finished calls
- * are asked about too: broadcasts with different roots may all end, and only the call after them
- * waits. */
+/* Returns false before the interval has passed. It also asks about the latest finished calls:
+ * broadcasts with different roots may all end, and only the next call waits. */
 static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
                 uint64_t completed, uint64_t launched)
 {
@@ -342,8 +335,7 @@ static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy
     return busy;
 }
 
-/* Messages of other ranks may have arrived while this process was stopped: count their silence
- * anew. */
+/* Messages may have arrived while this process was stopped, so silence is counted anew. */
 static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 {
     if (now_ns - health->checked_ns > SELF_GAP_NS) {
@@ -392,7 +384,7 @@ bool gyre_health_check_leaving(struct gyre_health *health)
     const uint64_t now_ns = gyre_now_ns();
     bool is_awaited = false;
     notice_own_stop(health, now_ns);
-    if (health->left_self_ns == 0) { /* the questions of an earlier stall do not count */
+    if (health->left_self_ns == 0) { /* an earlier stall's questions do not count */
         health->left_self_ns = now_ns;
         health->asks_since_ns = 0;
         health->asked_ns = 0;

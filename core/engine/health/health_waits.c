@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The positions of workers, told between ranks when a call makes no progress or a thread asks for a
- * dump. A rank first asks the rank that it waits for how many slots that rank's end has moved, so
- * that a slot that was lost is told from one that was not sent. A stalled rank's messages a second
- * do not grow with the number of ranks.
+ * Workers' positions, told between ranks when a call stalls or a thread asks for a dump. A rank
+ * first asks the awaited rank how many slots its end has moved, to tell a lost slot from one that
+ * was not sent. A stalled rank's messages a second do not grow with the number of ranks.
  */
 #include "core/engine/health/watch.h"
 
@@ -20,10 +19,8 @@
 #define ANSWER_NS   1000000000ULL /* for the other ranks to answer */
 #define PATIENCE_NS 3000000000ULL /* for the health thread to print */
 #define LINE_BYTES  512
-#define MAX_OWN     256 /* workers of this rank that are printed */
-#define MAX_RANKS   16  /* that are printed; all n ranks of a job may print at once */
-
-/* ---- this rank ----------------------------------------------------------------------------- */
+#define MAX_OWN     256
+#define MAX_RANKS   16 /* all n ranks of a job may print at once */
 
 static bool waits_as_sender(const struct gyre_position *position)
 {
@@ -52,7 +49,7 @@ void gyre_health_look(struct gyre_health *health)
             waits.waits[i].position = positions[i];
             waits.waits[i].transport = health->comm->links.transport_of[positions[i].peer];
         }
-        /* Keep the answers of peers about waits that still go on. */
+        /* Keep peers' answers about waits that still go on. */
         for (uint16_t k = 0; k < waits.n_waits; k++) {
             struct gyre_health_wait *wait = &waits.waits[k];
             const struct gyre_position *now = &wait->position;
@@ -74,8 +71,6 @@ void gyre_health_look(struct gyre_health *health)
     }
     health->waits = waits;
 }
-
-/* ---- telling and asking --------------------------------------------------------------------- */
 
 static void tell(struct gyre_health *health, int rank)
 {
@@ -104,7 +99,7 @@ void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns)
     gyre_health_look(health);
     if (explainer != health->comm->member.rank)
         tell(health, explainer);
-    for (uint16_t i = 0; i < health->waits.n_waits; i++) { /* ask about the other ends */
+    for (uint16_t i = 0; i < health->waits.n_waits; i++) {
         const struct gyre_position *position = &health->waits.waits[i].position;
         struct gyre_health_message message = {.kind = GYRE_HEALTH_END_ASK};
         if (!waits_at_end(position))
@@ -124,8 +119,6 @@ void gyre_health_tell_waits(struct gyre_health *health, int rank)
     gyre_health_look(health);
     tell(health, rank);
 }
-
-/* ---- messages of other ranks ---------------------------------------------------------------- */
 
 static void clean(char *text, size_t text_bytes)
 {
@@ -214,8 +207,6 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
     }
 }
 
-/* ---- the dump ------------------------------------------------------------------------------ */
-
 static void print_place(FILE *file, const struct gyre_health_place *place)
 {
     char call[160] = "a call that is no longer on record, because many were made after it";
@@ -236,7 +227,6 @@ static void print_wait(FILE *file, const struct gyre_health_wait *wait)
     fprintf(file, "    %s\n", line);
 }
 
-/* @n_printed: workers that were printed. */
 static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32_t n_printed,
                        bool is_waiting)
 {
@@ -270,7 +260,7 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
     fprintf(file, "  %s ", gyre_health_rank_name(health, rank, name));
     switch (state_of(health, rank)) {
     case IS_THIS_RANK: {
-        /* There may be more workers than a message holds. */
+        /* More workers than a message holds. */
         struct gyre_executor *executor = health->comm->executor;
         struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
         struct gyre_health_place place;

@@ -18,8 +18,6 @@ static const char *kind_text(const struct gyre_origin *origin)
     return origin->kind == GYRE_ORIGIN_SPLIT ? "split" : "shrunk";
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
-
 /* @host: "" = not known. */
 static const char *write_name(const struct gyre_origin *origin, int rank, const char *host,
                               uint32_t pid, char *name_out)
@@ -48,8 +46,6 @@ const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_p
         return write_name(NULL, rank, "", 0, name_out);
     return write_name(NULL, rank, infos[rank].host_name, infos[rank].pid, name_out);
 }
-
-/* ---- life --------------------------------------------------------------------------------- */
 
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out)
@@ -117,8 +113,6 @@ void gyre_origin_release(struct gyre_origin *origin)
     free(origin);
 }
 
-/* ---- blame -------------------------------------------------------------------------------- */
-
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text)
 {
     char word[GYRE_CAUSE_MAX_BYTES];
@@ -155,7 +149,7 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* To a message of the rendezvous such as "rank 1 gave up" or "rank 1 is gone". */
+/* In a message of the rendezvous such as "rank 1 is gone". */
 static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -192,8 +186,8 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
-        /* The child's links show a rank that gave up as dead. The parent's tell the two apart, so
-         * wait for their report too. */
+        /* To the child's links a rank that gave up looks dead, so wait for the parent's report
+         * too. */
         waits = gyre_now_ns() < deadline_ns && (!is_heard || origin != NULL);
         if (waits)
             nanosleep(&nap, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks of the parent the ranks of a split or shrunk communicator are. Messages name a rank
- * with both numbers, and while the child is being made, the parent's links report the death of a
- * rank that has not joined it yet.
+ * Which ranks of the parent a split or shrunk communicator's ranks are. Messages name a rank with
+ * both numbers, and the parent's links report the death of a rank that has not joined the child
+ * yet.
  */
 #ifndef GYRE_HEALTH_ORIGIN_H
 #define GYRE_HEALTH_ORIGIN_H
@@ -16,7 +16,6 @@
 
 enum gyre_origin_kind { GYRE_ORIGIN_SPLIT, GYRE_ORIGIN_SHRUNK };
 
-/* One rank of the child, as the parent knows it. */
 struct gyre_origin_member {
     int parent_rank;
     uint32_t pid;
@@ -32,7 +31,7 @@ struct gyre_origin {
     int n_holders;                       /* under lock, as are all fields below */
     struct gyre_fault *fault;            /* the child's while it is being made, then NULL */
     bool is_joining;                     /* its ranks have not all come to its rendezvous */
-    char word[GYRE_CAUSE_MAX_BYTES];     /* see gyre_origin_word(); "" = nothing */
+    char word[GYRE_CAUSE_MAX_BYTES];     /* of gyre_origin_word(); "" = nothing */
     struct gyre_origin_member members[]; /* by rank of the child */
 };
 
@@ -40,35 +39,35 @@ struct gyre_origin_config {
     enum gyre_origin_kind kind;
     const struct gyre_peer_info *infos; /* by rank of the parent */
     const int *parent_ranks;            /* by rank of the child */
-    int n_ranks;                        /* of the child */
-    struct gyre_fault *fault;           /* the child's */
+    int n_ranks;
+    struct gyre_fault *fault;
 };
 
-/** Make the origin of a child before the child. It has two holders: the child, and the parent's
- * health (gyre_health_watch_child). Until gyre_origin_set_made() the parent's failures raise the
- * child's fault: the death of a rank of the child, and in a split whose ranks have not all joined,
- * every failure. Errors: OUT_OF_MEMORY. */
+/** Before the child is made. The two holders are the child and the parent's health
+ * (gyre_health_watch_child). Until gyre_origin_set_made() the parent's failures raise the child's
+ * fault: the death of a rank of the child, and in a split whose ranks have not all joined every
+ * failure. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
 /** All ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
-/** The child's set-up has ended, with or without success. @origin: or NULL. */
+/** The child's set-up has ended or failed. @origin: or NULL. */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
 /** A holder gives up its reference. @origin: or NULL. */
 void gyre_origin_release(struct gyre_origin *origin);
 
-/** Has the child released the origin? */
+/** Has the child released it? */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
-/** The parent failed. @lost_rank: its rank that died; -1 = none did. @how: the cause of its death.
- * @text: why the parent failed, with the parent's rank numbers. */
+/** The parent failed. @lost_rank: of the parent, -1 = none died. @how: why it died. @text: why the
+ * parent failed, with its rank numbers. */
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
 
-/** Copy the cause of the parent's failure, with the child's rank numbers; false = there is none.
- * @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+/** The cause of the parent's failure with the child's rank numbers; false = there is none. @origin:
+ * or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
 /** "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3 of its parent,
@@ -76,9 +75,8 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
                            int rank, char *name_out);
 
-/** Find the cause after set-up failed on this rank, perhaps only because another rank gave up: wait
- * at most 200 ms until the rendezvous or the parent reports which rank died. Returns the status.
- * Before the health thread runs. */
+/** Set-up failed on this rank, perhaps only because another rank gave up: wait at most 200 ms for
+ * the report of a rank that died. Returns the status. Before the health thread runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of health share: messages between ranks, the state of the health thread, and the
- * waits-for graph of a stalled call.
+ * Messages between ranks, the state of the health thread, and the waits-for graph of a stalled
+ * call.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -17,17 +17,15 @@
 #define GYRE_HEALTH_WAITS_VERSION 1
 #define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
 
-/* ---- the waits-for graph -------------------------------------------------------------------- */
-
-/* An edge leads from a worker that waits to the worker of another rank that holds the other end of
- * the connection. At most one edge leaves a worker, so a walk finds the cause: a cycle, or the end
- * of the edges. A worker waits for one slot, or for its credit, and asks the rank at the other end
- * (the peer) about it. This is the peer's answer. */
+/* An edge leads from a worker to the worker of another rank that holds the other end of the
+ * connection. At most one edge leaves a worker, so a walk finds the cause: a cycle, or the end of
+ * the edges. The rank at the other end (the peer) answers whether the slot or its credit has
+ * moved. */
 enum gyre_peer_end {
-    GYRE_PEER_END_UNKNOWN, /* the peer has not answered, or its executor cannot tell */
-    GYRE_PEER_END_MOVED,   /* the peer has sent the slot, or consumed it */
+    GYRE_PEER_END_UNKNOWN, /* no answer, or its executor cannot tell */
+    GYRE_PEER_END_MOVED,   /* sent, or consumed */
     GYRE_PEER_END_HELD,    /* not yet, but an unfinished worker uses the connection */
-    GYRE_PEER_END_FREE,    /* not yet, and no unfinished worker uses the connection */
+    GYRE_PEER_END_FREE,    /* not yet, and no unfinished worker uses it */
     GYRE_N_PEER_ENDS
 };
 
@@ -39,12 +37,12 @@ struct gyre_wait_worker {
     uint16_t pad;
 };
 
-/* A worker that has not finished. */
+/* An unfinished worker. */
 struct gyre_wait_edge {
     int rank;
-    int peer; /* rank that it waits for; -1 = none, its step can run */
+    int peer; /* that it waits for; -1 = none, its step can run */
     struct gyre_wait_worker worker;
-    struct gyre_wait_worker peer_worker; /* HELD: the worker of `peer` that uses the connection */
+    struct gyre_wait_worker peer_worker; /* HELD: of `peer`, uses the connection */
     enum gyre_peer_end answer;
 };
 
@@ -55,50 +53,48 @@ struct gyre_wait_graph {
         *first; /* n_ranks + 1 entries: rank r's edges are first[r] to first[r + 1] - 1 */
 };
 
-/* Why a walk ended. */
 enum gyre_wait_end {
     GYRE_WAIT_ENDS_IN_CYCLE,    /* the last edge leads to edges[cycle_start] of the path */
     GYRE_WAIT_ENDS_RUNNABLE,    /* the last edge's worker waits for nothing */
-    GYRE_WAIT_ENDS_MOVED,       /* moved by the awaited rank, but not arrived */
+    GYRE_WAIT_ENDS_MOVED,       /* but not arrived */
     GYRE_WAIT_ENDS_FREE,        /* no worker of the awaited rank will move the slot */
-    GYRE_WAIT_ENDS_UNEXPLAINED, /* nothing is known of the worker that is waited for */
+    GYRE_WAIT_ENDS_UNEXPLAINED, /* nothing is known of the awaited worker */
 };
 
 struct gyre_wait_path {
     uint32_t n_edges; /* at least 1 */
     uint32_t cycle_start;
-    int end_rank; /* that the last edge waits for, or whose worker can run */
+    int end_rank; /* awaited by the last edge, or its worker can run */
     enum gyre_wait_end end;
 };
 
-/** Follow the waits from edge `start`. Pure. @edges_out: receives the path's edges, in order.
- * @places: scratch. Both have as many entries as the graph has edges. */
+/** Follow the waits from edge `start`. Pure. @edges_out: the path. @places: scratch. Both have as
+ * many entries as the graph has edges. */
 struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
                                            uint32_t *edges_out, uint32_t *places);
 
 /* ---- messages between ranks: fixed layout --------------------------------------------------- */
 
 enum gyre_health_kind {
-    GYRE_HEALTH_ASK,        /* my unfinished calls, and those before them; do yours fit? */
-    GYRE_HEALTH_ANSWER,     /* where I am */
-    GYRE_HEALTH_END,        /* this communicator ends here, and why */
-    GYRE_HEALTH_ECHO,       /* to the sender itself: does the rendezvous still pass messages on? */
-    GYRE_HEALTH_WHERE,      /* where are your workers? */
-    GYRE_HEALTH_WAITS,      /* there, and what they wait for */
-    GYRE_HEALTH_END_ASK,    /* I wait for a slot of this connection; how far is your end? */
-    GYRE_HEALTH_END_ANSWER, /* so far */
-    GYRE_HEALTH_BLOCKED     /* I leave, but wait for these signals */
+    GYRE_HEALTH_ASK,    /* my unfinished calls, and those before them; do yours fit? */
+    GYRE_HEALTH_ANSWER, /* where I am */
+    GYRE_HEALTH_END,    /* this communicator ends here, and why */
+    GYRE_HEALTH_ECHO,   /* to the sender itself: does the rendezvous pass messages on? */
+    GYRE_HEALTH_WHERE,  /* where are your workers? */
+    GYRE_HEALTH_WAITS,
+    GYRE_HEALTH_END_ASK, /* I wait for a slot; how far is your end of the connection? */
+    GYRE_HEALTH_END_ANSWER,
+    GYRE_HEALTH_BLOCKED /* I leave, but wait for these signals */
 };
 
-/* Where a rank is. */
 struct gyre_health_place {
-    uint64_t n_collectives;  /* called so far */
-    uint32_t is_waiting;     /* in `call`; else that is the latest one it called */
+    uint64_t n_collectives;
+    uint32_t is_waiting;     /* in `call`; else that is its latest one */
     uint32_t is_behind;      /* ANSWER: has not come to a call that it was asked about */
-    struct gyre_record call; /* sequence 0 = none, or not on record any more */
+    struct gyre_record call; /* sequence 0 = none, or no longer on record */
 };
 
-/* A worker that has not finished, and the awaited rank's answer. */
+/* An unfinished worker, and the awaited rank's answer. */
 struct gyre_health_wait {
     struct gyre_position position;
     struct gyre_wait_worker peer_worker;
@@ -108,25 +104,24 @@ struct gyre_health_wait {
     uint8_t pad[6];
 };
 
-/* The first workers of a rank that have not finished. */
+/* Of a rank's unfinished workers the first. */
 struct gyre_health_waits {
     uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
     uint16_t n_waits;
-    uint32_t n_all;    /* unfinished workers; `waits` has room for fewer */
-    uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
+    uint32_t n_all;    /* `waits` has room for fewer */
+    uint8_t is_known;  /* 0: the executor cannot tell */
     uint8_t has_begun; /* 0: the first unfinished launch waits for earlier work of its stream */
     uint8_t pad[6];
     struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
 };
 
-/* END_ASK: this rank waits for a slot of a connection. END_ANSWER repeats it and says how far the
- * asked rank's end is. */
+/* END_ANSWER repeats END_ASK and adds how far the asked rank's end is. */
 struct gyre_health_end {
-    uint64_t slot;    /* the asking rank waits for this slot */
-    uint64_t n_moved; /* answer: slots that the asked rank's end has sent or consumed */
+    uint64_t slot;    /* that the asking rank waits for */
+    uint64_t n_moved; /* answer: slots sent or consumed */
     uint32_t fifo;
-    uint16_t is_send;  /* 1: the asked rank's end is the sending one */
-    uint16_t is_known; /* answer: 0 = the asked rank's executor cannot tell */
+    uint16_t is_send;  /* 1: the asked rank sends */
+    uint16_t is_known; /* answer: 0 = the executor cannot tell */
     uint16_t is_held;  /* answer: 1 = an unfinished worker uses the end */
     uint16_t is_lines; /* as in struct gyre_end_name */
     uint16_t pad[2];
@@ -135,7 +130,7 @@ struct gyre_health_end {
 
 struct gyre_health_message {
     uint32_t kind;
-    uint32_t status; /* END: the failure */
+    uint32_t status; /* END */
     uint32_t n_records;
     uint32_t pad;
     struct gyre_health_place place; /* ASK, ANSWER, WAITS */
@@ -151,10 +146,8 @@ struct gyre_health_message {
 _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
                "fits a bootstrap message");
 
-/* ---- state ---------------------------------------------------------------------------------- */
-
-/* What is known of another rank, or of this rank itself by the rendezvous. The health thread's own.
- * 0 = it has not happened. */
+/* Of another rank, or of this rank itself by the rendezvous. The health thread's own. 0 = it has
+ * not happened. */
 struct gyre_health_peer {
     uint64_t heard_ns;  /* the latest message came */
     uint64_t asked_ns;  /* its latest question came */
@@ -163,17 +156,17 @@ struct gyre_health_peer {
     uint64_t left_ns;   /* its goodbye, or the news of its death, was read */
     struct gyre_health_place place;
     struct gyre_health_waits *waits;     /* NULL = none came */
-    struct gyre_health_blocked *blocked; /* likewise; under the lock of the health */
+    struct gyre_health_blocked *blocked; /* likewise; under the health's lock */
 };
 
-/* A dump that a thread waits for. Under the lock of the health. */
+/* That a thread waits for. Under the health's lock. */
 struct gyre_health_dump {
-    bool is_wanted;      /* set by the thread, taken back by it */
+    bool is_wanted;      /* set and taken back by that thread */
     char *text;          /* malloc'ed by the health thread, when all ranks have answered or late */
     uint64_t started_ns; /* the health thread's own: when it asked; 0 = not yet */
 };
 
-/* A call that a peer asked about and this rank has not made yet. */
+/* A peer asked about it, and this rank has not made it yet. */
 struct gyre_health_question {
     int rank;
     struct gyre_record record;
@@ -186,7 +179,7 @@ struct gyre_health {
     pthread_cond_t changed;
     bool stops;                   /* under lock */
     bool is_leaving;              /* under lock: waits for the others' goodbyes */
-    bool is_alone;                /* under lock: no goodbye that is still missing will come */
+    bool is_alone;                /* under lock: no missing goodbye will come */
     bool *has_left;               /* by rank: said goodbye or was lost; by the health thread */
     bool *was_lost;               /* by rank; by the health thread */
     struct gyre_origin *children; /* under lock */
@@ -194,8 +187,8 @@ struct gyre_health {
     uint32_t n_questions; /* under lock; release, for a look without it */
     uint32_t max_questions;
     struct gyre_health_dump dump;
-    /* Works launched, plus one, when this rank heard of another's failure, if all had ended; 0 =
-     * some had not, or nothing was heard. Set before the fault is raised. */
+    /* Works launched, plus one, when this rank heard of another's failure and all had ended; else
+     * 0. Set before the fault is raised. */
     uint64_t idle_after;
 
     /* What follows is the health thread's own. */
@@ -209,7 +202,7 @@ struct gyre_health {
     uint64_t seen_progress;
     uint64_t seen_completed;
     uint64_t still_since_ns;
-    uint64_t started_ns;    /* when the work that is now the first unfinished one became it */
+    uint64_t started_ns;    /* when the first unfinished work became the first */
     uint64_t asked_ns;      /* the latest question; 0 = this stall has none */
     uint64_t asks_since_ns; /* the first question of this series; 0 = none */
     uint64_t late_ns;       /* over the time limit, and all ranks had time to answer; 0 = no */
@@ -229,18 +222,17 @@ enum gyre_health_standing {
 
 /* ---- health.c ----------------------------------------------------------------------------- */
 
-/** Send a message's head and the first bytes of its union. @rank: -1 = all other ranks. */
+/** Send a head and the first bytes of its union. @rank: -1 = all other ranks. */
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes);
 
-/** Raise the communicator's fault. @prints: one rank of the job, which finds the failure, prints
- * it. */
+/** Raise the communicator's fault. @prints: the job's one rank that finds the failure. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
 void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text);
 
-/** gyre_rank_name() of a rank of this communicator. */
+/** gyre_rank_name() in this communicator. */
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
 
 /* ---- health_calls.c ----------------------------------------------------------------------- */
@@ -248,66 +240,63 @@ const char *gyre_health_rank_name(const struct gyre_health *health, int rank, ch
 /** What this rank was doing, for messages. Any thread. */
 void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes);
 
-/** Where this rank is. */
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out);
 
-/** Its sequence is 0 if there is none, or none on record. */
+/** Its sequence is 0 if there is none on record. */
 void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out);
 
-/** May a record that came from a peer be read? */
+/** May a peer's record be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
 /** Keeps questions about calls that were not made yet, and tells this rank's place. */
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 
-/** The time between two questions while this rank waits. */
+/** Between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
 /** A rank is silent if it was asked regularly and sent nothing for this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** How long a rank has sent nothing although it was asked; for this rank itself, how long the
- * rendezvous has passed on none of its messages. */
+/** How long an asked rank has sent nothing; for this rank itself, how long the rendezvous has
+ * passed on none of its messages. */
 uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
 
 /** For the limit or longer. False if the rank has left. */
 bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** Append to a text; what does not fit is cut off. */
+/** What does not fit is cut off. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** @mine: the call that this rank waits in. */
+/** @mine: this rank waits in it. */
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
 /* ---- health_stall.c ----------------------------------------------------------------------- */
 
-/** Ask about calls that make no progress, warn, and fail late ones. About every 100 ms. */
+/** Ask about calls without progress, warn, and fail late ones. About every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** Likewise once this rank has left. Returns false if no goodbye that is missing will come: no rank
- * that has not left still runs. */
+/** Likewise once this rank has left. False if no missing goodbye will come, because no rank that
+ * has not left still runs. */
 bool gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
 
-/** Store the positions of this rank's workers in health->waits. */
+/** Fills health->waits. */
 void gyre_health_look(struct gyre_health *health);
 
-/** Find this rank's positions, ask the awaited ranks how many slots they have moved, and tell the
- * rank that explains. When this rank asks. */
+/** When this rank asks: find its positions, ask the awaited ranks how many slots they have moved,
+ * and tell the rank that explains. */
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
 
-/** Tell a rank where this rank's workers are. */
 void gyre_health_tell_waits(struct gyre_health *health, int rank);
 
 /** The lowest rank that waits and asks. It explains the stall for all. */
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_take_waits / take_end_ask / take_end_answer - a message with a wrong version, size
- * or range is dropped. */
+/** A message with a wrong version, size or range is dropped. */
 void gyre_health_take_waits(struct gyre_health *health, int rank,
                             struct gyre_health_message *message, size_t n_bytes);
 void gyre_health_take_end_ask(struct gyre_health *health, int rank,
@@ -315,7 +304,6 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
 void gyre_health_take_end_answer(struct gyre_health *health, int rank,
                                  const struct gyre_health_message *message, size_t n_bytes);
 
-/** Serve a thread that waits in gyre_health_dump(). */
 void gyre_health_check_dump(struct gyre_health *health);
 
 /* ---- health_explain.c --------------------------------------------------------------------- */
@@ -324,9 +312,9 @@ void gyre_health_check_dump(struct gyre_health *health);
  * 1 -> to 1) waits for slot 41 from rank 3 over shm". */
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
-/** Follow the waits from this rank's call `mine` to a cycle or to their end. @why_out: "" if
- * nothing is known. @why_bytes: at least 1; a long text loses waits of the chain and keeps its end.
- * Returns true if the cause is certain: a cycle, or a slot that was sent and did not arrive. */
+/** Follow the waits from this rank's call `mine` to their end. @why_out: "" if nothing is known.
+ * @why_bytes: at least 1; a long text loses waits of the chain and keeps its end. Returns true if
+ * the cause is certain: a cycle, or a slot that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 

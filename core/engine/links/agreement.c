@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- settings and measured thresholds ---------------------------------------------------- */
-
 #define N_CONFIG_SETTINGS 4
 
 /* The same on all ranks. Gathered: fixed layout. */
@@ -17,14 +15,14 @@ struct agreement {
     uint32_t version;
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
-    uint64_t algo_hash;   /* of the programs in GYRE_ALGO_FILE; 0 = not set */
-    uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
-    uint64_t rows_hash;   /* of all rows; n_rows of them */
+    uint64_t algo_hash;   /* of GYRE_ALGO_FILE's programs; 0 = not set */
+    uint64_t tuning_hash; /* of GYRE_TUNING_FILE's constants; 0 = not set */
+    uint64_t rows_hash;
     uint64_t n_rows;
-    uint64_t number; /* not compared: the newest communicator's of this process */
+    uint64_t number; /* not compared: this process's newest communicator */
     struct {
         uint64_t hash;
-        char text[24]; /* for the message; may be cut */
+        char text[24]; /* may be cut */
     } params[GYRE_N_PARAMS];
 };
 
@@ -82,15 +80,15 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* Names the first row that differs between rank 0 and `other`. Bisection, because rows are many and
- * messages short. */
+/* Names the first row that differs from rank 0's by bisection, because rows are many and messages
+ * short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
                                const struct gyre_links_options *options, uint64_t most_rows,
                                int other)
 {
     const size_t n = (size_t)member->n_ranks;
     struct gyre_bootstrap *bootstrap = member->bootstrap;
-    uint64_t n_equal = 0, n_different = most_rows; /* the first rows that are all equal, or not */
+    uint64_t n_equal = 0, n_different = most_rows;
     struct gyre_links_row mine = {.text = "no row"};
     uint64_t *hashes = calloc(n, sizeof(*hashes));
     struct gyre_links_row *rows = calloc(n, sizeof(*rows));
@@ -123,7 +121,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     struct agreement mine;
     struct agreement *all = malloc((size_t)member->n_ranks * sizeof(*all));
     uint64_t most_rows = 0;
-    int other = 0; /* the first rank whose rows differ; 0 = none do */
+    int other = 0; /* 0 = no rank's rows differ */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     memset(&mine, 0, sizeof(mine));
@@ -160,8 +158,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     }
     if (other != 0)
         status = refuse_rows(member, options, most_rows, other);
-    /* A Lamport clock; two communicators that are made at the same time may have the same number.
-     */
+    /* A Lamport clock; communicators that are made at the same time may have the same number. */
     for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
         member->number = gyre_max_u64(member->number, all[rank].number);
     member->number += status == GYRE_SUCCESS;
@@ -169,9 +166,7 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     return status;
 }
 
-/* ---- GPUs -------------------------------------------------------------------------------- */
-
-/* of any built-in algorithm in a channel: two for each tree of a double tree */
+/* of a built-in algorithm in a channel: two for each tree of a double tree */
 #define WORKERS_AT_MOST 4
 
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
@@ -215,8 +210,6 @@ gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links 
         member->config.sm_budget = n_channels;
     return GYRE_SUCCESS;
 }
-
-/* ---- traces and clocks ------------------------------------------------------------------- */
 
 gyre_status gyre_links_check_traces(const struct gyre_member *member,
                                     const struct gyre_links *links)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses one transport for each pair of ranks. Plans depend on the topology only through
- * transports and NVLinks that both ranks of a pair agree on, so hosts may have different
- * topologies.
+ * Plans depend on the topology only through transports and NVLinks that both ranks of a pair agree
+ * on, so hosts may have different topologies.
  */
 #include "core/engine/links/links.h"
 
@@ -15,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- topology ---------------------------------------------------------------------------- */
 
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links)
 {
@@ -78,7 +75,7 @@ void gyre_topology_compare(const struct gyre_member *member, const struct gyre_l
     const struct gyre_peer_info *infos = links->infos;
     int first = -1;
     int n_others = 0;
-    if (member->rank != 0) /* one line a job */
+    if (member->rank != 0)
         return;
     for (int rank = 1; rank < member->n_ranks; rank++) {
         if (infos[rank].topo_hash == infos[0].topo_hash)
@@ -95,15 +92,13 @@ void gyre_topology_compare(const struct gyre_member *member, const struct gyre_l
                   first, infos[first].host_name, infos[0].host_name, n_others);
 }
 
-/* ---- transports -------------------------------------------------------------------------- */
-
 #define NO_TRANSPORT 127
 
-/* A bit of the same byte: this rank sees only NVLink between the two GPUs. LL128 needs that: over
+/* A bit of the same byte: this rank sees only NVLink between the two GPUs. LL128 needs it: over
  * PCIe a store of 128 bytes may arrive in parts. */
 #define OVER_NVLINK 128
 
-/* The first transport with which this rank reaches the peer, and why earlier ones do not. */
+/* The first transport that reaches the peer, and why earlier ones do not. */
 static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
@@ -127,8 +122,8 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
     return NO_TRANSPORT;
 }
 
-/* Each rank names its first possible transport, in order of preference; the later of the two is
- * chosen. @all: the answer of rank i about rank j stands at i * n + j. */
+/* Each rank names its first possible transport in order of preference; the later of the two is
+ * chosen. @all: rank i's answer about rank j stands at i * n + j. */
 static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
                              const size_t pair[2])
 {
@@ -187,10 +182,8 @@ gyre_status gyre_links_choose_transports(const struct gyre_member *member, struc
     return status;
 }
 
-/* ---- logging ----------------------------------------------------------------------------- */
-
-/* Ranks of one host that run as different users talk as if they were on two hosts. The lowest rank
- * of the host warns, once. */
+/* Ranks of one host that run as different users talk as if on two hosts. The host's lowest rank
+ * warns, once. */
 static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
 {
     const struct gyre_peer_info *own = &links->infos[member->rank];

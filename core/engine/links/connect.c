@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the member -------------------------------------------------------------------------- */
-
 void gyre_member_end_stage(struct gyre_member *member, const char *stage)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -30,8 +28,6 @@ uint32_t gyre_member_max_channels(const struct gyre_member *member)
         most = gyre_min_u64(most, (uint64_t)config->sm_budget);
     return (uint32_t)most;
 }
-
-/* ---- facts about all ranks and their hosts ----------------------------------------------- */
 
 static gyre_status gather_infos(const struct gyre_member *member, struct gyre_links *links)
 {
@@ -60,8 +56,6 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     return GYRE_SUCCESS;
 }
 
-/* ---- connecting -------------------------------------------------------------------------- */
-
 static gyre_status check_ranks(void *context)
 {
     struct gyre_bootstrap *bootstrap = context;
@@ -69,7 +63,7 @@ static gyre_status check_ranks(void *context)
 }
 
 /* Connect gyre_transports[index] to the ranks that links->transport_of joins by it. Collective,
- * also for ranks without such peers. Fills in links->transports and links->connectors. */
+ * also for ranks without such peers. */
 static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
                                   uint64_t deadline_ns)
 {
@@ -137,9 +131,9 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
     const uint32_t max_channels = gyre_member_max_channels(member);
-    /* GPUs use lines between hosts by themselves over TCP, and two GPUs over RDMA. With more ranks
-     * over RDMA they take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at
-     * twice as many FIFOs; there GYRE_PROTO must ask for them, behind a slash. */
+    /* GPUs use lines between hosts over TCP, and two GPUs over RDMA. More ranks over RDMA would
+     * take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at twice as many
+     * FIFOs; there GYRE_PROTO must ask for them, behind a slash. */
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
     const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
     bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);
@@ -233,8 +227,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     links->has_net_lines = true;
     GYRE_TRY(gyre_links_choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
-    /* Interfaces over which a host's ranks spread, or ports that a rank may use. A host with more
-     * ports than ranks uses one for each rank. */
+    /* Interfaces over which a host's ranks spread, or ports that a rank may use. */
     uint32_t n_nics = 1;
     for (size_t rank = 0; rank < n; rank++)
         n_nics = (uint32_t)gyre_max_u64(n_nics, links->uses_rdma ? links->infos[rank].ib_n_ports
@@ -290,8 +283,6 @@ void gyre_links_close(struct gyre_links *links)
     memset(links, 0, sizeof(*links));
 }
 
-/* ---- put links --------------------------------------------------------------------------- */
-
 /* for all slots of a rank, of both directions, unless they have the least size */
 #define BUDGET_BYTES   ((uint64_t)(16 << 20))
 #define MIN_SLOT_BYTES ((uint64_t)4096)
@@ -301,7 +292,7 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
                                      struct gyre_put_transports *puts)
 {
     const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
-    struct gyre_links own = *links; /* with FIFOs of its own, beside the facts about ranks */
+    struct gyre_links own = *links; /* own FIFOs, shared facts about ranks */
     gyre_status status = GYRE_SUCCESS;
     /* The same on all ranks. */
     struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_COMM_DEPTH};

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The number and the sizes of a communicator's FIFOs: a pure function of agreed facts, so all ranks
- * compute the same.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/links/fifo_spec.h"
 
 #include "core/foundation/base/util.h"
@@ -24,8 +20,7 @@
 #define MIN_NET_LINE_BYTES 256
 #define MAX_NET_LINE_BYTES (16 * 1024)
 #define ENDS_BYTES         64 /* a slot's share of inboxes and credits, about */
-/* A slot of LL and a slot of LL128. */
-#define MIN_LINES_BYTES (MIN_LL_BYTES + MIN_SLOT_BYTES + ENDS_BYTES)
+#define MIN_LINES_BYTES    (MIN_LL_BYTES + MIN_SLOT_BYTES + ENDS_BYTES)
 
 static uint32_t floor_to_power_of_two(uint64_t value)
 {
@@ -35,9 +30,8 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* FIFOs from the predecessor in the ring get the longest slots, because rings gain from them: 64
- * channels reach 330 GB/s with slots of 64 KiB and 357 with 128 KiB (4 H200, 1 GiB, 2026-11).
- * @ring_bytes: the wanted size of a slot of the ring. */
+/* FIFOs from the ring's predecessor get the longest slots: 64 channels reach 330 GB/s with 64 KiB
+ * and 357 with 128 KiB (4 H200, 1 GiB, 2026-11). @ring_bytes: the wanted size. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
@@ -67,8 +61,7 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
-/* @n_joined_out: with few channels a pair has fewer FIFOs than there is memory for, and each FIFO
- * gets the memory of so many. */
+/* @n_joined_out: with few channels each FIFO gets the memory of so many. */
 static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
@@ -79,19 +72,18 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
     return n_fifos;
 }
 
-/* With few channels the budget has room for longer slots: all-reduces of 1 GiB on 16 channels reach
- * 276 GB/s with slots of 128 KiB and 316 with 256 KiB (2 H200, 2026-11). With two ranks there is
- * room for half as much again. */
+/* All-reduces of 1 GiB on 16 channels reach 276 GB/s with slots of 128 KiB and 316 with 256 KiB (2
+ * H200, 2026-11). With two ranks there is room for half as much again. */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
     const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
     return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
-/* LL carries small messages only, so it gets a sixth. The rest makes slots of LL128 so long that a
- * two-shot all-reduce of 4 MiB in 64 channels is one tile; in two it would fill all slots, and a
- * launch would wait until its peers have started (31 us instead of 26, 4 H200, 2026-11).
- * @slot_bytes: of one slot of each of the two protocols together. */
+/* LL carries small messages only, so it gets a sixth. The rest makes a two-shot all-reduce of 4 MiB
+ * in 64 channels one tile of LL128; two would fill all slots, and a launch would wait until its
+ * peers have started (31 us instead of 26, 4 H200, 2026-11). @slot_bytes: of one slot of each
+ * protocol together. */
 static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
 {
     const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
@@ -101,8 +93,8 @@ static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_byte
                        MIN_SLOT_BYTES, MAX_LL128_BYTES);
 }
 
-/* GPUs whose slots proxies move: as many FIFOs as can have slots of ACROSS_SLOT_BYTES, because more
- * FIFOs gain more than longer slots (predicted for 2 hosts of 8 GPUs and 8 NICs, 2026-11). */
+/* GPUs whose slots proxies move gain more from more FIFOs than from slots longer than
+ * ACROSS_SLOT_BYTES (predicted for 2 hosts of 8 GPUs and 8 NICs, 2026-11). */
 static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
                                            uint32_t max_channels)
 {
@@ -155,10 +147,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     return spec;
 }
 
-/* ---- on several hosts -------------------------------------------------------------------- */
-
-/* As many FIFOs as can have slots of `least_bytes`. @n_ends: near peers, where a peer with slots at
- * both ends counts twice. */
+/* @n_ends: near peers; one with slots at both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
                                        uint64_t buffer_bytes, struct gyre_fifo_size most,
                                        uint32_t least_bytes)
@@ -177,8 +166,8 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* The shortest slots of `n_fifos`, and a sixteenth of the budget at least; more would shorten the
- * slots of SIMPLE. 0: they do not fit an eighth. */
+/* `n_fifos` of the shortest slots, and a sixteenth of the budget at least; more would shorten
+ * SIMPLE's. 0: they do not fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
                            uint64_t budget_bytes)
 {
@@ -186,7 +175,7 @@ static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
     return least <= budget_bytes / 8 ? gyre_max_u64(least, budget_bytes / 16) : 0;
 }
 
-/* Far pairs have few FIFOs: only small calls and point to point use them. */
+/* Only small calls and point to point use far pairs, so these have few FIFOs. */
 static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
                                       struct gyre_fifo_size near)
 {
@@ -213,9 +202,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
-    /* GPUs that are alone on their hosts. No rank passes data on inside a host, so many FIFOs gain
-     * little, and a NIC takes its time for every message: all-gathers of 4 MiB between two GPUs
-     * took 816 us with slots of 128 KiB and 367 with 512 KiB (2 H100, 2026-11). */
+    /* GPUs alone on their hosts pass no data on inside a host, so many FIFOs gain little, and a NIC
+     * takes its time for every message: all-gathers of 4 MiB took 816 us with slots of 128 KiB and
+     * 367 with 512 KiB (2 H100, 2026-11). */
     if (is_cuda && by_rdma && peers->n_inside == 0)
         most = (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
                                        .slot_bytes = MAX_SIMPLE_BYTES};
@@ -224,10 +213,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     const uint64_t lines_bytes =
         has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
     const uint64_t budget = all - lines_bytes; /* of SIMPLE */
-    /* Many FIFOs are better than long slots, as long as a slot has LEAST_NEAR_BYTES: 1 GiB on 2048
-     * hosts of 8 GPUs and 8 NICs is predicted to take 6.2 ms in 32 channels with slots of 12 KiB,
-     * 9.5 in 16 with 24 KiB (2026-11). On the host device the number of FIFOs is fixed unless
-     * GYRE_BUFFSIZE asks for longer slots. */
+    /* Many FIFOs beat long slots down to LEAST_NEAR_BYTES: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs
+     * is predicted to take 6.2 ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB
+     * (2026-11). On the host device only GYRE_BUFFSIZE changes the number of FIFOs. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
                   most, is_cuda ? LEAST_NEAR_BYTES : 0);
@@ -245,8 +233,6 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     }
     return spec;
 }
-
-/* ---- lines between hosts ----------------------------------------------------------------- */
 
 uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
                              uint32_t n_near, uint32_t n_far)
@@ -272,7 +258,7 @@ void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind 
         return;
     spec->net_line_bytes = gyre_net_line_bytes(
         kind, spec, peers->n_near + (is_proxied_inside ? peers->n_inside : 0), peers->n_far);
-    /* Kernels of LL have one size of slot for all connections but those of proxies. */
+    /* Kernels of LL have one size of slot for all connections but proxies'. */
     if (is_cuda && peers->n_inside == 0)
         spec->slot_bytes[GYRE_PROTO_LL] = spec->net_line_bytes;
 }

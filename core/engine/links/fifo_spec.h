@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The geometry of a communicator's FIFOs: how many FIFOs a pair of ranks has, and how many slots of
- * which size a FIFO has.
+ * How many FIFOs a pair of ranks has, and how many slots of which size a FIFO has. Pure functions
+ * of agreed facts, so all ranks compute the same.
  */
 #ifndef GYRE_LINKS_FIFO_SPEC_H
 #define GYRE_LINKS_FIFO_SPEC_H
@@ -11,31 +11,31 @@
 #include "core/foundation/model/connector.h"
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
-/* For GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
+/* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
 #define GYRE_FIFO_BUDGET_ACROSS_BYTES (256ULL << 20)
 
-/** The FIFOs of a communicator on one host, within GYRE_FIFO_BUDGET_BYTES a rank
- * (GYRE_FIFO_BUDGET_ACROSS_BYTES if proxies serve GPUs). Pure. @buffer_bytes: GYRE_BUFFSIZE; 0 =
- * unset. @max_channels: of a call; UINT32_MAX = any number. */
+/** On one host, within GYRE_FIFO_BUDGET_BYTES a rank (GYRE_FIFO_BUDGET_ACROSS_BYTES if proxies
+ * serve GPUs). @buffer_bytes: GYRE_BUFFSIZE; 0 = unset. @max_channels: of a call; UINT32_MAX = any
+ * number. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes, uint32_t max_channels);
 
-/** The FIFOs of a communicator on several hosts. Near pairs get most of the budget, because large
- * calls use them. Pure. @peers: how many of each kind. @is_proxied_inside: proxies serve pairs of
- * ranks on one host, too. @by_rdma: between hosts; else TCP. */
+/** On several hosts. Near pairs get most of the budget, because large calls use them.
+ * @is_proxied_inside: proxies serve pairs of ranks on one host, too. @by_rdma: between hosts; else
+ * TCP. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   const struct gyre_peer_counts *peers,
                                                   bool is_proxied_inside, bool by_rdma,
                                                   uint64_t buffer_bytes, uint32_t max_channels);
 
-/** Of one slot of LL on connections of proxies, besides the other slots: all take a sixteenth of
- * GYRE_FIFO_BUDGET_BYTES at most, on GPUs an eighth of GYRE_FIFO_BUDGET_ACROSS_BYTES. 0: too short
- * to be of use. Pure. @n_near, @n_far: peers that a proxy serves, by the size of their FIFOs. */
+/** Of a slot of LL on proxies' connections: all take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most,
+ * on GPUs an eighth of GYRE_FIFO_BUDGET_ACROSS_BYTES. 0: too short to be of use. @n_near, @n_far:
+ * peers that a proxy serves. */
 uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
                              uint32_t n_near, uint32_t n_far);
 
-/** Add them on several hosts. All kernels of a call go by one line protocol, so nothing is added if
- * ranks that share a host have no slots of LL. Pure. */
+/** On several hosts. A call's kernels go by one line protocol, so nothing is added if ranks that
+ * share a host have no slots of LL. */
 void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
                                   const struct gyre_peer_counts *peers, bool is_proxied_inside);
 

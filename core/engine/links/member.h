@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's membership in a communicator: its number among the ranks, its device and its
- * configuration. core/engine/comm fills in a member, and every folder of the communicator reads it.
+ * A rank's membership in a communicator, filled in by core/engine/comm.
  */
 #ifndef GYRE_LINKS_MEMBER_H
 #define GYRE_LINKS_MEMBER_H
@@ -18,26 +17,25 @@ struct gyre_member {
     char name[64];   /* of the communicator */
     uint64_t job;    /* hash of the unique id: ranks of one job in one process end together. By the
                       * registry, under its lock */
-    uint64_t number; /* the same on all ranks, above every earlier one of their processes. By
+    uint64_t number; /* the same on all ranks, above their processes' earlier ones. By
                       * gyre_links_open() */
     struct gyre_params params;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
-    struct gyre_trace *trace; /* NULL: the rank is not traced */
+    struct gyre_trace *trace; /* NULL: not traced */
     int file_rank; /* %r in names of files: the rank in the first of the communicators that were
                     * made of each other */
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;
     uint64_t stage_ns; /* when the current stage of making the communicator began */
-    uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release; read by the health
-                        * thread */
+    uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release */
 };
 
-/** Log how long a stage of making the communicator took; the next one begins. */
+/** Log how long it took; the next stage begins. */
 void gyre_member_end_stage(struct gyre_member *member, const char *stage);
 
-/** Of a call, by the configuration and the limit on blocks. UINT32_MAX = any number. */
+/** Of a call. UINT32_MAX = any number. */
 uint32_t gyre_member_max_channels(const struct gyre_member *member);
 
 #endif

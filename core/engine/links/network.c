@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast the network between hosts is: medians of what ranks' NICs tell and transports measure.
- * GYRE_NET_RATE and GYRE_NET_LATENCY replace all of this.
+ * Medians of what ranks' NICs tell and transports measure, unless GYRE_NET_RATE and
+ * GYRE_NET_LATENCY are set.
  */
 #include "core/engine/links/network.h"
 
@@ -27,8 +27,8 @@ uint64_t gyre_network_round(uint64_t round_trip_ns)
 
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s)
 {
-    /* Ten classes for a power of ten, each about 1.26 times the one before, in thousandths; the
-     * usual rates of Ethernet are among them. */
+    /* Ten classes for a power of ten, in thousandths; the usual rates of Ethernet are among
+     * them. */
     static const uint64_t classes[] = {1000, 1250, 1600, 2000, 2500, 3200,
                                        4000, 5000, 6400, 8000, 10000};
     uint64_t power = 1;
@@ -67,15 +67,16 @@ static uint32_t told_rate(const struct gyre_links *links, int rank)
     return gyre_peer_info_tells_rate(info) ? info->net_mbit_per_s : 0;
 }
 
-/* From here on it is measured how fast one thread copies; calls move data with several. */
+/* From this rate on a measurement shows how fast one thread copies; calls move data with several.
+ */
 #define THREAD_MBIT_PER_S 8000
 
 /* The same on all ranks. */
 struct rates {
-    uint64_t given;    /* by GYRE_NET_RATE; 0 = it is not set */
-    int slowest;       /* the rank whose NIC tells the lowest rate; -1 = none does */
-    uint64_t told;     /* that rate */
-    uint64_t measured; /* the median of the ranks that measured; 0 = none did */
+    uint64_t given; /* by GYRE_NET_RATE; 0 = not set */
+    int slowest;    /* the rank whose NIC tells the lowest rate; -1 = none */
+    uint64_t told;
+    uint64_t measured; /* the ranks' median; 0 = none measured */
 };
 
 static uint64_t choose_rate(const struct rates *rates)
@@ -121,8 +122,8 @@ static void log_rate(const struct gyre_member *member, const struct gyre_links *
                   chosen, rates->measured);
 }
 
-/* Over RDMA a rank writes to its peers for that, so all must have connected; not if
- * GYRE_NET_LATENCY is set. Over TCP everything was measured while connecting. */
+/* Over RDMA a rank writes to its peers, so all must have connected; not if GYRE_NET_LATENCY is set.
+ * TCP was measured while connecting. */
 static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {
@@ -166,7 +167,7 @@ gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_lin
     if (links->grouping.n_hosts < 2)
         return GYRE_SUCCESS;
     GYRE_TRY(measure_all(member, links, &measured));
-    int slowest = -1; /* the rank with the slowest NIC of those that tell a rate */
+    int slowest = -1; /* of the NICs that tell a rate */
     for (int rank = 0; rank < member->n_ranks; rank++)
         if (told_rate(links, rank) > 0 &&
             (slowest < 0 || told_rate(links, rank) < told_rate(links, slowest)))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a communicator knows of the network between its hosts. All ranks hold the same values, and
- * plans of communicators on several hosts depend on them.
+ * What a communicator knows of the network between its hosts, the same on all ranks.
  */
 #ifndef GYRE_LINKS_NETWORK_H
 #define GYRE_LINKS_NETWORK_H
@@ -15,14 +14,14 @@ struct gyre_network {
     uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
 };
 
-/** The power of two microseconds that is nearest to a round trip; 0 stays 0. Plans depend on the
- * class alone, so two measurements give one plan. Pure. */
+/** The nearest power of two microseconds; 0 stays 0. Plans depend on the class alone, so two
+ * measurements give one plan. Pure. */
 uint64_t gyre_network_round(uint64_t round_trip_ns);
 
-/** Likewise of 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten. Pure. */
+/** Likewise 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten. Pure. */
 uint64_t gyre_network_round_rate(uint64_t mbit_per_s);
 
-/** Of the values that are not 0; 0 if there is none. Pure. @values: is sorted. */
+/** Of the values that are not 0; 0 if there is none. Sorts @values. */
 uint64_t gyre_network_median(uint64_t *values, int n);
 
 #endif

@@ -34,13 +34,12 @@ static int path_index(const char *name)
 
 struct vocabulary {
     int (*index_of)(const char *name); /* -1 = unknown */
-    const char *variable;              /* for messages */
+    const char *variable;
     const char *legal;
     uint32_t *nccl_only; /* NULL: names that only NCCL has are errors */
 };
 
-/* Of NCCL 2.28's documentation, NCCL_ALGO. PAT too, because gyre's algorithm `pat` does not run
- * on GPUs. */
+/* Of NCCL 2.28's documentation, NCCL_ALGO. PAT too, because gyre's `pat` does not run on GPUs. */
 static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
                                               "NVLS",    "NVLSTree",      "PAT"};
 #define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
@@ -113,7 +112,7 @@ static bool is_meant(const struct vocabulary *vocabulary, int coll)
 
 struct masks {
     uint32_t *allowed;
-    uint32_t *of_network; /* of protocols of links with a proxy; else NULL */
+    uint32_t *of_network; /* links with a proxy; else NULL */
     bool *is_forced;      /* NULL = it does not matter */
 };
 
@@ -209,8 +208,8 @@ static gyre_status parse_protos(const char *text, const char *source, struct gyr
     const struct masks masks = {filter->protos, filter->net_protos, NULL};
     filter->proto_source = source;
     GYRE_TRY(parse_filter(text, &vocabulary, &masks));
-    /* LAMPORT uses the slots of LL128, so ^LL128 excludes it too: NCCL_PROTO=^LL,LL128 leaves
-     * only SIMPLE. */
+    /* LAMPORT uses LL128's slots, so ^LL128 excludes it: NCCL_PROTO=^LL,LL128 leaves only
+     * SIMPLE. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
             filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);

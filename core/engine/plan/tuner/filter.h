@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The filter: the algorithms, protocols and paths that GYRE_ALGO, GYRE_PROTO, GYRE_PATH or a
- * program's options leave to the tuner.
+ * The algorithms, protocols and paths that GYRE_ALGO, GYRE_PROTO, GYRE_PATH or a program's options
+ * leave to the tuner.
  */
 #ifndef GYRE_PLAN_FILTER_H
 #define GYRE_PLAN_FILTER_H
@@ -29,8 +29,8 @@ extern const char *const gyre_path_names[GYRE_N_PATHS];
 struct gyre_filter {
     /* Bit i = gyre_algorithms[i]. */
     uint32_t algorithms[GYRE_N_COLLECTIVES];
-    uint32_t protos[GYRE_N_COLLECTIVES];     /* of links without a proxy */
-    uint32_t net_protos[GYRE_N_COLLECTIVES]; /* of links with a proxy */
+    uint32_t protos[GYRE_N_COLLECTIVES];     /* links without a proxy */
+    uint32_t net_protos[GYRE_N_COLLECTIVES]; /* links with a proxy */
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for it */
     /* For messages, such as "GYRE_ALGO". */
@@ -40,13 +40,12 @@ struct gyre_filter {
     uint32_t nccl_only; /* in NCCL_ALGO, without effect */
 };
 
-/* A user's words, and how messages name each ("--algo"). NULL leaves that part of a filter as it
- * is. */
+/* A user's words. NULL leaves that part of a filter as it is. */
 struct gyre_filter_words {
     const char *algos;
     const char *protos;
     const char *paths;
-    const char *algo_source; /* sources live as long as the filter */
+    const char *algo_source; /* sources, such as "--algo", live as long as the filter */
     const char *proto_source;
     const char *path_source;
     bool is_algos_of_nccl; /* see gyre_filter_of() */
@@ -59,13 +58,12 @@ struct gyre_filter_words {
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 
-/** The user's words replace what the filter held. Errors: as gyre_filter_parse(), naming the word's
- * source; the filter is then unchanged. */
+/** Replaces what the filter held. Errors: as gyre_filter_parse(); the filter is then unchanged. */
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
 /** The filter of the parameters, to which it refers. As in NCCL, NCCL_ALGO does not restrict
- * all_to_all, gather and scatter, made of sends and receives. Algorithms that only NCCL has are
- * noted in nccl_only; a list of such alone allows every algorithm. */
+ * all_to_all, gather and scatter, made of sends and receives. A list of algorithms that only NCCL
+ * has allows every algorithm. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,

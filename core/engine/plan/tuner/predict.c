@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fastest, by prediction, of the algorithms, protocols, channels and tiles worth a simulation.
- * The simulator gives the same bits on every rank.
+ * Simulates the algorithms, protocols, channels and tiles worth it. The simulator gives the same
+ * bits on every rank.
  */
 #include "core/engine/plan/tuner/tuner.h"
 
@@ -9,20 +9,16 @@
 
 #include <math.h>
 
-/* With the best choice so far. */
 struct search {
     const struct gyre_tuner_facts *facts;
     const struct gyre_filter *filter;
     enum gyre_collective coll;
     uint64_t n_bytes;
     struct gyre_choice choice;
-    double weighed_ns; /* INFINITY = there is none */
+    double weighed_ns; /* INFINITY = no choice yet */
 };
 
-/* ---- rows ---------------------------------------------------------------------------------- */
-
-/* NULL if there is none. @facts: what is known besides the call.
- * @protos: that the row may name, by bit. */
+/* NULL if there is none. @facts: known besides the call. @protos: that the row may name, by bit. */
 static const struct gyre_row *find_row(const struct search *search, enum gyre_row_kind kind,
                                        uint32_t facts, uint32_t protos)
 {
@@ -65,8 +61,8 @@ static uint64_t count_messages(const struct search *search, const struct gyre_ch
     return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
 }
 
-/* The part of the best predicted time that another choice must stay below: rows of kinds GAIN and
- * MESSAGES. */
+/* By rows of kinds GAIN and MESSAGES, the part of the best predicted time that another choice must
+ * stay below. */
 static double share_to_beat(const struct search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
@@ -80,9 +76,6 @@ static double share_to_beat(const struct search *search, const struct gyre_choic
     return share;
 }
 
-/* ---- one simulation ------------------------------------------------------------------------ */
-
-/* The caller closes it with close_simulator(). */
 static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   struct gyre_simulator **simulator_out)
@@ -147,8 +140,6 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
-/* ---- channels and tiles of one algorithm and its protocols --------------------------------- */
-
 static uint64_t least_tile_of(const struct search *search, const struct gyre_simulator *simulator)
 {
     return gyre_max_u64(number_of(search, GYRE_ROW_LEAST_TILE),
@@ -177,7 +168,7 @@ static uint32_t first_tile_of(const struct search *search, const struct gyre_cho
                                                            gyre_round_up(least_bytes, 16)));
 }
 
-/* Goes on as long as the predicted time falls. @best_ns: INFINITY as long as there is no best. */
+/* Goes on as long as the predicted time falls. @best_ns: INFINITY = no best yet. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
                                 double *best_ns)
@@ -205,8 +196,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
-/* Tries a tile a quarter shorter than the best, so that on many hosts more slots are in
- * flight. Any gain counts, because the programs stay the same. */
+/* Tries a tile a quarter shorter than the best, so that many hosts have more slots in flight. Any
+ * gain counts, because the programs stay the same. */
 static gyre_status refine_tile(const struct search *search, struct gyre_simulator *simulator,
                                struct gyre_choice *best, double *best_ns)
 {
@@ -229,8 +220,7 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* With many ranks only multiples of the simulator's unit are tried, because they are simulated
- * fast. */
+/* With many ranks only multiples of the simulator's unit are tried, which are simulated fast. */
 static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {
@@ -274,8 +264,6 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
     return GYRE_SUCCESS;
 }
 
-/* ---- protocols ----------------------------------------------------------------------------- */
-
 /* For links without a proxy: allowed, and worth a prediction or without alternative. */
 static bool tries_proto(const struct search *search, enum gyre_proto proto)
 {
@@ -314,8 +302,6 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
     }
     return GYRE_SUCCESS;
 }
-
-/* ---- algorithms ---------------------------------------------------------------------------- */
 
 /* All ranks of several hosts that all send to each other take longest to simulate. All-to-alls
  * consist of such messages, so there `direct` is taken unpredicted. */
@@ -384,8 +370,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
 {
     struct search search = {
         .facts = facts, .filter = filter, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
-    /* Simulations end once they exceed the best time. Two-level algorithms are simulated faster,
-     * so with many ranks they come first. */
+    /* Simulations end once they exceed the best time. Two-level algorithms are simulated faster, so
+     * with many ranks they come first. */
     const bool is_sorted = has_many_ranks(&search);
     for (int is_flat = !is_sorted; is_flat < 2; is_flat++)
         for (int i = 0; gyre_algorithms[i] != NULL; i++)

@@ -36,10 +36,9 @@ static const char *const form_names[] = {
 #undef NAME
 };
 
-/* Facts that only the rank itself knows. */
+/* Only the rank itself knows them. */
 static const char *const local_names[] = {"aligned", "in_place", "recorded", "traced", "captured"};
 
-/* The line being read. */
 struct reader {
     const char *file;
     uint32_t line;
@@ -85,7 +84,7 @@ static const char *read_number(const char *text, uint64_t *number_out)
     return unit == NULL ? at : at + 1;
 }
 
-/* "<=8", "<8", ">=8", ">8", "=8" or "=3..4", behind a number's name. */
+/* "<=8", "<8", ">=8", ">8", "=8" or "=3..4". */
 static gyre_status read_bounds(const struct reader *reader, const char *word, const char *at,
                                struct gyre_bounds *bounds)
 {
@@ -298,8 +297,6 @@ uint64_t gyre_row_hash(const struct gyre_row *row)
     return gyre_hash(hash, rest, sizeof(rest));
 }
 
-/* ---- the shipped rows ---------------------------------------------------------------------- */
-
 static struct gyre_rows shipped[GYRE_N_ROW_FILES]; /* written once, by parse_shipped() */
 static pthread_once_t shipped_once = PTHREAD_ONCE_INIT;
 
@@ -327,8 +324,6 @@ const struct gyre_rows *gyre_rows_of(enum gyre_row_file file)
     pthread_once(&shipped_once, parse_shipped);
     return &shipped[file];
 }
-
-/* ---- matching ------------------------------------------------------------------------------ */
 
 static bool holds(const struct gyre_bounds *bounds, uint64_t value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows: measured thresholds as text, one file for each kind of machine and one for several hosts
- * (*.rows beside this file; docs/tuning.md). Embedded in the library and parsed once.
+ * Measured thresholds as text, one file for each kind of machine and one for several hosts (*.rows,
+ * docs/tuning.md). Embedded in the library and parsed once.
  */
 #ifndef GYRE_PLAN_ROWS_H
 #define GYRE_PLAN_ROWS_H
@@ -11,23 +11,23 @@
 
 #define GYRE_MAX_ROWS 160 /* of a file */
 
-/* X(enum suffix, word): what a row may ask for or, with "!", refuse. All ranks know each. */
-#define GYRE_ROW_FACT_TABLE(X)                                                           \
-    X(GPUS, gpus)           /* the ranks are on GPUs */                                  \
-    X(NVLINK, nvlink)       /* NVLink connects all ranks */                              \
-    X(PROXIED, proxied)     /* some pair's connections have a proxy */                   \
-    X(TCP, tcp)             /* which copies through TCP */                               \
-    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                             \
-    X(PLACED, placed)       /* results are written into the peers' windows, or may be */ \
-    X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */                    \
-    X(RING, ring)           /* sends go to the next rank of a ring only */               \
-    X(CHAIN, chain)         /* the whole vector moves to or from one rank */             \
-    X(TWO_LEVEL, two_level) /* steps inside a host differ from those between hosts */    \
-    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at a time */     \
-    X(LINES, lines)         /* the protocol is not simple */                             \
-    X(LL, ll)               /* the protocol is ll */                                     \
-    X(COPIES, copy_engines) /* copy engines carry the call */                            \
-    X(FUSED, fused)         /* chosen by a row of kind FUSED */
+/* X(enum suffix, word): a row may ask for it or, with "!", refuse it. All ranks know each. */
+#define GYRE_ROW_FACT_TABLE(X)                                                      \
+    X(GPUS, gpus)                                                                   \
+    X(NVLINK, nvlink)       /* NVLink connects all ranks */                         \
+    X(PROXIED, proxied)     /* some pair's connections have a proxy */              \
+    X(TCP, tcp)             /* which copies through TCP */                          \
+    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                        \
+    X(PLACED, placed)       /* results are or may be written into peers' windows */ \
+    X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */               \
+    X(RING, ring)           /* sends go to a ring's next rank only */               \
+    X(CHAIN, chain)         /* the whole vector moves to or from one rank */        \
+    X(TWO_LEVEL, two_level) /* steps inside and between hosts differ */             \
+    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at once */  \
+    X(LINES, lines)         /* the protocol is not simple */                        \
+    X(LL, ll)                                                                       \
+    X(COPIES, copy_engines)                                                         \
+    X(FUSED, fused) /* chosen by a row of kind FUSED */
 
 /* By what must be known first. */
 #define GYRE_ROW_FACTS_CALL      ((1U << GYRE_ROW_FACT_PLACED) - 1)
@@ -44,13 +44,13 @@ enum gyre_row_fact {
         GYRE_N_ROW_FACTS
 };
 
-/* What stands behind "->". A rule's form is one of the bits from 8 on. */
+/* Behind "->". A rule's form is one of the bits from 8 on. */
 #define GYRE_RESULT_RULE(form) (8U << GYRE_RULE_##form)
 enum gyre_result {
     GYRE_RESULT_ALGORITHM = 1,
     GYRE_RESULT_PROTO = 2,
     GYRE_RESULT_WAY = GYRE_RESULT_ALGORITHM | GYRE_RESULT_PROTO,
-    GYRE_RESULT_STAGED = 4, /* the word "staged" */
+    GYRE_RESULT_STAGED = 4,
 };
 #define GYRE_RESULT_NUMBER GYRE_RESULT_RULE(NUMBER)
 #define GYRE_RESULT_CHANNELS \
@@ -59,9 +59,9 @@ enum gyre_result {
     (GYRE_RESULT_RULE(BLOCK) | GYRE_RESULT_RULE(BYTES) | GYRE_RESULT_RULE(SLOT) | \
      GYRE_RESULT_RULE(ROUNDS) | GYRE_RESULT_RULE(CHAIN))
 
-/* X(enum suffix, word, what it decides, group of facts that it may ask for). COPIES and FUSED are
- * asked before WAY: copy engines, or a kernel of its own if the executor has it, carry the call.
- * From ONLY on rows are about predictions:
+/* X(enum suffix, word, what it decides, facts that it may ask for). COPIES and FUSED are asked
+ * before WAY: copy engines, or the executor's own kernel, carry the call. From ONLY on rows are
+ * about predictions:
  *
  *   LEAST_CHANNELS  as CHANNELS, the least to predict
  *   WEIGHT          percent of a predicted time that count; all rows that fit are multiplied
@@ -74,11 +74,11 @@ enum gyre_result {
     X(COPIES, copies, WAY, CALL)                                                      \
     X(FUSED, fused, WAY, PLACED)                                                      \
     X(WAY, way, WAY, CALL)                                                            \
-    X(LINE, line, PROTO, ALGORITHM) /* of an algorithm that no row of WAY has */      \
+    X(LINE, line, PROTO, ALGORITHM) /* of an algorithm without a row of WAY */        \
     X(PATH, path, STAGED, CALL)     /* kernels place no results, though they could */ \
     X(CHANNELS, channels, CHANNELS, ALL)                                              \
-    X(TILE, tile, TILE, ALL)                /* its bytes */                           \
-    X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* the most ranks of copies */            \
+    X(TILE, tile, TILE, ALL)                                                          \
+    X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* most ranks of copies */                \
     X(PAIR, pair, NUMBER, PROTO)            /* most channels of a message */          \
     X(ONLY, only, ALGORITHM, CALL)          /* no other algorithm is predicted */     \
     X(INSIDE, inside, PROTO, CALL)          /* is predicted inside hosts, too */      \
@@ -87,8 +87,8 @@ enum gyre_result {
     X(WEIGHT, weight, NUMBER, WEIGHT)                                                 \
     X(GAIN, gain, NUMBER, CALL)                                                       \
     X(MESSAGES, messages, NUMBER, CALL)                                               \
-    X(LEAST_TILE, least_tile, NUMBER, CALL) /* bytes of the smallest to predict */    \
-    X(TILE_NS, tile_ns, NUMBER, CALL)       /* its longest time on a wire */          \
+    X(LEAST_TILE, least_tile, NUMBER, CALL) /* smallest to predict */                 \
+    X(TILE_NS, tile_ns, NUMBER, CALL)       /* longest on a wire */                   \
     X(CHANNEL_BYTES, channel_bytes, NUMBER, CALL)                                     \
     X(FLAT_STEPS, flat_steps, NUMBER, CALL)
 
@@ -99,18 +99,18 @@ enum gyre_row_kind {
         GYRE_N_ROW_KINDS
 };
 
-/* X(member, word): numbers that a row may bound. */
+/* X(member, word): a row may bound it. */
 #define GYRE_ROW_NUMBER_TABLE(X)                                                           \
     X(ranks, "ranks")                                                                      \
     X(hosts, "hosts")                                                                      \
     X(channels, "channels") /* most of the call */                                         \
-    X(sms, "sms")           /* multiprocessors of each GPU */                              \
+    X(sms, "sms")           /* of each GPU */                                              \
     X(bytes, "bytes")       /* of the vector, or of all blocks where buffers are blocks */ \
     X(block, "block")       /* of the vector, or of one block */
 
 /* All must hold. */
 struct gyre_when {
-    uint32_t colls;   /* a bit for each collective */
+    uint32_t colls;   /* by bit */
     uint32_t needs;   /* facts, by bit */
     uint32_t refuses; /* likewise */
     uint32_t pad;
@@ -119,14 +119,14 @@ struct gyre_when {
     } ranks, hosts, channels, sms, bytes, block;
 };
 
-/* X(enum suffix, word): what gives the channels or a tile's bytes. For a channel's tile the bytes
- * are the channel's. */
-#define GYRE_RULE_TABLE(X)                                                             \
-    X(NUMBER, number)                                                                  \
-    X(BLOCK, block)   /* bytes of the vector or of one block, divided by the number */ \
-    X(BYTES, bytes)   /* likewise of all blocks */                                     \
-    X(SLOT, slot)     /* a whole slot */                                               \
-    X(ROUNDS, rounds) /* few tiles, of whole rounds of a line protocol's threads */    \
+/* X(enum suffix, word): gives the channels or a tile's bytes. For a channel's tile the bytes are
+ * the channel's. */
+#define GYRE_RULE_TABLE(X)                                                          \
+    X(NUMBER, number)                                                               \
+    X(BLOCK, block)   /* bytes of the vector or of one block / the number */        \
+    X(BYTES, bytes)   /* likewise of all blocks */                                  \
+    X(SLOT, slot)     /* a whole slot */                                            \
+    X(ROUNDS, rounds) /* few tiles, of whole rounds of a line protocol's threads */ \
     X(CHAIN, chain)   /* sqrt(block * number / hops) */
 
 enum gyre_rule_form {
@@ -165,7 +165,6 @@ struct gyre_rows {
     struct gyre_row rows[GYRE_MAX_ROWS];
 };
 
-/* Measured kinds of machines. */
 enum gyre_row_file {
     GYRE_ROWS_H200,
     GYRE_ROWS_GPU_HOST_MEMORY,
@@ -174,18 +173,17 @@ enum gyre_row_file {
     GYRE_N_ROW_FILES
 };
 
-/** The shipped rows. */
 const struct gyre_rows *gyre_rows_of(enum gyre_row_file file);
 
-/** @text: lives as long as the rows. @file: for messages, likewise. Errors: INVALID_ARGUMENT naming
- * file, line, the word and the legal ones. A fact that only one rank knows, such as its buffers'
- * alignment, is refused: the ranks would not choose alike. */
+/** @text, @file: live as long as the rows. Errors: INVALID_ARGUMENT naming file, line, the word and
+ * the legal ones. A fact of one rank alone, such as its buffers' alignment, is refused: ranks would
+ * not choose alike. */
 gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows *rows_out);
 
 /** Of all that a row decides and depends on. */
 uint64_t gyre_row_hash(const struct gyre_row *row);
 
-/* Rows looked at that did not win, in order, each once. */
+/* Rows that did not win, in order, each once. */
 struct gyre_why {
     size_t n;
     struct gyre_why_lost {
@@ -194,7 +192,7 @@ struct gyre_why {
     } lost[GYRE_N_ROW_FILES * GYRE_MAX_ROWS];
 };
 
-/** @why: NULL = nothing is recorded. */
+/** @why: or NULL. */
 void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason);
 
 struct gyre_row_call {
@@ -203,13 +201,12 @@ struct gyre_row_call {
     uint32_t facts; /* by bit */
     bool any_size;  /* bounds of bytes and channels do not count */
     uint64_t ranks, hosts, channels, sms, bytes, block;
-    const struct gyre_algorithm *algorithm; /* rows of this one only; NULL = any */
-    uint32_t protos;                        /* rows with these only */
-    struct gyre_why *why; /* learns of the collective's rows that do not fit; NULL = not wanted */
+    const struct gyre_algorithm *algorithm; /* of the rows; NULL = any */
+    uint32_t protos;                        /* of the rows */
+    struct gyre_why *why; /* learns of the collective's rows that do not fit; or NULL */
 };
 
-/** The first row after `after` that fits; NULL if there is none. @after: NULL = from the first row
- * on. */
+/** The first row after `after` that fits, or NULL. @after: NULL = from the first row on. */
 const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row_call *call,
                                       const struct gyre_row *after);

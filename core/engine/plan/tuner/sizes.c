@@ -5,8 +5,6 @@
 #include "core/foundation/model/tile.h"
 #include "kernels/executor.h"
 
-/* ---- facts and rows ------------------------------------------------------------------------ */
-
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
@@ -195,8 +193,6 @@ bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyr
            gyre_tuner_next_row(facts, &call, NULL) == NULL;
 }
 
-/* ---- slots, channels, tiles ----------------------------------------------------------------- */
-
 /* Copy engines use no slots. */
 #define MOST_COPY_TILE_BYTES (1U << 30)
 
@@ -251,8 +247,8 @@ static uint64_t square_root(uint64_t value)
 }
 
 /* LL128 and LAMPORT between all pairs: few tiles, each a multiple of a round of the block's
- * threads, or the last tile takes one round more. In LL128 the peers share 512 threads, and a
- * warp moves 480 bytes a round. */
+ * threads, or the last tile takes one round more. In LL128 the peers share 512 threads, and a warp
+ * moves 480 bytes a round. */
 static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                             enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
 {
@@ -271,7 +267,6 @@ static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct g
     return gyre_round_up(gyre_max_u64(gyre_div_round_up(part, n_tiles), 1), round_bytes);
 }
 
-/* What the rule's form divides. */
 static uint64_t bytes_of(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
                          enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -306,7 +301,6 @@ static uint32_t row_tile(const struct gyre_rule *rule, const struct gyre_tuner_f
     return gyre_clamp_u32(wanted, gyre_min_u64(rule->least, most_bytes) & ~15U, most_bytes);
 }
 
-/* As rows of sizes see it. */
 static struct gyre_row_call sizes_call(const struct gyre_tuner_facts *facts,
                                        enum gyre_row_kind kind, const struct gyre_choice *choice,
                                        enum gyre_collective coll, uint64_t n_bytes)

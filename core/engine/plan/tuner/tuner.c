@@ -29,8 +29,8 @@ static bool allows_proto(const struct asked *asked, enum gyre_proto proto)
     return (asked->filter.protos[asked->coll] >> proto & 1U) != 0;
 }
 
-/* The filter, narrowed to what can be used. If no host has two ranks, protocols between hosts
- * count for all. If results may not be staged, SIMPLE and algorithms that place are left. */
+/* If no host has two ranks, protocols between hosts count for all. If results may not be staged,
+ * SIMPLE and algorithms that place are left. */
 static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                            enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -46,7 +46,6 @@ static struct asked narrow(const struct gyre_tuner_facts *facts, const struct gy
     return asked;
 }
 
-/* The filter allows the row's algorithm, and the algorithm has programs for the call. */
 static bool is_usable(const struct asked *asked, const struct gyre_row *row)
 {
     const char *obstacle =
@@ -57,8 +56,6 @@ static bool is_usable(const struct asked *asked, const struct gyre_row *row)
         gyre_why_add(asked->facts->why, row, obstacle);
     return obstacle == NULL;
 }
-
-/* ---- copy engines -------------------------------------------------------------------------- */
 
 /* If the filter alone asks for copy engines, rows do not limit the size. */
 static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_out)
@@ -95,10 +92,7 @@ static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_
     return true;
 }
 
-/* ---- fused kernels of middle size ---------------------------------------------------------- */
-
-/* Of SIMPLE; 0 = the executor has no kernel for it. The call is as an executor will see it, with
- * aligned buffers. */
+/* Of SIMPLE; 0 = the executor has no kernel. Buffers count as aligned. */
 static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -177,10 +171,7 @@ bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct 
     return false;
 }
 
-/* ---- algorithm and protocols --------------------------------------------------------------- */
-
-/* The first row of kind WAY that fits, or NULL. @algorithm: NULL = any. @protos: only rows of
- * these, by bit. */
+/* @algorithm: NULL = any. @protos: by bit. */
 static const struct gyre_row *find_way(const struct asked *asked,
                                        const struct gyre_algorithm *algorithm, uint32_t protos)
 {
@@ -229,7 +220,7 @@ static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choic
     return GYRE_SUCCESS;
 }
 
-/* The fastest for the algorithm. @usable: by bit. */
+/* The fastest. @usable: by bit. */
 static enum gyre_proto prefer_proto(const struct asked *asked,
                                     const struct gyre_algorithm *algorithm, uint32_t usable)
 {
@@ -246,7 +237,7 @@ static enum gyre_proto prefer_proto(const struct asked *asked,
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
 }
 
-/* Of links without a proxy: the preferred if it can be used, else the first that can. */
+/* Links without a proxy: the preferred if it can be used, else the first that can. */
 static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row *way = choice->won[GYRE_WON_WAY];
@@ -281,7 +272,7 @@ static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *c
     return GYRE_SUCCESS;
 }
 
-/* The first that the filter allows for links with a proxy. A prediction may replace SIMPLE. */
+/* The first allowed for links with a proxy. A prediction may replace SIMPLE. */
 static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *proto_out)
 {
     const char *obstacle = "it allows none"; /* or of the last allowed protocol */
@@ -301,8 +292,6 @@ static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *
                      asked->filter.proto_source, gyre_collectives[asked->coll].name, obstacle);
 }
 
-/* ---- the choice ---------------------------------------------------------------------------- */
-
 const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts,
                                             enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -318,7 +307,6 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
     return row;
 }
 
-/* Placed if the algorithm and the protocol can do so. */
 static enum gyre_path kernel_path(const struct asked *asked, const struct gyre_choice *choice)
 {
     const bool is_placed =
@@ -354,7 +342,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         asked.facts = &without_lamport;
     }
 
-    /* 2. The fastest prediction, where there are constants for one and no row of the user. */
+    /* 2. The fastest prediction, where there are constants and no row of the user. */
     users = gyre_tuner_users_way(asked.facts, coll, n_bytes);
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV &&
         (users == NULL || !gyre_filter_allows(&asked.filter, coll, users->algorithm)))

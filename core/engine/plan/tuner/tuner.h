@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses how a call is carried out. All functions are pure, from facts that all ranks agreed on,
- * so every rank makes the same choice.
+ * Chooses how a call is carried out, by pure functions of facts that all ranks agreed on, so every
+ * rank chooses the same.
  */
 #ifndef GYRE_PLAN_TUNER_H
 #define GYRE_PLAN_TUNER_H
@@ -18,16 +18,16 @@ struct gyre_tuner_facts {
     uint32_t n_hosts;
     bool is_proxied;       /* some pair's connections have a proxy */
     bool is_tcp;           /* those proxies copy through TCP */
-    bool in_host_memory;   /* GPUs, because some pair has no P2P */
+    bool in_host_memory;   /* GPUs: some pair has no P2P */
     bool is_direct_inside; /* several hosts, some with several ranks; only links between them have
                             * proxies */
     bool is_ll128_safe; /* NVLink connects all ranks (is_direct_inside: of each host), so stores of
                          * 128 bytes arrive whole */
     bool has_lamport;   /* the call is a sum that LAMPORT carries */
     bool is_unscaled;   /* no element is multiplied or divided */
-    bool in_window;     /* the call's result does */
+    bool in_window;     /* of the call's result */
     bool has_large_pages; /* of that window, on all ranks; with small pages copy engines are slow */
-    bool is_near;         /* point to point between near ranks; see gyre_tuner_facts_of_pair() */
+    bool is_near;         /* point to point; see gyre_tuner_facts_of_pair() */
     uint32_t min_channels;
     uint32_t max_channels; /* within the SM budget */
     uint32_t least_sms;    /* that every rank has; 0 on the host device */
@@ -38,7 +38,7 @@ struct gyre_tuner_facts {
                                        * = each search opens one: seconds for thousands of ranks */
     const struct gyre_algorithm *simulated;
     const struct gyre_rows *user_rows; /* GYRE_TUNING_FILE's, asked first; NULL = none */
-    struct gyre_why *why;              /* no fact: learns of rows that lost; NULL = nobody asks */
+    struct gyre_why *why;              /* no fact: learns of rows that lost; or NULL */
 };
 
 enum gyre_won { GYRE_WON_WAY, GYRE_WON_CHANNELS, GYRE_WON_TILE, GYRE_N_WON };
@@ -51,29 +51,27 @@ struct gyre_choice {
     uint32_t n_channels;
     uint32_t tile_bytes; /* of a slot's payload; a multiple of 16 */
     enum gyre_path path;
-    /* NULL = none decided: predicted, forced, or the only algorithm that the filter left. */
+    /* NULL = none decided: predicted, forced, or the filter's only algorithm. */
     const struct gyre_row *won[GYRE_N_WON];
 };
 
-/* A sender and a receiver. */
 struct gyre_tuner_pair {
     uint32_t n_ranks_inside; /* if they are on one host */
     bool is_near;            /* with the FIFOs of near pairs */
-    bool is_proxied;         /* a proxy serves the connections between them */
+    bool is_proxied;         /* a proxy serves their connections */
 };
 
-/** The facts of a send or receive, which uses its pair's link alone: the protocols that other links
- * exclude are possible. Without a proxy a pair chooses as in a communicator of its host. No cost:
- * messages are not simulated. */
+/** A send or receive uses its pair's link alone, so protocols that other links exclude are
+ * possible. Without a proxy a pair chooses as in a communicator of its host. No cost: messages are
+ * not simulated. */
 struct gyre_tuner_facts gyre_tuner_facts_of_pair(const struct gyre_tuner_facts *facts,
                                                  const struct gyre_tuner_pair *pair);
 
-/** The most channels of a message (rows of kind PAIR), the same on both ranks. @facts: of the
- * communicator. */
+/** Of a message (rows of kind PAIR), the same on both ranks. @facts: of the communicator. */
 uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** How to carry out a collective of `n_bytes` (of the vector, or of one block where buffers are
- * blocks). With facts->cost it simulates, up to a second for a thousand ranks: keep the result by
+/** A collective of `n_bytes` (of the vector, or of one block where buffers are blocks). With
+ * facts->cost it simulates, up to a second for a thousand ranks: keep the result by
  * gyre_tuner_size_class(). Errors: INVALID_USAGE with the reason, if the filter allows no
  * algorithm, protocol or path for the call; UNSUPPORTED if gyre_tuner_algorithm_obstacle() rules
  * out all that the filter allows. */
@@ -81,22 +79,21 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** With an algorithm of given programs. If a built-in algorithm emits the same programs, its
- * choice, else by rules without measurement. May simulate. @algorithm: of gyre_algorithm_give();
- * its traits say whether results are placed. Errors: INVALID_USAGE with the reason, if the filter
- * allows no protocol for the call; UNSUPPORTED as gyre_tuner_choose(). */
+/** The choice of a built-in algorithm that emits the same programs, else by rows without
+ * measurement. May simulate. @algorithm: of gyre_algorithm_give(); its traits say whether results
+ * are placed. Errors: INVALID_USAGE with the reason, if the filter allows no protocol; UNSUPPORTED
+ * as gyre_tuner_choose(). */
 gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                     struct gyre_choice *choice_out);
 
-/** Fill in the choice if a fused kernel of SIMPLE carries the call: an all-gather into windows or a
- * two-shot. */
+/** If a fused kernel of SIMPLE carries the call: an all-gather into windows or a two-shot. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                              enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
 
-/** As rows of any algorithm and protocol see it. */
+/** For any algorithm and protocol. */
 struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                                          enum gyre_row_kind kind, enum gyre_collective coll,
                                          uint64_t n_bytes);
@@ -105,21 +102,20 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes);
 
-/** The largest size of @n_bytes' class, of four between powers of two. */
+/** The largest size of the class, of four between powers of two. */
 uint64_t gyre_tuner_size_class(uint64_t n_bytes);
 
-/** Choose by simulation with facts->cost. @choice_out: algorithm is NULL if the filter allows none
- * that fits. */
+/** By simulation with facts->cost. @choice_out: algorithm is NULL if the filter allows none that
+ * fits. */
 gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** A choice's time by @cost. Errors: UNSUPPORTED (too large to simulate). */
+/** Errors: UNSUPPORTED (too large to simulate). */
 gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struct gyre_cost *cost,
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out);
 
-/** Do links go by two different protocols? */
 static inline bool gyre_tuner_mixes_protos(const struct gyre_tuner_facts *facts,
                                            const struct gyre_choice *choice)
 {
@@ -148,27 +144,26 @@ static inline bool gyre_tuner_go_together(const struct gyre_tuner_facts *facts,
            (net_proto == GYRE_PROTO_SIMPLE && !gyre_tuner_is_net_alone(facts));
 }
 
-/** Data of a slot of a link with a proxy in a line protocol; UINT32_MAX for SIMPLE
+/** Data of a slot of a proxied link in a line protocol; UINT32_MAX for SIMPLE
  * (gyre_tuner_payload_bytes()). */
 uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** What the algorithm's programs do here; zeros if it has none. @is_placed: the results are. */
+/** Zeros if it has no programs. @is_placed: the results are. */
 struct gyre_ability gyre_tuner_ability(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll, bool is_placed);
 
-/** Why an algorithm cannot carry the collective out here, or NULL. */
+/** NULL if it can carry the collective out. */
 const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           const struct gyre_algorithm *algorithm,
                                           enum gyre_collective coll);
 
-/** Between two ranks: of far pairs, unless the algorithm connects only near ranks. */
+/** Of far pairs, unless the algorithm connects only near ranks. */
 struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll);
 
-/** Data that every slot of the algorithm holds at least, without the lines' flags. @is_placed: the
- * algorithm places its results. */
+/** Data that every slot holds at least, without lines' flags. @is_placed: the results are. */
 uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   enum gyre_proto proto, bool is_placed);
@@ -186,7 +181,7 @@ uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre
                                  enum gyre_collective coll, uint64_t n_bytes, uint32_t slot_bytes);
 
 /** The first row after `after` that fits, of the user's file, then the machine's, or hosts.rows for
- * predictions; NULL if there is none. @after: NULL = from the first row on. */
+ * predictions; or NULL. @after: NULL = from the first row on. */
 const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                            const struct gyre_row_call *call,
                                            const struct gyre_row *after);
@@ -199,7 +194,7 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
 /** @row: may be NULL. */
 bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
-/** gyre_tuner_algorithm_facts, gyre_tuner_proto_facts - what rows may ask of them. */
+/** What rows may ask of them. */
 uint32_t gyre_tuner_algorithm_facts(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     enum gyre_collective coll);
