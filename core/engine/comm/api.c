@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One block must fit into 63 bits, and so must all of them. */
+/* of one block, and of all together */
 #define MAX_BYTES ((uint64_t)INT64_MAX)
 
 static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
@@ -59,7 +59,6 @@ static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *
     return status;
 }
 
-/* of this rank's call */
 struct buffers {
     bool reads;
     bool writes;
@@ -157,7 +156,7 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
 }
 
 /* A lone call goes from here through gyre_batch_one() and enqueue() to the executor's launch().
- * @terms: NULL = the call has none. */
+ * @terms: or NULL. */
 static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
 {
     gyre_comm *comm = item->comm;
@@ -177,7 +176,6 @@ static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
     return status;
 }
 
-/* Fields of struct gyre_call with the names of the public calls' parameters. */
 #define ELEMENTS .count = count, .dtype = dtype, .stream = stream
 #define BUFFERS  .send = send, .recv = recv, ELEMENTS
 
@@ -263,9 +261,6 @@ gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre
     return submit(&item, NULL);
 }
 
-/* ---- calls with options of their own ------------------------------------------------------ */
-
-/* The collective of each enum gyre_call_kind. */
 static const enum gyre_collective collective_of[] = {
     [GYRE_CALL_ALL_REDUCE] = GYRE_COLL_ALL_REDUCE,
     [GYRE_CALL_BROADCAST] = GYRE_COLL_BROADCAST,
@@ -301,8 +296,6 @@ gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_s
                                       .stream = stream}};
     return submit(&item, &args);
 }
-
-/* ---- operations --------------------------------------------------------------------------- */
 
 static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
                                      gyre_comm *comm)
@@ -348,8 +341,6 @@ gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
 {
     GYRE_RETURN_IN_CALL(comm, destroy_op(op, comm));
 }
-
-/* ---- an all-gather of the user's bytes --------------------------------------------------- */
 
 #define EXCHANGE_MAX_BYTES (1u << 20)
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may be asked about a communicator, and how it ends. Ending needs no other rank and never
- * frees what a peer may still use: a thread waits, within a bound, until the other ranks have left
- * too.
+ * What may be asked about a communicator, and how it ends. Ending never frees what a peer may still
+ * use: a thread waits, within a bound, until the other ranks have left too.
  */
 #include "core/engine/comm/parts.h"
 
@@ -22,8 +21,6 @@
 /* for its peers to leave; those that stay end by their own limits */
 #define LEAVE_TIMEOUT_NS 10000000000ULL
 #define DRAIN_NAP_NS     50000
-
-/* ---- ending ------------------------------------------------------------------------------- */
 
 /* An abort during init cannot tell the other ranks, so this function does. No abort is lost: it
  * raises the fault first and then looks at the phase. */
@@ -102,7 +99,7 @@ gyre_status gyre_comm_finalize(gyre_comm *comm)
 static void end_comm(gyre_comm *comm)
 {
     gyre_registry_wait_unpinned(comm);
-    gyre_comm_wait_ready(comm); /* another thread may have begun a shrink in the meantime */
+    gyre_comm_wait_ready(comm); /* another thread may have begun a shrink */
     const uint64_t patience_ns =
         gyre_fault_is_raised(&comm->member.fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
@@ -163,8 +160,6 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
     gyre_comm_unpin(comm);
     return GYRE_SUCCESS;
 }
-
-/* ---- queries ------------------------------------------------------------------------------ */
 
 gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out)
 {
@@ -271,8 +266,6 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
            facts.struct_bytes < sizeof(facts) ? facts.struct_bytes : sizeof(facts));
     return GYRE_SUCCESS;
 }
-
-/* ---- the observer ------------------------------------------------------------------------ */
 
 static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
 {

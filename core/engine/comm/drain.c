@@ -63,7 +63,7 @@ static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
     return true;
 }
 
-/* Add the ranks that `rank` waits for. False if one of them may go on. */
+/* The ranks that `rank` waits for. False if one may go on. */
 static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, int rank,
                         bool *is_in_set, int *set, int *n_ranks)
 {
@@ -80,7 +80,7 @@ static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, 
     return true;
 }
 
-/* @told: what this rank has told so far. */
+/* @told: so far, by this rank. */
 static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
 {
     struct gyre_health_blocked own;

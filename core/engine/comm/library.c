@@ -73,7 +73,7 @@ gyre_status gyre_get_launch(gyre_launch *launch_out)
     return gyre_launch_find(gyre_param_environment(), launch_out);
 }
 
-/* what each rank tells the others over the launcher's address */
+/* from each rank over the launcher's address */
 struct introduction {
     uint64_t host_hash;
     gyre_unique_id id; /* of rank 0 only */
@@ -139,7 +139,7 @@ gyre_status gyre_get_launch_id(gyre_launch *launch, unsigned number, int timeout
     return status;
 }
 
-/* ---- memory and streams, for callers without a CUDA runtime of their own ----------------- */
+/* ---- for callers without a CUDA runtime of their own --------------------------------------- */
 
 static gyre_status open_device(gyre_device_kind kind, int ordinal, struct gyre_device **device_out)
 {
@@ -148,7 +148,6 @@ static gyre_status open_device(gyre_device_kind kind, int ordinal, struct gyre_d
     return ops->open(ordinal, device_out);
 }
 
-/* Return the status of `work`, for which a `device` is open. */
 #define RETURN_WITH_DEVICE(kind, ordinal, work)            \
     do {                                                   \
         struct gyre_device *device;                        \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Makes communicators: first the parts that need no other rank, in the caller's thread, then the
- * rendezvous, for communicators that do not block and inside groups on a thread of its own.
+ * rendezvous, which has its own thread inside groups and for communicators that do not block.
  */
 #include "core/engine/comm/parts.h"
 
@@ -32,8 +32,6 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
     return status;
 }
 
-/* ---- init tasks, here or in the background ------------------------------------------------ */
-
 struct init_task {
     struct gyre_group_task group_task; /* first: a group finishes it */
     gyre_comm *comm;                   /* NULL: this rank gets no communicator */
@@ -61,8 +59,8 @@ static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *re
     comm->member.rank = request->rank;
     if (request->parent == NULL)
         comm->member.file_rank = request->rank;
-    /* The device starts before the other ranks wait for this rank, so that the logged times do not
-     * include CUDA's start. */
+    /* Before the other ranks wait for this rank, so that logged times do not include CUDA's
+     * start. */
     comm->member.stage_ns = gyre_now_ns();
     const gyre_status status = comm->member.device->ops->start(comm->member.device);
     if (status != GYRE_SUCCESS)
@@ -284,8 +282,6 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
     return gyre_comm_make(&taken, &request, comm_out);
 }
 
-/* ---- all ranks in this process ------------------------------------------------------------ */
-
 struct local_init {
     pthread_t thread;
     gyre_comm *comm;
@@ -330,7 +326,6 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-/* The first failure is the error. */
 static gyre_status connect_locals(struct local_init *inits, int n_ranks)
 {
     gyre_status status = GYRE_SUCCESS;

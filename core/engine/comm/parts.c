@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- configuration ----------------------------------------------------------------------- */
-
 static void take_param(int *field, const struct gyre_params *params, enum gyre_param_id id)
 {
     if (*field == GYRE_CONFIG_UNDEFINED && gyre_param_is_set(params, id))
@@ -100,8 +98,6 @@ static gyre_status resolve_config(const gyre_config *given, struct gyre_params *
     *config_out = config;
     return GYRE_SUCCESS;
 }
-
-/* ---- parts that need no other rank -------------------------------------------------------- */
 
 void gyre_comm_free(gyre_comm *comm)
 {
@@ -199,8 +195,8 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* The health thread tells the other ranks now, because the program may exit as soon as it sees
-     * the error. */
+    /* The health thread tells the other ranks now, because the program may exit once it sees the
+     * error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
@@ -254,8 +250,6 @@ static gyre_status open_links(gyre_comm *comm)
     return status;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------- */
-
 static gyre_status open_calls(gyre_comm *comm)
 {
     const struct gyre_plan_config config = {
@@ -274,8 +268,6 @@ static gyre_status open_calls(gyre_comm *comm)
     comm->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
     return gyre_metrics_open(comm, &comm->metrics);
 }
-
-/* ---- connecting ---------------------------------------------------------------------------- */
 
 static gyre_status connect_ranks(gyre_comm *comm)
 {
@@ -298,8 +290,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
     if (member->trace != NULL)
         gyre_trace_identify(member->trace, &identity);
     gyre_links_log(&comm->member, &comm->links);
-    /* Block placement launches blocks on all multiprocessors for a moment: off where the user
-     * limits their number. */
+    /* It launches blocks on all multiprocessors for a moment: off where the user limits their
+     * number. */
     const bool places_blocks =
         gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
         comm->member.config.sm_budget <= 0;

@@ -12,24 +12,24 @@
 /** gyre_comm_exchange() inside a call: this thread holds the communicator (api.c). */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
-/** Make the communicator's device that of this thread, which gyre started. @comm: or NULL. */
+/** Make its device that of this thread, which gyre started. @comm: or NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
-/** End the init, after success or failure: the phase becomes READY. */
+/** End the init, after success or failure. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** Wait until all works and one-sided operations are done, or the communicator has failed. Waits
- * for signals that can no longer come end with an error. */
+/** Until all works and one-sided operations are done, or the communicator has failed. Waits for
+ * signals that can no longer come end with an error. */
 void gyre_comm_drain(gyre_comm *comm);
 
 /* ---- make.c ------------------------------------------------------------------------------- */
 
-/* How the ranks of a new communicator find each other. */
+/* How a new communicator's ranks find each other. */
 struct gyre_init_request {
     int n_ranks;
     int rank;
     gyre_unique_id id;
-    /* finds the three members above; may wait for other ranks. NULL = they are set. @comm: NULL =
+    /* Finds the three members above; may wait for other ranks. NULL = they are set. @comm: NULL =
      * this rank takes part but gets none */
     gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
     gyre_comm *parent; /* used by find() only */
@@ -40,7 +40,7 @@ struct gyre_init_request {
     gyre_status failure; /* this rank cannot take part, for `failure_text` */
     char failure_text[256];
     bool *is_member; /* shrink: by rank of the parent; freed by make and refuse */
-    bool is_aborted; /* shrink: the parent was aborted */
+    bool is_aborted; /* shrink: of the parent */
 };
 
 /** In the background if it does not block (IN_PROGRESS) or inside a group (SUCCESS; the group's end
@@ -49,16 +49,16 @@ struct gyre_init_request {
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
 
-/** Tell the other ranks of a split, shrink or growth, which wait in request->find, that this rank
- * cannot take part. Frees request->is_member. @config: may that block? @request: with parent and
- * takes_failures. @status: of the failure; gyre_cause() has the text and keeps it. */
+/** Tell the other ranks, which wait in request->find, that this rank cannot take part. Frees
+ * request->is_member. @config: may that block? @request: with parent and takes_failures. @status:
+ * gyre_cause() has its text and keeps it. */
 gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
                              gyre_status status);
 
 /* ---- split.c ------------------------------------------------------------------------------ */
 
-/** The caller's configuration, or the parent's if @given is NULL; on the parent's device unless it
- * names another. Errors: as gyre_config_take(). */
+/** The parent's if @given is NULL; on the parent's device unless it names another. Errors: as
+ * gyre_config_take(). */
 gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
                                    gyre_config *config_out);
 
@@ -73,17 +73,17 @@ gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_
  * initialised. */
 gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 
-/** Make what needs no other rank. @given: complete. */
+/** What needs no other rank. @given: complete. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
-/** Free what exists, without waiting, and leave the registry. */
+/** Without waiting. Leaves the registry. */
 void gyre_comm_free(gyre_comm *comm);
 
-/** Make what needs the other ranks, which have joined the rendezvous. A failure becomes the
+/** What needs the other ranks, which have joined the rendezvous. A failure becomes the
  * communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm);
 
-/* ---- window.c: windows and registered buffers -------------------------------------------- */
+/* ---- window.c ------------------------------------------------------------------------------- */
 
 /** The executor is idle or aborted. */
 void gyre_windows_fini(gyre_comm *comm);
@@ -91,47 +91,44 @@ void gyre_windows_fini(gyre_comm *comm);
 void gyre_registrations_init(struct gyre_registrations *registrations);
 void gyre_registrations_fini(struct gyre_registrations *registrations);
 
-/** How many ranges are registered. */
 size_t gyre_registrations_count(struct gyre_registrations *registrations);
 
-/* ---- signals.c --------------------------------------------------------------------------- */
+/* ---- signals.c ------------------------------------------------------------------------------ */
 
-/** Make this rank's counters, unless they exist, and describe them. @to_processes: some rank is
- * another process. Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the reason. */
+/** Make this rank's counters, unless they exist. @to_processes: some rank is another process.
+ * Errors: OUT_OF_MEMORY, DEVICE, UNSUPPORTED with the reason. */
 gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
                                 struct gyre_share_handle *handle_out);
 
-/** Map a rank's counters, unless they are mapped. Errors: as gyre_share_import(); REMOTE: that rank
- * has ended its communicator. */
+/** Unless they are mapped. Errors: as gyre_share_import(); REMOTE: that rank has ended its
+ * communicator. */
 gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_share_handle *handle);
 
-/** Give back all counters. The executor is closed. */
+/** The executor is closed. */
 void gyre_signals_fini(gyre_comm *comm);
 
-/* ---- put_peers.c: one-sided calls to ranks that a proxy serves --------------------------- */
+/* ---- put_peers.c: one-sided calls to ranks that a proxy serves -------------------------- */
 
-/** Make this rank's put links, unless they exist or no proxy serves any pair. Collective. A failure
- * ends the communicator on all ranks. */
+/** Make put links, unless they exist or no proxy serves any pair. Collective. A failure ends the
+ * communicator on all ranks. */
 gyre_status gyre_put_peers_open(gyre_comm *comm);
 
-/** Other ranks may write into this window already. NULL: it is in the list now, or there is none.
- */
+/** Other ranks may write into this window already. NULL: it is in the list, or there is none. */
 void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
 
-/** gyre_put_peers_lock / unlock - around every change of the list of windows. */
+/** Around every change of the list of windows. */
 void gyre_put_peers_lock(gyre_comm *comm);
 void gyre_put_peers_unlock(gyre_comm *comm);
 
-/** Wait until all messages have been taken that any rank sent to this one before its call.
- * Collective. Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
+/** Until all messages have been taken that any rank sent to this one before its call. Collective.
+ * Errors: the fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
 gyre_status gyre_put_peers_fence(gyre_comm *comm);
 
-/** Tell the ranks behind put links that this rank waits for signals. Does not block; a later call
- * tells ranks whose link has no room. */
+/** Tell ranks behind put links that this rank waits for signals. Does not block; a later call tells
+ * ranks whose link has no room. */
 void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended);
 
-/** The n_ended that a rank behind a put link has told, 0 = none; all its signals before have
- * arrived. */
+/** As told by a rank behind a put link, 0 = none; all its signals before have arrived. */
 uint64_t gyre_put_peers_blocked_of(const gyre_comm *comm, int rank);
 
 /** This rank makes no one-sided call any more. */
@@ -140,7 +137,7 @@ void gyre_put_peers_leave(gyre_comm *comm);
 /** Messages do not reach the executor any more. */
 void gyre_put_peers_detach(gyre_comm *comm);
 
-/** Close the put links. The executor is closed. */
+/** The executor is closed. */
 void gyre_put_peers_close(gyre_comm *comm);
 
 #endif

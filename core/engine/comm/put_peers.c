@@ -14,8 +14,6 @@
 
 #define NAP_NS 50000
 
-/* ---- messages that come -------------------------------------------------------------------- */
-
 static struct gyre_window_entry *find_window(const gyre_comm *comm, uint32_t number)
 {
     struct gyre_window_entry *entry = comm->windows.newest;
@@ -82,8 +80,6 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
     }
 }
 
-/* ---- what the executor asks ---------------------------------------------------------------- */
-
 static bool post(void *context, const struct gyre_put *put)
 {
     gyre_comm *comm = context;
@@ -109,8 +105,6 @@ static void wake(void *context)
     gyre_put_transports_wake(&comm->puts.transports);
 }
 
-/* ---- fences -------------------------------------------------------------------------------- */
-
 static bool is_peer(const gyre_comm *comm, int rank)
 {
     return rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank);
@@ -134,8 +128,8 @@ static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t 
     return GYRE_SUCCESS;
 }
 
-/* Fences are sent before and awaited after an all-gather, so no rank waits for one that comes late.
- */
+/* Fences are sent before and awaited after an all-gather, so no rank waits for one that comes
+ * late. */
 gyre_status gyre_put_peers_fence(gyre_comm *comm)
 {
     const uint64_t patience_ns = gyre_links_timeout_ns(&comm->member);
@@ -160,8 +154,6 @@ gyre_status gyre_put_peers_fence(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* ---- windows ------------------------------------------------------------------------------- */
-
 void gyre_put_peers_lock(gyre_comm *comm)
 {
     if (comm->puts.links != NULL)
@@ -180,8 +172,6 @@ void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry)
     comm->puts.newest = entry;
     gyre_put_peers_unlock(comm);
 }
-
-/* ---- opening and closing ------------------------------------------------------------------- */
 
 static gyre_status open_links(gyre_comm *comm)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shrinks need neither the excluded ranks nor the parent's bootstrap: the remaining ranks connect
- * to the regroup listener of the lowest remaining rank.
+ * The remaining ranks connect to the regroup listener of the lowest one, so shrinks need neither
+ * the excluded ranks nor the parent's bootstrap.
  */
 #include "core/engine/comm/parts.h"
 
@@ -15,7 +15,6 @@ struct shrink_watch {
     bool is_aborted;  /* the parent has failed already, so only the child's fault counts */
 };
 
-/* May the wait for the other members go on? */
 static gyre_status check_shrink(void *context, const bool *missing)
 {
     const struct shrink_watch *watch = context;
@@ -67,7 +66,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     }
     const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
     gyre_status status;
-    if (request->n_ranks == 1) /* there is no other rank to connect to */
+    if (request->n_ranks == 1)
         status = gyre_unique_id_create(&parent->member.params, &request->id);
     else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
         status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);

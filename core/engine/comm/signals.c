@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- counters ----------------------------------------------------------------------------- */
-
 static void free_counters(gyre_comm *comm, void *memory)
 {
     const struct gyre_device_ops *ops = comm->member.device->ops;
@@ -19,8 +17,8 @@ static void free_counters(gyre_comm *comm, void *memory)
         (void)ops->pool_free(comm->member.device, memory);
 }
 
-/* A peer that aborts late may still write to memory that it maps, so on GPUs that does not come
- * from a pool. */
+/* On GPUs not from a pool, because a peer that aborts late may still write to memory that it
+ * maps. */
 static gyre_status alloc_counters(gyre_comm *comm, uint64_t **memory_out)
 {
     struct gyre_device *device = comm->member.device;
@@ -88,8 +86,6 @@ void gyre_signals_fini(gyre_comm *comm)
     free(signals->counters);
     memset(signals, 0, sizeof(*signals));
 }
-
-/* ---- calls -------------------------------------------------------------------------------- */
 
 static gyre_status check(const gyre_comm *comm, const char *name, int peer, int signal)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splits and growths. Both are collective and use the parent's bootstrap. A growth is then an init
- * like any other, in which the new ranks take part by gyre_comm_init_rank().
+ * Splits and growths are collective and use the parent's bootstrap. A growth is then an init in
+ * which the new ranks take part by gyre_comm_init_rank().
  */
 #include "core/engine/comm/parts.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PARENT_WORD_NS 200000000ULL /* how long the parent's links may take to name a dead rank */
+#define PARENT_WORD_NS 200000000ULL /* for the parent's links to name a dead rank */
 
 gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *given,
                                    gyre_config *config_out)
@@ -56,9 +56,7 @@ static gyre_status fail_of_rank(const gyre_comm *parent, int rank, int32_t statu
                      gyre_rank_name(parent->origin, parent->links.infos, rank, name), cause);
 }
 
-/* ---- split -------------------------------------------------------------------------------- */
-
-/* A rank's color and key. Ranks gather it: fixed layout. */
+/* Gathered: fixed layout. */
 struct split_place {
     int32_t color;
     int32_t key;
@@ -99,8 +97,8 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
     return GYRE_SUCCESS;
 }
 
-/* The parent's fault, which says more than the error of an all-gather; else `status`. Waits a
- * moment for a fault that is under way. */
+/* The parent's fault, which says more than an all-gather's error; else `status`. Waits a moment for
+ * a fault that is under way. */
 static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
@@ -112,7 +110,6 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
     return status;
 }
 
-/* what the ranks of the parent gather, with room for all of them */
 struct split_tables {
     struct split_place *places;
     struct split_member *members;
@@ -127,7 +124,6 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
     struct gyre_bootstrap *bootstrap = parent->member.bootstrap;
     const struct split_place mine = {.color = request->color, .key = request->key};
     GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), tables->places));
-    /* The ranks with the color of `rank`, in their order. */
     int n = 0;
     for (int other = 0; other < parent->member.n_ranks; other++)
         if (tables->places[other].color == tables->places[parent->member.rank].color)
@@ -211,8 +207,6 @@ gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **com
     GYRE_RETURN_IN_CALL(comm, split(comm, color, key, comm_out, config));
 }
 
-/* ---- growth ------------------------------------------------------------------------------ */
-
 /* Gathered: fixed layout. */
 struct grow_offer {
     int32_t status;
@@ -273,9 +267,9 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
     gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->member.name,
                       parent->member.n_ranks, request->n_ranks);
     if (request->has_id) {
-        /* The new ranks wait for the ranks of the parent, which will not come. The size that this
-         * rank was given may be wrong, so the least legal one stands here; the rendezvous does not
-         * compare it when a rank gives up. */
+        /* The new ranks wait for the parent's ranks, which will not come. The size that this rank
+         * was given may be wrong; the rendezvous does not compare it when a rank gives up, so the
+         * least legal one stands here. */
         const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1,
                                                    request->rank, NULL};
         char cause[GYRE_CAUSE_MAX_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Windows, and registered buffers. All ranks gather the results of exports and imports before any
- * rank uses the window, so that a failure of one rank is an error on all.
+ * uses the window, so a failure of one rank is an error on all.
  */
 #include "core/engine/comm/parts.h"
 
@@ -19,7 +19,7 @@ struct window_offer {
     uint32_t pad;
     uint64_t n_bytes;
     struct gyre_share_handle handle;
-    struct gyre_share_handle signals; /* the rank's counters of signals */
+    struct gyre_share_handle signals; /* the rank's counters */
     char cause[256];                  /* of a failure */
 };
 
@@ -275,14 +275,12 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
     GYRE_RETURN_IN_CALL(comm, deregister_window(comm, window));
 }
 
-/* ---- registered buffers ------------------------------------------------------------------ */
-
 struct gyre_registered {
     struct gyre_registered *next;
     const void *buffer;
     size_t n_bytes;
     uint64_t handle;
-    uint64_t n_users; /* how often the range was registered and not yet given back */
+    uint64_t n_users; /* registered and not yet given back */
 };
 
 void gyre_registrations_init(struct gyre_registrations *registrations)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call on its way from the API to a work, and the windows: buffers of every rank that all ranks
- * can write to. Windows have the same numbers on all ranks, because registering one is collective.
+ * A call on its way from the API to a work, and the windows: buffers that all ranks can write to.
+ * Registering is collective, so windows have the same numbers on all ranks.
  */
 #ifndef GYRE_PLAN_CALL_H
 #define GYRE_PLAN_CALL_H
@@ -16,12 +16,11 @@ struct gyre_share_mapping;
 struct gyre_window_entry {
     struct gyre_window_entry *next;      /* the next older one */
     uint32_t number;                     /* from 1 */
-    unsigned char *base;                 /* this rank's buffer */
-    uint64_t n_bytes;                    /* of any rank's smallest buffer */
+    unsigned char *base;                 /* this rank's */
+    uint64_t n_bytes;                    /* of the smallest rank's buffer */
     struct gyre_share_mapping *mappings; /* by rank */
     void **bases;                        /* by rank, this one included */
-    bool is_remote; /* some rank's buffer has no address here: its base is NULL. The same on all
-                     * ranks */
+    bool is_remote; /* some rank's base is NULL: it has no address here. The same on all ranks */
     bool has_large_pages; /* on all ranks, as the others map it */
     int8_t residue;       /* of all bases modulo 16; -1 = they differ */
     struct gyre_placement placement;
@@ -44,20 +43,19 @@ struct gyre_call {
     gyre_stream stream;
     uint64_t scalar; /* of a user's op, which may be gone before the group ends */
     struct gyre_call_terms terms;
-    /* By gyre_window_find(), right before the call is planned. */
-    const struct gyre_window_entry *window; /* that holds recv; NULL = none */
-    uint64_t window_offset;                 /* of recv in it, or 0 */
-    struct gyre_observed *observed;         /* core/engine/call/batch.h; NULL = no observer */
+    /* By gyre_window_find(), right before planning. */
+    const struct gyre_window_entry *window; /* that holds recv; or NULL */
+    uint64_t window_offset;                 /* of recv */
+    struct gyre_observed *observed;         /* core/engine/call/batch.h; or NULL */
 };
 
-/** Fill in the newest window that holds the call's result and whose buffers all ranks address. Only
- * where every rank's result has the same size and place: all-reduce, all-gather, all-to-all and
+/** The newest window that holds the result and whose buffers all ranks address, for collectives
+ * whose result has the same size and place on every rank: all-reduce, all-gather, all-to-all and
  * broadcast. Valid until deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
 
-/** What executors carry out for the call's operation. An average is a sum with a factor ahead
- * (floating point) or a division after it (integers), a user's operation a sum with its factor.
- * Without a reduction: a sum of one summand. */
+/** An average is a sum with a factor ahead (floating point) or a division after it (integers), a
+ * user's operation a sum with its factor. Without a reduction: a sum of one summand. */
 struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t n_ranks);
 
 #endif

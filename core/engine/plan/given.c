@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- proof --------------------------------------------------------------------------------- */
-
 /* The limit of (steps of all ranks) x (workers of all ranks): a ring of 406 ranks, 0.64 s on one
  * core of a shared machine, 2026-11. */
 #define MOST_WORK (1ULL << 27)
@@ -67,8 +65,6 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                  gyre_collectives[shape->coll].name, n_ranks);
     return GYRE_SUCCESS;
 }
-
-/* ---- a file -------------------------------------------------------------------------------- */
 
 /* A ring all-reduce of 406 ranks has 13 MB, and larger rings cannot be proved. */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
@@ -177,7 +173,6 @@ static bool is_set_placed(const struct gyre_program *const *programs, int n_prog
     return false;
 }
 
-/* NULL: the set is of a new shape. */
 static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
                                          const struct gyre_program *program, bool is_placed)
 {
@@ -190,7 +185,7 @@ static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
     return NULL;
 }
 
-/* As a new shape, or a further variant of one in the list. */
+/* As a new shape, or a variant of one in the list. */
 static gyre_status add_set(const struct gyre_algo_file *file, int set,
                            struct gyre_file_shape **shapes)
 {
@@ -268,7 +263,7 @@ void gyre_file_shapes_close(struct gyre_file_shape *shapes)
     }
 }
 
-/* NULL if none is for the call. @root: -1 where the collective has none. @is_placed: wanted. */
+/* Or NULL. @root: -1 where the collective has none. @is_placed: wanted. */
 static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *shapes,
                                                enum gyre_collective coll, int root, bool is_placed)
 {
@@ -278,8 +273,6 @@ static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *sha
             return &shapes->algorithm;
     return NULL;
 }
-
-/* ---- what a communicator uses -------------------------------------------------------------- */
 
 static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_terms *terms)
 {
@@ -326,14 +319,14 @@ void gyre_algo_use_close(struct gyre_algo_use *use)
     memset(use, 0, sizeof(*use));
 }
 
-/* All-gathered by the ranks: fixed layout. */
+/* All-gathered: fixed layout. */
 struct reading {
     uint64_t hash;
     uint32_t has_failed;
     uint32_t pad;
 };
 
-/* Have all ranks read the same programs? @status: of this rank's reading. */
+/* @status: of this rank's reading. */
 static gyre_status compare_readings(const struct gyre_member *member, const char *path,
                                     const char *source, uint64_t hash, gyre_status status)
 {
@@ -377,7 +370,7 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
         gyre_algo_file_free(&use->own);
         return status;
     }
-    /* They stay until the communicator is closed, because loaded programs may refer to them. */
+    /* Loaded programs may refer to them until the communicator is closed. */
     struct gyre_file_shape **end = &use->retired;
     while (*end != NULL)
         end = &(*end)->next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that are given instead of emitted (GYRE_ALGO_FILE, --algo-file), as `gyre schedule`
- * prints them; those that fit a communicator become algorithms in place of the built-in ones. Also
- * proofs of programs before they run: of files always, of others with GYRE_CHECK=programs.
+ * Programs of GYRE_ALGO_FILE or --algo-file, as `gyre schedule` prints them, take the place of
+ * built-in algorithms. Programs of files are always proved before they run, others with
+ * GYRE_CHECK=programs.
  */
 #ifndef GYRE_PLAN_GIVEN_H
 #define GYRE_PLAN_GIVEN_H
@@ -15,9 +15,7 @@
 
 #include <limits.h>
 
-/* ---- proof --------------------------------------------------------------------------------- */
-
-/** The steps of a program, where one that moves a range counts once for each chunk. */
+/** A step that moves a range counts once for each chunk. */
 static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
 {
     uint64_t n_steps = 0;
@@ -26,25 +24,20 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
     return n_steps;
 }
 
-/** Is a shape too large to be proved while a communicator waits? The time grows with the steps of
- * all ranks times their workers; a ring all-reduce of 406 ranks is the largest (docs/schedule.md).
- * @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it can be proved; else
- * the reason. */
+/** Too large to be proved while a communicator waits? A ring all-reduce of 406 ranks is the largest
+ * (docs/schedule.md). @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it
+ * can be proved; else the reason. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
-/** Prove the programs of all ranks, out of place and in place. @programs: by rank, of one variant
- * of one shape. @any_order: ranks may reduce in different orders. @same_bits_out: they all reduce
- * in one. Errors: INVALID_ARGUMENT with the verifier's finding (rank, worker, step); OUT_OF_MEMORY.
- */
+/** Out of place and in place. @programs: by rank, of one variant of one shape. @any_order: ranks
+ * may reduce in different orders. @same_bits_out: they all reduce in one. Errors: INVALID_ARGUMENT
+ * with the verifier's finding (rank, worker, step); OUT_OF_MEMORY. */
 gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
                            bool *same_bits_out);
 
-/** Emit one variant's programs of all ranks, and prove them. Errors: as gyre_algorithm_emit() and
- * gyre_proof_run(). */
+/** Emit and prove one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape);
-
-/* ---- a file -------------------------------------------------------------------------------- */
 
 /* Zeros = there is none. */
 struct gyre_algo_file {
@@ -52,13 +45,13 @@ struct gyre_algo_file {
     struct gyre_program_file content;
 };
 
-/** Read a file, and check each program's structure. @source: "GYRE_ALGO_FILE" or "--algo-file".
- * Errors: SYSTEM, OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
+/** Checks each program's structure. @source: "GYRE_ALGO_FILE" or "--algo-file". Errors: SYSTEM,
+ * OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
 gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out);
 void gyre_algo_file_free(struct gyre_algo_file *file);
 
-/* A communicator's limits to programs, the same on all ranks. */
+/* A communicator's limits, the same on all ranks. */
 struct gyre_algo_terms {
     uint32_t n_ranks;
     gyre_device_kind device_kind;
@@ -75,10 +68,10 @@ struct gyre_file_shape {
     struct gyre_file_shape *next;
 };
 
-/** Make algorithms of the file's shapes for the communicator's ranks, and prove their programs.
- * @file: must live as long as the shapes. @shapes_out: NULL if the file has none for so many ranks.
- * Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more lanes, depth or
- * workers than there are, or too large to be proved), naming file and shape. */
+/** Make algorithms of the shapes for so many ranks, and prove them. @file: must live as long as the
+ * shapes. @shapes_out: NULL if there are none. Errors: INVALID_ARGUMENT (programs are missing or
+ * refuted), UNSUPPORTED (more lanes, depth or workers than there are, or too large to be proved),
+ * naming file and shape. */
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
                                   const struct gyre_algo_terms *terms,
                                   struct gyre_file_shape **shapes_out);
@@ -89,25 +82,25 @@ void gyre_file_shapes_close(struct gyre_file_shape *shapes);
 struct gyre_algo_use {
     const struct gyre_algo_file *file; /* NULL = none */
     struct gyre_file_shape *shapes;
-    bool is_paused;                  /* the shapes are not used for now */
+    bool is_paused;
     struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
     struct gyre_file_shape *retired; /* not used, but loaded programs may refer to them */
 };
 
-/** Use the programs of @file that fit; rank 0 logs which do. @file: outlives the use; may have no
- * programs. Errors: as gyre_file_shapes_open(). */
+/** Rank 0 logs which programs fit. @file: outlives the use; may have no programs. Errors: as
+ * gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
 
-/** Use this file's programs in place of all others. Collective; once in a communicator's life.
- * Errors: as gyre_plan_use_file(). */
+/** In place of all others. Collective; once in a communicator's life. Errors: as
+ * gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
 
 /** NULL if no algorithm of the file has a path that the filter allows. @root: -1 where the
- * collective has none. @in_window: the call's result lies in a window. */
+ * collective has none. @in_window: the result lies in a window. */
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 const struct gyre_filter *filter,
                                                 enum gyre_collective coll, int root,

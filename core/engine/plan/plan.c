@@ -64,7 +64,7 @@ gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call 
                           const struct gyre_plan **plan_out)
 {
     struct gyre_plan_key key;
-    /* Fills in the key in place, because copying fields that were just written takes 10 ns. */
+    /* In place, because copying fields that were just written takes 10 ns. */
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const struct gyre_window_entry *window = call->window;
     const uint64_t block_bytes = call->count * gyre_dtype_bytes(call->dtype);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Turns calls into works. A call's key (struct gyre_plan_key) determines algorithm, protocol,
- * channels and tile, and so a program, loaded once. Each rank plans alone, but from settings that
- * all ranks agreed on, so all choose the same.
+ * channels and tile, and so a program. Each rank plans alone, but from settings that all ranks
+ * agreed on, so all choose the same.
  */
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
@@ -28,33 +28,31 @@ struct gyre_plan_config {
     struct gyre_executor *executor;
 };
 
-/** The plans of one communicator on this rank, used by the thread that makes a call. @cache: zeros;
- * gyre_plan_cache_close() also closes one that was not opened. Errors: OUT_OF_MEMORY, those of
- * gyre_filter_of and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
+/** Used by the thread that makes a call. @cache: zeros; gyre_plan_cache_close() also closes one
+ * that was not opened. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
+ * gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache *cache);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** The plan of a call, whose window is filled in. The first call with a key chooses and loads the
- * program, which may wait for running kernels: call this before a group's first launch. @plan_out:
- * valid until gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting a
- * program and of the executor's load; UNSUPPORTED if the communicator's FIFOs cannot carry the
- * program. */
+/** @call: with its window. The first call with a key chooses and loads the program, which may wait
+ * for running kernels: call this before a group's first launch. @plan_out: valid until
+ * gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting and loading;
+ * UNSUPPORTED if the communicator's FIFOs cannot carry the program. */
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_plan **plan_out);
 
 /** Free replaced plans, between batches of calls. */
 void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
-/** On this rank. Tests compare it with the calls' keys. */
+/** For tests. */
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 
-/** Fill in a call's work. The caller sets signature and sequence. */
+/** The caller sets signature and sequence. */
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** Let the algorithms of GYRE_ALGORITHMS join (plugins.h), for a program that makes no
- * communicator, or checks names before it makes one. */
+/** Load GYRE_ALGORITHMS (plugins.h) in a program that has no communicator yet. */
 gyre_status gyre_plugins_load_own(void);
 
 /** Carry out collectives by this choice, for benches; NULL: as the tuner chooses, which also
@@ -62,22 +60,22 @@ gyre_status gyre_plugins_load_own(void);
  * or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
-/** Allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH, for programs with
- * options of their own. If @words names algorithms, GYRE_ALGO_FILE no longer counts. All ranks pass
- * the same, between calls. Errors: as gyre_filter_override(). */
+/** Allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH. If @words names
+ * algorithms, GYRE_ALGO_FILE no longer counts. All ranks pass the same, between calls. Errors: as
+ * gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
 
-/** Run this file's programs for calls that they fit, in place of GYRE_ALGO_FILE's. Collective,
- * between calls; the same programs on all ranks. @source: the option, for messages; lives as long
- * as the plans. Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE
- * (another rank could not read the file, or has other programs). */
+/** Run this file's programs in place of GYRE_ALGO_FILE's. Collective, between calls; the same
+ * programs on all ranks. @source: the option, for messages; lives as long as the plans. Errors: as
+ * gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could not read the
+ * file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
 /** Use a file's programs again after gyre_plan_restrict(). All ranks, between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
-/** Has the file programs for this collective here? @in_window: results lie in a window. Errors:
+/** Has the file programs for this collective? @in_window: results lie in a window. Errors:
  * INVALID_USAGE naming the file and its shapes. */
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
@@ -86,17 +84,16 @@ gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
-/** The facts of a call with a result in no window. */
+/** For a result in no window. */
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call);
 
 /** The same for all calls. They live as long as the communicator. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache);
 
-/** What predicts times here: GYRE_TUNING_FILE, else the shipped constants of the kind of device. */
+/** GYRE_TUNING_FILE's, else the shipped constants of the kind of device. */
 const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 
-/* For people and benches. */
 struct gyre_plan_summary {
     char algorithm[16];
     char proto[8];     /* of links without a proxy, or of all */
@@ -104,13 +101,12 @@ struct gyre_plan_summary {
     unsigned n_channels;
     unsigned slot_bytes;
     unsigned n_blocks; /* of one rank: thread blocks (CUDA) or cooperative workers (host) */
-    char path[16];     /* of results: gyre_path_names */
+    char path[16];     /* gyre_path_names */
     char transports[64];
     double predicted_us; /* 0 = no prediction */
 };
 
-/** How a call would be carried out now. @call: buffers only say whether they lie in a window; NULL
- * = in none. */
+/** @call: buffers only say whether they lie in a window; NULL = in none. */
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out);
 

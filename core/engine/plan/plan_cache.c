@@ -53,7 +53,6 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
     };
 }
 
-/* Within what NCCL's variables allow. */
 static bool has_algorithm(const struct gyre_plan_cache *cache, enum gyre_collective coll)
 {
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
@@ -166,7 +165,6 @@ const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache)
     return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
 }
 
-/* From now on calls are planned anew. */
 static void change_settings(struct gyre_plan_cache *cache)
 {
     cache->unforced = ++cache->n_settings;

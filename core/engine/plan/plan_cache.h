@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one communicator's plans are made from and what was kept of earlier calls. For the files
- * that make plans, and the caller's thread.
+ * What one communicator's plans are made from and what was kept of earlier calls, for the thread
+ * that makes calls.
  */
 #ifndef GYRE_PLAN_PLAN_CACHE_H
 #define GYRE_PLAN_PLAN_CACHE_H
@@ -22,8 +22,8 @@ struct gyre_plan_cache {
     bool is_tuned;                 /* facts.cost is GYRE_TUNING_FILE's */
     struct gyre_cost network_cost; /* shipped, with what is known of the network */
     struct gyre_filter filter;
-    struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
-    uint32_t n_settings;       /* numbers of settings given out */
+    struct gyre_choice forced; /* by gyre_plan_force(); zeros = not forced */
+    uint32_t n_settings;       /* numbers given out */
     uint32_t settings;         /* the present number, part of a plan's key */
     uint32_t unforced;         /* the same without a forced choice */
     uint64_t n_made;           /* plans */

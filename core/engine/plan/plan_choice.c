@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Decides a call: facts, then algorithm, protocols, path, channels and tile, then programs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan_choice.h"
 
 #include "core/foundation/base/util.h"
@@ -9,8 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the choice ---------------------------------------------------------------------------- */
 
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call)
@@ -32,8 +27,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     return facts;
 }
 
-/* Within the call's terms.
- * @given: the algorithm of a file; NULL = the choice is free. */
+/* @given: the algorithm of a file; NULL = the choice is free. */
 static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
                                uint64_t n_bytes, struct gyre_choice *choice_out)
@@ -44,8 +38,8 @@ static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_
                          : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
 
-/* Only predictions are kept, one for each class of sizes. A rank that has dropped one makes the
- * same choice again, so ranks need not drop the same ones. */
+/* Only predictions are kept. A rank that has dropped one makes the same choice again, so ranks need
+ * not drop the same ones. */
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
                                struct gyre_choice *choice_out)
@@ -70,7 +64,7 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
     }
     GYRE_TRY(make_choice(cache, *facts, call, given, key.count, choice_out));
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
-    if (plan == NULL) /* without memory the next such call predicts again */
+    if (plan == NULL) /* the next such call predicts again */
         return GYRE_SUCCESS;
     plan->key = key;
     plan->choice = *choice_out;
@@ -79,7 +73,6 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Parts that gyre_plan_force() has set replace those of the tables. */
 static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                 enum gyre_collective coll, uint64_t n_bytes,
                                 struct gyre_choice *choice_out)
@@ -114,8 +107,8 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* The order of what decides: a call's own terms, a forced choice, a program of a file, then rows
- * and predictions. */
+/* A call's own terms come first, then a forced choice, a program of a file, rows and
+ * predictions. */
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                               const struct gyre_call *call, struct gyre_choice *choice_out)
 {
@@ -131,8 +124,8 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
     return find_choice(cache, facts, call, given, choice_out);
 }
 
-/* A preference that cannot carry out the call does not count. That depends on agreed facts only, so
- * it does not count on any rank. */
+/* A preference that cannot carry out the call does not count on any rank, because that depends on
+ * agreed facts only. */
 static bool drops_preference(struct gyre_call *call, gyre_status status)
 {
     if (call->terms.prefers == 0 ||
@@ -152,9 +145,7 @@ gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_ca
     return drops_preference(&own, status) ? choose_way(cache, &facts, &own, choice_out) : status;
 }
 
-/* ---- its programs -------------------------------------------------------------------------- */
-
-/* And this rank's number in the shape and, for point to point, the two ranks. */
+/* @rank_out: in the shape. @rank_of_out: for point to point. */
 static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call *call,
                      struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
 {
@@ -188,7 +179,7 @@ static gyre_status check_fifos(const struct gyre_fifo_spec *spec, uint32_t n_fif
                      program->min_depth, n_fifos, spec->depth);
 }
 
-/* Do slots of tile_bytes have room for 16 bytes of each chunk that a step moves? */
+/* Do slots have room for 16 bytes of each chunk that a step moves? */
 static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
                                const struct gyre_call *call, const struct gyre_program *program,
                                uint32_t tile_bytes)
@@ -209,8 +200,8 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* On a GPU the workers of all channels run as blocks at once. Built-in algorithms keep the
- * tuner's channels. */
+/* On a GPU the workers of all channels run as blocks at once. Built-in algorithms keep the tuner's
+ * channels. */
 static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     const struct gyre_variants *variants)
@@ -241,7 +232,6 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
     GYRE_TRY(check_fifos(spec, n_fifos, call, program));
     GYRE_TRY(check_slots(spec, n_fifos, call, program, choice_out->tile_bytes));
-    /* Each channel needs FIFOs and, on a GPU, thread blocks. */
     const struct gyre_variants *variants = *variants_out;
     const uint32_t n_lanes = variants->programs[0]->n_lanes;
     uint32_t most = most_block_channels(&cache->facts, choice_out->algorithm, variants);

@@ -33,7 +33,7 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
                       gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
         1e3;
     char prediction[96] = "", share[32] = "", kernel[64] = "", won[192];
-    /* 0 is not known, as on one host without the rates of its links. */
+    /* unknown, as on one host without its links' rates */
     if (us > 0 && bound_us > 0)
         snprintf(share, sizeof(share), ", %.0f%% of the bound", 100 * bound_us / us);
     if (us > 0)

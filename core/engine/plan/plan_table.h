@@ -11,19 +11,18 @@
 
 struct gyre_variants;
 
-/* The bits of a key's flags. */
 enum {
     GYRE_KEY_SEND = 1 << 0,
-    GYRE_KEY_IN_PLACE = 1 << 1, /* the result replaces the input */
-    GYRE_KEY_ALIGNED = 1 << 2,  /* both buffers and a block are multiples of 16 bytes */
+    GYRE_KEY_IN_PLACE = 1 << 1,
+    GYRE_KEY_ALIGNED = 1 << 2, /* both buffers and a block are multiples of 16 bytes */
     GYRE_KEY_IN_WINDOW = 1 << 3,
     GYRE_KEY_LARGE_PAGES = 1 << 4,    /* of that window, on all ranks */
     GYRE_KEY_WINDOW_ALIGNED = 1 << 5, /* on all ranks the result's address is a multiple of 16 */
 };
 
-/* All that a call's plan and kernel depend on, without pointers, so calls with other buffers
- * share it. IN_PLACE and both ALIGNED bits are this rank's own: a choice that all ranks must make
- * alike never reads them. */
+/* All that a call's plan and kernel depend on, without pointers, so calls with other buffers share
+ * it. IN_PLACE and both ALIGNED bits are this rank's own: a choice that all ranks must make alike
+ * never reads them. */
 struct gyre_plan_key {
     uint64_t count; /* of the vector, or of one block */
     struct gyre_call_terms terms;
@@ -41,9 +40,9 @@ struct gyre_plan {
     const struct gyre_variants *variants;
     struct gyre_ready *ready; /* how this rank runs it */
     uint64_t scalar;          /* of the reduction, unless it is a user's */
-    bool is_placed;           /* the program writes results into windows */
+    bool is_placed;           /* results go into windows */
     bool waits;               /* for other ranks */
-    struct gyre_plan *next;   /* in the list of replaced plans */
+    struct gyre_plan *next;   /* of replaced plans */
 };
 
 #define GYRE_PLAN_SETS    512
@@ -57,14 +56,14 @@ struct gyre_plan_table {
     struct gyre_plan *replaced; /* a batch may still refer to them */
 };
 
-/** NULL if there is none. The plan counts as used now. */
+/** Or NULL. The plan counts as used now. */
 const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
                                              const struct gyre_plan_key *key);
 
 /** The table owns the plan. No plan with its key is there. */
 void gyre_plan_table_add(struct gyre_plan_table *table, struct gyre_plan *plan);
 
-/** Free replaced plans. Older pointers to plans are invalid. */
+/** Frees replaced plans. */
 void gyre_plan_table_sweep(struct gyre_plan_table *table);
 
 void gyre_plan_table_close(struct gyre_plan_table *table);

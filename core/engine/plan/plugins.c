@@ -61,8 +61,6 @@ static gyre_status add(struct gyre_algorithm algorithm, uint64_t build)
     return GYRE_SUCCESS;
 }
 
-/* ---- a library ----------------------------------------------------------------------------- */
-
 static gyre_status add_library(const char *path, uint64_t build)
 {
     char file[GYRE_PARAM_MAX_BYTES + 2];
@@ -98,9 +96,7 @@ static gyre_status add_library(const char *path, uint64_t build)
     return GYRE_SUCCESS;
 }
 
-/* ---- a file of programs -------------------------------------------------------------------- */
-
-/* Add a set of programs to the shapes of one algorithm, newest first. */
+/* Newest first. */
 static gyre_status add_shape(const struct gyre_program_file *file, int set,
                              struct gyre_algorithm *algorithm)
 {
@@ -191,8 +187,6 @@ static gyre_status add_programs(char *text, const char *path)
     return status;
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
-
 static gyre_status add_file(const char *path)
 {
     char *bytes = NULL;
@@ -269,8 +263,6 @@ gyre_status gyre_plugins_load_own(void)
     free(params);
     return status;
 }
-
-/* ---- agreement ----------------------------------------------------------------------------- */
 
 static uint32_t list_rows(const struct gyre_rows *rows, struct gyre_links_row *list_out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms that are not compiled in (GYRE_ALGORITHMS): a .so with gyre_algorithms_v1
- * (algorithms/plugin.h), or a file of programs. And the list of all that ranks must have alike.
+ * Algorithms of GYRE_ALGORITHMS: a .so with gyre_algorithms_v1 (algorithms/plugin.h), or a file of
+ * programs.
  */
 #ifndef GYRE_PLAN_PLUGINS_H
 #define GYRE_PLAN_PLUGINS_H
@@ -10,16 +10,15 @@
 #include "core/engine/plan/tuning_file.h"
 #include "core/engine/plan/tuner/rows.h"
 
-/** The algorithms of the files in GYRE_ALGORITHMS join those of this process. The first call of a
- * process reads them, before anything reads the list of algorithms; later calls only compare. After
- * an error nothing has joined, and a later call tries again. Errors: INVALID_ARGUMENT naming the
- * file and what is wrong; SYSTEM (it cannot be read); INVALID_USAGE (an earlier call had other
- * files). */
+/** The first call of a process reads the files, before anything reads the list of algorithms; later
+ * calls only compare. After an error nothing has joined, and a later call tries again. Errors:
+ * INVALID_ARGUMENT naming the file and what is wrong; SYSTEM (it cannot be read); INVALID_USAGE (an
+ * earlier call had other files). */
 gyre_status gyre_plugins_load(const struct gyre_params *params);
 
 #define GYRE_MAX_AGREED (GYRE_MAX_ALGORITHMS + (GYRE_N_ROW_FILES + 1) * GYRE_MAX_ROWS)
 
-/** List what plans depend on: algorithms, shipped rows, then the user's. @list_out:
+/** What ranks must have alike: algorithms, shipped rows, then the user's. @list_out:
  * GYRE_MAX_AGREED. Returns how many. */
 uint32_t gyre_plan_list_agreed(const struct gyre_tuning *tuning, struct gyre_links_row *list_out);
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Programs by shape, and loaded programs by program and choice: short lists, which are walked.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/programs.h"
 
 #include "core/foundation/base/log.h"
@@ -29,7 +26,7 @@ struct gyre_loaded_programs {
     enum gyre_proto net_proto;
     enum gyre_path path;
     uint32_t n_channels;
-    uint16_t rank_of[2]; /* of a point-to-point program */
+    uint16_t rank_of[2]; /* point to point */
     struct gyre_loaded *loaded;
     struct gyre_loaded_programs *next;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs that a communicator has used on this rank, emitted once for each shape and loaded
- * once for each choice.
+ * A communicator's programs on this rank, emitted once for each shape and loaded once for each
+ * choice.
  */
 #ifndef GYRE_PLAN_PROGRAMS_H
 #define GYRE_PLAN_PROGRAMS_H
@@ -12,7 +12,7 @@
 struct gyre_programs {
     struct gyre_executor *executor;
     bool in_host_memory; /* as in gyre_load_config */
-    bool proves;         /* GYRE_CHECK=programs: prove programs before their first use */
+    bool proves;         /* GYRE_CHECK=programs */
     struct gyre_shape_programs *shapes;
     struct gyre_loaded_programs *loads;
 };
@@ -26,21 +26,20 @@ struct gyre_variants {
     uint32_t most_workers;
 };
 
-/** The programs of @rank (in the shape), emitted on their first use. @shape: its variant is
- * ignored, its grouping always the same. Errors: as gyre_algorithm_emit(), and as
- * gyre_proof_of_shape() if programs are proved. */
+/** Emitted on their first use. @rank: in the shape. @shape: its variant is ignored, its grouping
+ * always the same. Errors: as gyre_algorithm_emit(), and as gyre_proof_of_shape() if programs are
+ * proved. */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, int rank,
                                const struct gyre_variants **variants_out);
 
-/** The executor's form of the programs, loaded on its first use. @rank_of: the two ranks of a
- * point-to-point call; NULL = the communicator's. Errors: those of the executor's load. */
+/** Loaded on first use. @rank_of: the two ranks of a point-to-point call; NULL = the
+ * communicator's. Errors: those of the executor's load. */
 gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
                                const struct gyre_choice *choice, const uint16_t *rank_of,
                                struct gyre_loaded **loaded_out);
 
-/** Unload and free everything. */
 void gyre_programs_close(struct gyre_programs *programs);
 
 #endif

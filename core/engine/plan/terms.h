@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The terms of one call: the algorithms, protocols and channels that its caller allows, within
- * GYRE_ALGO, GYRE_PROTO and the communicator's.
+ * The algorithms, protocols and channels that a call's caller allows, within GYRE_ALGO, GYRE_PROTO
+ * and the communicator's.
  */
 #ifndef GYRE_PLAN_TERMS_H
 #define GYRE_PLAN_TERMS_H
@@ -23,9 +23,8 @@ _Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
 struct gyre_filter;
 struct gyre_tuner_facts;
 
-/** The terms among a call's arguments. An empty list is as NULL. With args->prefers an unknown
- * algorithm is as NULL, too. Errors: INVALID_ARGUMENT with the word or number and the legal ones.
- */
+/** An empty list, and with args->prefers an unknown algorithm, is as NULL. Errors: INVALID_ARGUMENT
+ * with the word or number and the legal ones. */
 gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
                                   struct gyre_call_terms *terms_out);
 
@@ -37,8 +36,8 @@ static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
 /** 0 if there are no terms. */
 uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
 
-/** Narrow a communicator's filter and channels. Its own channels count where the terms have none in
- * common with them. */
+/** Narrow a communicator's filter and channels. Channels that have none in common with the
+ * communicator's do not count. */
 void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
                            struct gyre_filter *filter, struct gyre_tuner_facts *facts);
 

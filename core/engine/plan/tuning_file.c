@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads GYRE_TUNING_FILE, and computes the constants between hosts from a line rate, a latency and
- * the parts below. These give the shipped constants.
+ * Reads GYRE_TUNING_FILE, and computes constants between hosts from a line rate, a latency and the
+ * parts below, which also give the shipped constants.
  */
 #include "core/engine/plan/tuning_file.h"
 
@@ -91,8 +91,6 @@ void gyre_tuning_free(struct gyre_tuning *tuning)
     *tuning = (struct gyre_tuning){.is_set = false};
 }
 
-/* ---- the network --------------------------------------------------------------------------- */
-
 /* Of a NIC's line rate: 49 of 50 GB/s over RDMA (perftest, 1 QP), 1.15 of 1.25 GB/s over TCP. */
 #define RDMA_PART   0.98
 #define SOCKET_PART 0.92
@@ -106,9 +104,9 @@ void gyre_tuning_free(struct gyre_tuning *tuning)
 #define SOCKET_HOP_NS    10000
 #define SOCKET_CREDIT_NS 10000
 
-/* What lines save of a hop over TCP, besides the step's own time. On GPUs the slots lie in host
- * memory: the sender has no fence over PCIe, and the receiver's poll reads the data. Predicted;
- * measured were 2.5 to 4.4 us in calls of 1 KiB (2 H100, 2026-11). */
+/* What lines save of a hop over TCP. On GPUs the slots lie in host memory: the sender has no fence
+ * over PCIe, and the receiver's poll reads the data. Predicted; measured were 2.5 to 4.4 us in
+ * calls of 1 KiB (2 H100, 2026-11). */
 #define SOCKET_LINES_GAIN_NS 2000
 
 static bool has_faster_lines(const struct gyre_cost *cost)

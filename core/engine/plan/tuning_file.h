@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What replaces the shipped constants and rows: what is known of the network, and
- * GYRE_TUNING_FILE.
+ * GYRE_TUNING_FILE, and what is known of the network, replace shipped constants and rows.
  */
 #ifndef GYRE_PLAN_TUNING_FILE_H
 #define GYRE_PLAN_TUNING_FILE_H
@@ -15,17 +14,17 @@ struct gyre_tuning {
     bool is_set; /* there are constants, not only rows, so choices are predicted */
     struct gyre_cost cost;
     struct gyre_rows *rows; /* NULL = none */
-    uint64_t hash;          /* of the constants, which ranks compare; 0 = there are none */
+    uint64_t hash;          /* of the constants, which ranks compare; 0 = none */
 };
 
-/** Read constants ("key = number"), rows, or both. Constants not named are those of gyre_cost_host.
+/** Constants ("key = number"), rows, or both. Constants not named are those of gyre_cost_host.
  * @tuning_out: to be freed by gyre_tuning_free(). Errors: SYSTEM (it cannot be read),
  * OUT_OF_MEMORY, INVALID_ARGUMENT naming file, line and what is legal. */
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out);
 void gyre_tuning_free(struct gyre_tuning *tuning);
 
-/** The constants for hosts joined by this network. Pure, so all ranks get the same bits. @base:
- * shipped constants; gives what the network does not know. */
+/** For hosts joined by this network. Pure, so all ranks get the same bits. @base: gives what the
+ * network does not know. */
 struct gyre_cost gyre_network_cost(const struct gyre_cost *base,
                                    const struct gyre_network *network);
 
