@@ -12,18 +12,17 @@
 
 /* ---- records of calls (record.c) ----------------------------------------------------------- */
 
-/* A rank posts a record of every call in its own call log. Ranks compare call logs only when a wait
- * stalls or GYRE_CHECK=calls asks for it. Ranks send records to each other, so the layout is
- * fixed. */
+/* Each rank posts every call in its own call log. Call logs are compared only when a wait stalls or
+ * GYRE_CHECK=calls asks for it. Ranks send records: fixed layout. */
 struct gyre_record {
-    uint64_t sequence; /* collectives: n-th of the communicator; point to point: n-th of this pair
-                        * and direction; from 1, 0 = no call */
+    uint64_t sequence; /* from 1, of the communicator's collectives, or of a pair's messages in this
+                        * direction; 0 = no call */
     uint64_t count;
     uint8_t coll; /* enum gyre_collective; SEND_RECV for both directions */
     uint8_t dtype;
-    uint8_t op; /* 0 where nothing is reduced; GYRE_FIRST_USER_OP for every user operation */
+    uint8_t op; /* 0 without a reduction; GYRE_FIRST_USER_OP for every user operation */
     uint8_t is_send;
-    int32_t root; /* or the peer; -1 where the collective has none */
+    int32_t root; /* or the peer; -1 without one */
     uint64_t window_offset;
     uint32_t window; /* that holds recv; 0 = none */
     uint32_t terms;  /* hash; 0 = none */
@@ -37,8 +36,7 @@ const char *gyre_record_text(const struct gyre_record *record, char *text_out, s
 /** Equal for calls that fit each other; travels with every slot. @rank: the caller's. */
 uint32_t gyre_record_signature(const struct gyre_record *record, int rank);
 
-/** Must these calls of two ranks fit each other? They are one collective call, or both ends of a
- * message. */
+/** One collective call, or both ends of a message? */
 bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,
                             int rank_b);
 
@@ -51,7 +49,7 @@ bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
 /* Posted by the caller's thread, read by the health thread. */
 struct gyre_call_log {
     pthread_mutex_t lock;
-    uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_CALL_LOG_RECORDS] */
+    uint64_t n_posted; /* record i stands in records[i % GYRE_CALL_LOG_RECORDS] */
     uint64_t n_collectives;
     struct gyre_record records[GYRE_CALL_LOG_RECORDS];
     uint64_t record_of_work[GYRE_CALL_LOG_WORKS]; /* one writer: the caller; release */
@@ -60,20 +58,20 @@ struct gyre_call_log {
 void gyre_call_log_init(struct gyre_call_log *call_log);
 void gyre_call_log_fini(struct gyre_call_log *call_log);
 
-/** Returns its index. A collective gets its number, record->sequence. */
+/** Returns its index, and numbers a collective. */
 uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record);
 
 /** Before the launch. @work: as the executor counts. */
 void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint64_t record);
 
-/** @work: one of the latest GYRE_CALL_LOG_WORKS. Any thread. */
+/** @work: of the latest GYRE_CALL_LOG_WORKS. Any thread. */
 uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work);
 
-/** False if it was not posted yet or was overwritten. */
+/** False if it is not posted yet or overwritten. */
 bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
                        struct gyre_record *record_out);
 
-/** This rank's record that must fit the other rank's; false if it has none now. */
+/** This rank's record that must fit @other, if it has one. */
 bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct gyre_record *other,
                         int other_rank, struct gyre_record *record_out);
 
@@ -95,41 +93,41 @@ struct gyre_user_op {
 
 struct gyre_registered;
 
-/* NCCL's ABI needs one handle for each registered range; no plan reads the ranges. Any thread may
+/* NCCL's ABI needs one handle for each registered range; no plan reads them. Any thread may
  * register. */
 struct gyre_registrations {
     pthread_mutex_t lock; /* guards the fields below */
     struct gyre_registered *first;
-    uint64_t last_handle; /* counts up from 1; no handle is used again */
+    uint64_t last_handle; /* counts up from 1, never reused */
 };
 
-/* Shared with the first window. All zero until then. */
+/* Made with the first window; zeros until then. */
 struct gyre_signals {
-    uint64_t **counters;                 /* by rank, as addresses of this rank; NULL = not mapped */
+    uint64_t **counters;                 /* by rank, at this rank's addresses; NULL = not mapped */
     struct gyre_share_mapping *mappings; /* by rank; own rank: all zero */
-    bool is_exported;                    /* other processes map this rank's counters */
+    bool is_exported;                    /* to other processes */
 };
 
-/* Put links. All zero until the first window, and where no proxy serves any pair of ranks. */
+/* Zeros until the first window, and where no proxy serves any pair. */
 struct gyre_put_peers {
     struct gyre_put_transports transports;
     struct gyre_put_links *links;
     struct gyre_remote_puts remote;
     pthread_mutex_t lock; /* guards the windows against the thread that takes messages */
-    struct gyre_window_entry *newest; /* made on all ranks, not in the list yet */
+    struct gyre_window_entry *newest; /* not in the list yet */
     bool is_detached;                 /* under lock: the executor may be closed */
-    uint32_t *n_fences;               /* by rank: fences that have come; by the proxy's thread */
-    uint32_t n_sent;                  /* fences that were sent to each rank */
+    uint32_t *n_fences;               /* by rank: received; by the proxy's thread */
+    uint32_t n_sent;                  /* to each rank */
     uint64_t *blocked;                /* by rank: n_ended of its BLOCKED; by the proxy's thread */
-    uint64_t *told_blocked;           /* by rank: n_ended of the BLOCKED sent to it */
+    uint64_t *told_blocked;           /* by rank: as sent to it */
 };
 
 /* Calls are refused during background work. */
 enum gyre_phase {
     GYRE_PHASE_READY,
-    GYRE_PHASE_INIT,       /* only fault, device and config exist */
-    GYRE_PHASE_REGROUPING, /* for a split, shrink or growth */
-    GYRE_PHASE_LEAVING     /* finalize waits */
+    GYRE_PHASE_INIT, /* only fault, device and config exist */
+    GYRE_PHASE_REGROUPING,
+    GYRE_PHASE_LEAVING
 };
 
 struct gyre_comm {
@@ -143,19 +141,20 @@ struct gyre_comm {
     struct gyre_signals signals;
     struct gyre_put_peers puts;
     struct gyre_call_log call_log;
-    struct gyre_trace_buffer *recorded; /* gets launches; NULL = they are not recorded */
+    struct gyre_trace_buffer *recorded; /* NULL = launches are not recorded */
     struct gyre_metrics *metrics;       /* NULL = GYRE_METRICS_FILE is unset */
     struct gyre_observing *observing;
     uint64_t *n_p2p;  /* by peer * 2 + is_send */
     uint32_t *latest; /* likewise: zeros, for gyre_order_messages() */
-    uint64_t stream;  /* host: address of the latest launch's stream, 0 = none. Set under the
-                       * registry's lock; the calling thread reads it without */
+    uint64_t stream;  /* host: address of the latest launch's stream, 0 = none. By the calling
+                       * thread, under the registry's lock */
     uint64_t
         stream_works;  /* n_launched after that launch; one writer: the calling thread; release */
-    bool has_captured; /* of a graph; by the calling thread */
+    bool has_captured; /* host: address of the latest launch's stream, 0 = none. Set under the
+                        * registry's lock; the calling thread reads it without */
     struct gyre_health *health;
-    void (*pass_on)(struct gyre_health *health); /* gyre_health_pass_on(), which lies above */
-    struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
+    void (*pass_on)(struct gyre_health *health); /* lies above this folder */
+    struct gyre_origin *origin;                  /* NULL = neither split nor shrunk */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
@@ -165,17 +164,17 @@ struct gyre_comm {
     bool is_destroyed;      /* under the registry's lock: a thread is in gyre_comm_destroy() */
     bool is_ending;         /* under the registry's lock: destroyed, not freed yet */
     uint32_t n_pins;        /* under the registry's lock: threads that look at it */
-    uint32_t in_call; /* Set under the registry's lock, cleared by the calling thread, release */
+    uint32_t in_call; /* set under the registry's lock, cleared by the calling thread, release */
 };
 
 /* ---- which thread may use it (registry.c) -------------------------------------------------- */
 
 /** Hold a live handle until gyre_comm_end_call(). If another thread is in a call, the communicator
- * ends on all ranks, because ranks could order calls differently. Errors: INVALID_ARGUMENT (NULL),
+ * ends on all ranks, because their calls' order could differ. Errors: INVALID_ARGUMENT (NULL),
  * INVALID_USAGE (destroyed, finalized, still being made, another thread's), or its fault. */
 gyre_status gyre_comm_begin_call(gyre_comm *comm);
 
-/** Likewise, also during a split: for calls that were taken before it began. */
+/** Likewise, also during a split: for earlier calls. */
 gyre_status gyre_comm_begin_launch(gyre_comm *comm);
 void gyre_comm_end_call(gyre_comm *comm);
 
@@ -190,18 +189,18 @@ gyre_status gyre_comm_enter(gyre_comm *comm);
         return status_of_work_;                     \
     } while (0)
 
-/** May it take calls? It is held or pinned. Errors: INVALID_USAGE, or its fault. */
+/** Of a held or pinned one. Errors: INVALID_USAGE, or its fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
-/** Pin it to ask about its ranks and devices. Any thread, also of failed and finalized ones.
- * Errors: INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
+/** For questions about its ranks and devices. Any thread, also after failure and finalize. Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE, or why it was never made. */
 gyre_status gyre_comm_pin_made(gyre_comm *comm);
 
-/** End it on all ranks with the thread's cause, because the other ranks wait in an all-gather.
- * Returns the fault's status. */
+/** End it on all ranks with the thread's cause, because they wait in an all-gather. Returns the
+ * fault's status. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
-/** gyre_registry_check(), and the memory stays until gyre_comm_unpin(). */
+/** Its memory stays until gyre_comm_unpin(). Errors: as gyre_registry_check(). */
 gyre_status gyre_comm_pin(gyre_comm *comm);
 void gyre_comm_unpin(gyre_comm *comm);
 
@@ -211,29 +210,28 @@ gyre_status gyre_registry_check(const gyre_comm *comm);
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
 
-/** Until no other thread has pinned it. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
-/** One thread may destroy it, and no call may begin any more. Errors: as gyre_registry_check(),
- * INVALID_USAGE (another thread does). */
+/** From now on no call may begin. Errors: as gyre_registry_check(), INVALID_USAGE (another thread
+ * destroys it). */
 gyre_status gyre_registry_claim_end(gyre_comm *comm);
 
 /** It can no longer be pinned. */
 void gyre_registry_end(gyre_comm *comm);
 
-/** Wait until the job's ranks in this process are freed, if none is in use. One thread may destroy
- * them one after the other. */
+/** Until the job's ranks in this process are freed, if none is in use. One thread may destroy them
+ * one after the other. */
 void gyre_registry_wait_job(uint64_t job);
 
 /** A flag that is set once. */
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
-/** Returns the greatest number of this process's communicators. @number: of a new one, or 0. */
+/** Returns the greatest of this process. @number: of a new communicator, or 0. */
 uint64_t gyre_registry_raise_number(uint64_t number);
 
-/** Host device: this rank's next launch goes to another stream. Returns another rank in this
- * process with an unfinished launch there, and then changes nothing; -1: there is none. */
+/** Host device, before a launch on another stream. Returns another rank in this process with an
+ * unfinished launch there, and then changes nothing; -1 = none. */
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);

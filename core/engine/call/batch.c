@@ -159,8 +159,8 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     return status;
 }
 
-/* Returns whether a communicator's calls name several streams. All are enqueued on the first one's,
- * because on separate streams a receive could wait for an earlier send. */
+/* Do a communicator's calls name several streams? All are enqueued on the first one's, because on
+ * separate streams a receive could wait for an earlier send. */
 static bool find_firsts(struct gyre_item *items, size_t n_items)
 {
     struct gyre_item *last = &items[0];
@@ -179,8 +179,8 @@ static bool find_firsts(struct gyre_item *items, size_t n_items)
     return has_streams;
 }
 
-/* Communicators that have ended or failed are left out. The others' calls are enqueued all the
- * same, because their ranks wait for them. */
+/* Ended and failed communicators are left out, but calls of others are enqueued, because their
+ * ranks wait. */
 static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
 {
     for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
@@ -196,9 +196,9 @@ static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failu
     }
 }
 
-/* By communicator in the order in which they were made, the same on all ranks, so ranks that share
- * several communicators enqueue alike. Collectives come before messages: a send between two
- * collectives would wait for its receive, which another rank may have behind both. */
+/* By communicator in the order of making, the same on all ranks, so ranks that share several
+ * enqueue alike. Collectives come before messages: a send between two collectives would wait for
+ * its receive, which another rank may have behind both. */
 static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;
@@ -253,9 +253,8 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* Orders the stream of a communicator's calls after all other streams that the calls name
- * (@go_ahead), or those after it. The first comes before anything is enqueued, because
- * communicators may share streams. */
+/* The calls' other streams come before the communicator's (@go_ahead), or after it. The first is
+ * done before anything is enqueued, because communicators may share streams. */
 static gyre_status order_streams(const struct gyre_item *items, size_t n_items, bool go_ahead)
 {
     for (size_t i = 0; i < n_items; i++) {
@@ -319,8 +318,7 @@ static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
         }
         for (size_t i = 0, end; i < n_sorted; i = end) {
             end = end_of(sorted, n_sorted, i, &messages);
-            /* An earlier communicator's failure does not stop this launch, because other ranks wait
-             * for it. */
+            /* Other ranks wait for this launch, whatever failed before. */
             gyre_failure_note(failure, enqueue_part(&sorted[i], messages - i, end - i));
         }
         for (size_t i = 0; i < n_sorted && has_several; i = end_of(sorted, n_sorted, i, &messages))
@@ -330,7 +328,7 @@ static void run_held(struct gyre_item *items, size_t n_items, bool has_streams,
             if (first->comm != NULL)
                 raise_failure(first->comm, status);
     gyre_failure_note(failure, status);
-    /* Also after a failure, for the calls that were enqueued. */
+    /* Also after a failure, for enqueued calls. */
     if (has_streams)
         gyre_failure_note(failure, order_streams(items, n_items, false));
     if (sorted != few)

@@ -18,30 +18,29 @@ struct gyre_observed_launch;
 struct gyre_item {
     gyre_comm *comm; /* NULL: it has ended in the meantime */
     struct gyre_call call;
-    /* The fields below are set while the batch runs. */
-    const struct gyre_plan *plan;   /* NULL: planning failed; enqueuing says why */
-    struct gyre_item *first;        /* the communicator's first call in the batch */
-    struct gyre_item *next_first;   /* of a first call: that of the next communicator */
+    /* Set while the batch runs. */
+    const struct gyre_plan *plan; /* NULL: planning failed; enqueuing says why */
+    struct gyre_item *first;
+    struct gyre_item *next_first;   /* of a first call: the next communicator's */
     struct gyre_comparer *comparer; /* of a first call; NULL = the calling thread compares */
-    uint32_t follows; /* message: 1 + place in the launch of the call that it waits for, of the same
-                       * peer and direction; 0 = of none */
-    uint32_t wave;    /* message: earlier ones of the batch with its peer and direction */
-    uint32_t launch;  /* message: of its launch in the communicator */
+    uint32_t follows; /* message: 1 + place in the launch of the same peer's call that it waits for;
+                       * 0 = none */
+    uint32_t wave;    /* message: earlier ones of its peer and direction */
+    uint32_t launch;  /* message: its launch's number in the communicator */
 };
 
-/** Plan and enqueue a call outside any group. This thread holds the communicator. A failure that
- * other ranks do not share ends the communicator. */
+/** Outside any group. This thread holds the communicator. A failure that other ranks do not share
+ * ends it. */
 gyre_status gyre_batch_one(struct gyre_item *item);
 
-/** Plan and enqueue calls of any communicators: communicator after communicator in the order in
- * which they were made, of each the collectives and then the messages. Changes @items: those of
- * ended communicators lose theirs. Errors: the first; calls that other communicators' ranks wait
- * for are enqueued all the same. */
+/** Communicator after communicator in the order in which they were made, of each the collectives,
+ * then the messages. Changes @items: those of ended communicators lose theirs. Errors: the first;
+ * calls that other ranks wait for are enqueued all the same. */
 gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
 
 bool gyre_group_is_open(void);
 
-/** Run a call at the end of this thread's open group. This thread holds the communicator. Errors:
+/** For the end of this thread's open group. This thread holds the communicator. Errors:
  * OUT_OF_MEMORY; the communicator then ends on all ranks. */
 gyre_status gyre_group_add_call(const struct gyre_item *item);
 
@@ -51,14 +50,13 @@ struct gyre_group_task {
     gyre_status (*finish)(struct gyre_group_task *task);
 };
 
-/** The end of this thread's group finishes the task. Errors: OUT_OF_MEMORY; the task is then
- * finished here. */
+/** For the end of this thread's group. Errors: OUT_OF_MEMORY; the task is then finished here. */
 gyre_status gyre_group_add(struct gyre_group_task *task);
 
-/** Make the group's end return IN_PROGRESS. */
+/** Makes the group's end return IN_PROGRESS. */
 void gyre_group_note_background(void);
 
-/* The first failure of several steps, because later steps overwrite the thread's cause. */
+/* Later steps overwrite the thread's cause. */
 struct gyre_failure {
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -72,7 +70,6 @@ static inline void gyre_failure_note(struct gyre_failure *failure, gyre_status s
     snprintf(failure->cause, sizeof(failure->cause), "%s", gyre_cause());
 }
 
-/** The thread's cause becomes the failure's. */
 static inline gyre_status gyre_failure_tell(const struct gyre_failure *failure)
 {
     if (failure->status != GYRE_SUCCESS)
@@ -94,8 +91,8 @@ struct gyre_order_place {
  * Where the executor queues works, all are one launch. Elsewhere they are divided into waves, each
  * with the first message left of every peer and direction; both ranks of a message count alike, so
  * their waves fit. A wave's calls with other ranks are one launch, the sends first, whatever their
- * protocols, because each may wait for any other by way of other ranks. This rank's copy to itself
- * waits for nobody, so it may be a launch of its own, the last of its wave.
+ * protocols, because each may wait for any other by way of other ranks. A copy to itself waits for
+ * no rank, so it may be a launch of its own, the last of its wave.
  *
  * With more ranks than one launch serves, messages from rank r to rank r + k are one launch, the
  * nearest first, so groups of all ranks complete, but a call may wait for another one. @latest: by
@@ -103,12 +100,12 @@ struct gyre_order_place {
 void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
                          struct gyre_item **messages, int n_messages);
 
-/** Let the sends of a rank to itself carry out the matching receives as local copies, and take
- * those receives out. @messages: of one communicator. Errors: INVALID_USAGE (a send or a receive
- * without its counterpart). */
+/** A rank's sends to itself become local copies, and the matching receives are taken out.
+ * @messages: of one communicator. Errors: INVALID_USAGE (a send or a receive without its
+ * counterpart). */
 gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t *n_messages);
 
-/** Without the sequence. Inline, because every call makes a record, and copying it took 8 ns. */
+/** Without the sequence. Inline: copying a record, which every call makes, took 8 ns. */
 static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 {
     const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
@@ -132,20 +129,20 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 
 bool gyre_compares_calls(const gyre_comm *comm);
 
-/** Gather all ranks' records of a collective and compare them. A difference ends the communicator
- * on every rank. Errors: INVALID_USAGE naming both calls, or the communicator's fault. */
+/** Of a collective, on all ranks. A difference ends the communicator on every rank. Errors:
+ * INVALID_USAGE naming both calls, or the communicator's fault. */
 gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record);
 
-/** Compare a batch's collectives of one communicator on a thread of its own, because the launching
- * thread may also serve other ranks and would wait for itself. @items: must not move until the
- * comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks. */
+/** On a thread of its own, because the launching thread may also serve other ranks and would wait
+ * for itself. @items: one communicator's collectives, must not move until the comparer is finished.
+ * Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks. */
 gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items, size_t n_items,
                                 struct gyre_comparer **comparer_out);
 
-/** Wait until the next collective is compared. Errors: as gyre_compare_call(). */
+/** Until the next collective is compared. Errors: as gyre_compare_call(). */
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
 
-/** Wait until all are compared or one failed; free it. @comparer: or NULL. */
+/** Until all are compared or one failed. @comparer: or NULL. */
 void gyre_comparer_finish(struct gyre_comparer *comparer);
 
 /* ---- observe.c, metrics.c ------------------------------------------------------------------- */
@@ -157,38 +154,38 @@ struct gyre_metrics;
  * OUT_OF_MEMORY, INVALID_ARGUMENT (too long a name), SYSTEM. */
 gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out);
 
-/** Write the file a last time, waiting up to two seconds. @metrics: or NULL. */
+/** Waits up to two seconds for a last write. @metrics: or NULL. */
 void gyre_metrics_close(struct gyre_metrics *metrics);
 
 struct gyre_observing;
 
 /** @observer: copied. @executor: tells times after a call's end and outlives the last
- * gyre_observe_times(); NULL: tasks of host streams tell them. Errors: OUT_OF_MEMORY. */
+ * gyre_observe_times(); NULL: tasks of host streams tell them. */
 gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_executor *executor,
                                 struct gyre_observing **observing_out);
 
-/** Tell the observer of the ended calls whose times an executor knows. @observing: or NULL. */
+/** For ended calls whose times an executor knows. @observing: or NULL. */
 void gyre_observe_times(struct gyre_observing *observing);
 
-/** The observer is closed once all of its calls are finished. @observing: or NULL. */
+/** After all of its calls are finished. @observing: or NULL. */
 void gyre_observing_close(struct gyre_observing *observing);
 
-/** Sets call->observed, which this thread holds until gyre_observed_release(). Without memory the
- * call is not observed. @observing: or NULL. */
+/** Sets call->observed, which this thread holds until gyre_observed_release(), unless memory is
+ * short. @observing: or NULL. */
 void gyre_observe_submitted(struct gyre_observing *observing, struct gyre_call *call);
 
-/** The call has been launched, or never will be. @observed: or NULL. */
+/** After the launch, or instead of it. @observed: or NULL. */
 void gyre_observed_release(struct gyre_observed *observed);
 
-/** Planned calls are launched together. Returns NULL if none of them is observed. */
+/** Returns NULL if none of them is observed. */
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
                                                     gyre_stream stream);
 
-/** @is_launched: else it failed. @launch: or NULL. */
+/** @launch: or NULL. */
 void gyre_observe_launched(struct gyre_observed_launch *launch, bool is_launched,
                            gyre_stream stream);
 
-/** Calls are launched together. @metrics: or NULL. Returns NULL if no time is taken. */
+/** @metrics: or NULL. Returns NULL if no time is taken. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
                                              struct gyre_item *const *items, int n_items,
                                              gyre_stream stream);
@@ -196,9 +193,9 @@ struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
 /** @span: or NULL. */
 void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_stream stream);
 
-/* The time between two tasks around a launch on a host stream; the host does not see when a GPU's
- * stream comes to a launch. It is the first member of a user's struct, and the stream holds it
- * until both tasks are gone. */
+/* Times one launch by two tasks around it on a host stream; on GPUs the host does not see when a
+ * stream comes to a launch. The first member of a user's struct, which the stream holds until both
+ * tasks are gone. */
 struct gyre_span {
     struct gyre_task before;
     struct gyre_task behind;
@@ -213,10 +210,10 @@ struct gyre_span_ops {
     void (*free)(struct gyre_span *span);                   /* the last call, on any thread */
 };
 
-/** False if the first task cannot be enqueued; the caller still owns the span then. */
+/** False if the first task cannot be enqueued; the caller then still owns the span. */
 bool gyre_span_begin(struct gyre_span *span, const struct gyre_span_ops *ops, gyre_stream stream);
 
-/** Gives up a span that gyre_span_begin() took. */
+/** Gives up a span that has begun. */
 void gyre_span_end(struct gyre_span *span, bool is_launched, gyre_stream stream);
 
 #endif

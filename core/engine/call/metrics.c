@@ -124,7 +124,7 @@ static void note_end(struct gyre_span *span, uint64_t now_ns)
 
 static const struct gyre_span_ops span_ops = {note_begin, note_end, free_span};
 
-/* Messages of one launch count one by one, and their time once, in the class of the longest. */
+/* Messages of one launch count singly, and their time once, in the class of the longest. */
 struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
                                              struct gyre_item *const *items, int n_items,
                                              gyre_stream stream)
@@ -255,7 +255,7 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
     return status;
 }
 
-/* Copies the table if it is new. Returns whether the metrics are open. */
+/* If the table is new. Returns whether the metrics are open. */
 static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out, bool *is_new_out)
 {
     const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;

@@ -45,7 +45,7 @@ static void leave(gyre_comm *comm)
     if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
         return;
     gyre_comm_drain(comm);
-    /* tell the cause before leaving, or this rank would seem to have ended the communicator */
+    /* else this rank would seem to have ended the communicator */
     gyre_health_pass_on(comm->health);
     gyre_put_peers_leave(comm);
     gyre_store_release_u32(&comm->member.has_left, 1);

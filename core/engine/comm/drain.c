@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wait of a rank that leaves for its own operations. Ranks that leave while they wait for each
- * other's signals find that out here, because none of them could say goodbye:
+ * How a leaving rank waits for its own operations. It detects here ranks that leave while they wait
+ * for each other's signals, because none of them could say goodbye:
  *
  *     rank 0: wait for rank 1's signal; destroy     rank 1: wait for rank 0's signal; destroy
  *
- * A rank that leaves makes no more calls. Once all of its one-sided operations wait, it sends no
- * signal before one comes, and its n_ended stays the same. So it tells all ranks its n_ended and
- * the ranks that it waits for. For each of those it adds the n_ended that it had seen of that rank
- * before it found that it waits. Then it had all signals that the other rank had sent by that
- * n_ended: within a host they are there at once, and else the rank tells its n_ended on the put
- * link, behind its signals. A set of ranks that wait for each other alone, and that have all seen
- * each other's latest n_ended, waits for ever: the first of them to go on would need a signal of
- * another one that had gone on before it.
+ * A leaving rank makes no more calls. Once all of its one-sided operations wait, it sends no signal
+ * before one comes, and its n_ended stays the same. So it tells all ranks its n_ended, the ranks
+ * that it waits for, and the n_ended that it had seen of each before it found that it waits. Then
+ * it had all signals that the other rank had sent by that n_ended: within a host they are there at
+ * once, and else the rank tells its n_ended on the put link, behind its signals. A set of ranks
+ * that wait for each other alone, and have all seen each other's latest n_ended, waits for ever:
+ * the first to go on would need a signal of another one that had gone on before.
  */
 #include "core/engine/comm/parts.h"
 
@@ -41,8 +40,8 @@ static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *ow
     return report_of(comm, own, rank).n_ended;
 }
 
-/* False if this rank is not blocked. The executor is asked twice, with what other ranks told in
- * between. */
+/* False if this rank is not blocked. The executor is asked again after other ranks' reports were
+ * read. */
 static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
 {
     struct gyre_executor *executor = comm->executor;

@@ -7,10 +7,9 @@
 
 #include "core/foundation/base/status.h"
 
-/** What making a communicator does before the ranks meet, and its undoing: read the environment,
- * check the configuration, load the tuning file, open the device. A rank that fails later leaves
- * the others waiting. Any thread. Errors: those of gyre_comm_init_rank that do not depend on other
- * ranks. */
+/** Does and undoes what comes before the ranks meet: environment, configuration, tuning file and
+ * device. A rank that fails later leaves the others waiting. Any thread. Errors: those of
+ * gyre_comm_init_rank that do not depend on other ranks. */
 gyre_status gyre_comm_check_local(const gyre_config *config);
 
 struct gyre_plan_cache;

@@ -38,7 +38,7 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "config.struct_bytes is %u: start from GYRE_CONFIG_INIT",
                          given->struct_bytes);
-    /* Fields that an older caller does not know keep their defaults. */
+    /* An older caller's missing fields keep their defaults. */
     memcpy(config_out, given, gyre_min_u64(given->struct_bytes, sizeof(*config_out)));
     config_out->struct_bytes = sizeof(*config_out);
     if (config_out->refusal != NULL)
@@ -195,12 +195,12 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* The health thread tells the other ranks now, because the program may exit once it sees the
+    /* The health thread tells the other ranks at once, because the program may exit on the
      * error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
-/* A failure of one rank is an error on every rank at once, and no rank waits for a peer that gave
+/* One rank's failure is an error on every rank at once, and no rank waits for a peer that gave
  * up. */
 static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
@@ -290,8 +290,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
     if (member->trace != NULL)
         gyre_trace_identify(member->trace, &identity);
     gyre_links_log(&comm->member, &comm->links);
-    /* It launches blocks on all multiprocessors for a moment: off where the user limits their
-     * number. */
+    /* It takes all multiprocessors for a moment: off where the user limits their number. */
     const bool places_blocks =
         gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
         comm->member.config.sm_budget <= 0;

@@ -62,7 +62,8 @@ struct split_place {
     int32_t key;
 };
 
-/* Each color's rendezvous, or why its first rank cannot make it. Gathered after the colors. */
+/* Or why its first rank cannot make the color's rendezvous. Gathered after the colors: fixed
+ * layout. */
 struct split_offer {
     int32_t status;
     gyre_unique_id id;
@@ -97,8 +98,7 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
     return GYRE_SUCCESS;
 }
 
-/* The parent's fault, which says more than an all-gather's error; else `status`. Waits a moment for
- * a fault that is under way. */
+/* A fault of the parent says more than an all-gather's error, so it waits a moment for one. */
 static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
@@ -267,9 +267,9 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
     gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->member.name,
                       parent->member.n_ranks, request->n_ranks);
     if (request->has_id) {
-        /* The new ranks wait for the parent's ranks, which will not come. The size that this rank
-         * was given may be wrong; the rendezvous does not compare it when a rank gives up, so the
-         * least legal one stands here. */
+        /* The new ranks wait for the parent's, which will not come. This rank's size may be wrong,
+         * but the rendezvous does not compare it when a rank gives up, so the least legal one
+         * stands here. */
         const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1,
                                                    request->rank, NULL};
         char cause[GYRE_CAUSE_MAX_BYTES];

@@ -41,7 +41,7 @@ void gyre_windows_fini(gyre_comm *comm)
     }
 }
 
-/* The first failure is the error of every rank. */
+/* One rank's failure is the error of every rank. */
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
@@ -126,7 +126,7 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
-/* An allocation that is no multiple of a large page is mapped with small pages elsewhere, and copy
+/* With an allocation that is no multiple of a large page other ranks map small pages, and copy
  * engines reach two thirds of a link's speed (docs/performance.md). GPUs only. */
 static bool has_large_pages(const gyre_comm *comm, const struct window_offer *all)
 {

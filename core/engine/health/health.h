@@ -11,7 +11,7 @@
 
 struct gyre_health;
 
-/* The signals that a leaving rank waits for. Exchanged between ranks: fixed layout. */
+/* Signals that a leaving rank waits for. Sent to ranks: fixed layout. */
 struct gyre_health_blocked {
     uint64_t n_ended; /* as in struct gyre_blocked; 0 = the rank has said nothing */
     uint32_t n_senders;
@@ -26,19 +26,17 @@ struct gyre_health_blocked {
 
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
 
-/** Compare a posted call with peers' questions. Any thread. */
+/** With peers' questions. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
-/** Tell the other ranks once why the communicator has failed on this rank, if it has. Any thread,
- * before the rank leaves. */
+/** Tell the other ranks once of this rank's failure, if any. Any thread, before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
-/** Has another rank ended the communicator after all works of this rank had ended? Not for
- * communicators with captured or one-sided calls, which are no such works. */
+/** Had all works of this rank ended when another rank ended the communicator? Captured and
+ * one-sided calls are no such works. */
 bool gyre_health_is_unharmed(const struct gyre_health *health);
 
-/** Tell a child's origin all past and future failures. The health becomes a holder of the
- * origin. */
+/** All past and future failures. The health becomes a holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
 /** Or was it lost? */
@@ -47,11 +45,11 @@ bool gyre_health_has_left(struct gyre_health *health, int rank);
 /** Until every other rank has left, was lost or is silent for 3.5 s. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
-/** The positions of all ranks' workers. Any thread; asks the other ranks and waits at most 3 s.
- * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
+/** Any thread; asks the other ranks and waits at most 3 s. @text_out: malloc'ed. Errors: TIMEOUT
+ * (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
-/** Tell all ranks what this leaving rank waits for. */
+/** To all ranks, by a leaving rank. */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 

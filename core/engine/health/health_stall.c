@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank whose call makes no progress asks all others where they are, and names those that hold it
- * up. A process that runs answers at once, so a silent rank's process does not run. A slow rank is
- * no error unless the user set a time limit.
+ * A rank whose call stalls asks all others where they are, and names those that hold it up. A
+ * process that runs answers at once, so a silent rank's process does not run. A slow rank is no
+ * error unless the user set a time limit.
  */
 #include "core/engine/health/watch.h"
 
@@ -14,18 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STALL_NS 300000000ULL /* without progress this long: ask */
-#define SELF_GAP_NS \
-    GYRE_SECOND_NS /* between two looks, which are 100 ms apart unless the process stops */
-#define SPEAKER_NS     500000000ULL /* for the explaining rank's verdict to arrive */
+#define STALL_NS       300000000ULL   /* then ask */
+#define SELF_GAP_NS    GYRE_SECOND_NS /* 100 ms unless this process is stopped */
+#define SPEAKER_NS     500000000ULL   /* for the explaining rank's verdict */
 #define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a silent rank is given up */
 #define MAX_ASKED_DONE 8
 #define MAX_NAMED      4 /* ranks of a kind, with host and call */
 #define MAX_NUMBERS    16
 #define WHO_BYTES      GYRE_HEALTH_WHO_BYTES
-#define HEAD_BYTES     64  /* of an error beside the call, the rank and the reasons */
-#define MIN_WHY_BYTES  128 /* even if the error has no room */
+#define HEAD_BYTES     64  /* of an error beside call, rank and reasons */
+#define MIN_WHY_BYTES  128 /* even without room */
 
 /* By the state letter of proc(5), if the process is on this host. */
 static const char *why_silent(const struct gyre_health *health, int rank)
@@ -98,8 +97,7 @@ static void name_rank(const struct gyre_health *health, int rank,
         gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
 }
 
-/* Append "done with their part: ranks 0, 2, 3 and 17 more", if at least `n_least` ranks stand
- * so. */
+/* Append "done with their part: ranks 0, 2, 3 and 17 more" for at least `n_least` ranks. */
 static void list_numbers(const struct gyre_health *health, enum gyre_health_standing standing,
                          int n_least, const char *words, char *who)
 {
@@ -171,7 +169,7 @@ struct reasons {
     char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, unless `who` is "" */
 };
 
-/* Only the explainer receives all workers' positions. Other ranks describe their own first wait. */
+/* Only the explainer receives all positions; other ranks describe their own first wait. */
 static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct reasons *reasons)
 {
     struct gyre_record waiting;
@@ -232,8 +230,8 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
 
-/* On the host device the wait's stream reports both failures and the communicator goes on; a GPU's
- * stream has no status of its own. */
+/* A host stream reports both failures and the communicator goes on; a GPU's stream has no
+ * status. */
 static void check_signals(struct gyre_health *health, const struct gyre_progress *progress)
 {
     const struct gyre_member *member = &health->comm->member;
@@ -260,7 +258,7 @@ static void check_signals(struct gyre_health *health, const struct gyre_progress
 }
 
 /* A peer that has left takes part in no later call. Its data may still be under way, so the time
- * limit starts when this process knows that it left. */
+ * limit starts when its goodbye is known. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = &health->comm->member;
@@ -284,8 +282,8 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
 }
 
-/* Returns false before the interval has passed. It also asks about the latest finished calls:
- * broadcasts with different roots may all end, and only the next call waits. */
+/* False before the interval has passed. The latest finished calls count too: broadcasts with
+ * different roots may all end, and only the next call waits. */
 static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_ns,
                 uint64_t completed, uint64_t launched)
 {
@@ -313,7 +311,7 @@ static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_n
     return true;
 }
 
-/* Returns false while this rank waits for nothing. */
+/* False while this rank waits for nothing. */
 static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy,
                           const struct gyre_progress *progress)
 {
@@ -335,7 +333,7 @@ static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy
     return busy;
 }
 
-/* Messages may have arrived while this process was stopped, so silence is counted anew. */
+/* Messages may have arrived during the stop, so silence is counted anew. */
 static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 {
     if (now_ns - health->checked_ns > SELF_GAP_NS) {

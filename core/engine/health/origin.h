@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks of the parent a split or shrunk communicator's ranks are. Messages name a rank with
- * both numbers, and the parent's links report the death of a rank that has not joined the child
- * yet.
+ * Which ranks of the parent a split or shrunk communicator's ranks are. Messages name both numbers,
+ * and the parent's links report deaths while the child is made.
  */
 #ifndef GYRE_HEALTH_ORIGIN_H
 #define GYRE_HEALTH_ORIGIN_H
@@ -43,31 +42,31 @@ struct gyre_origin_config {
     struct gyre_fault *fault;
 };
 
-/** Before the child is made. The two holders are the child and the parent's health
- * (gyre_health_watch_child). Until gyre_origin_set_made() the parent's failures raise the child's
- * fault: the death of a rank of the child, and in a split whose ranks have not all joined every
- * failure. Errors: OUT_OF_MEMORY. */
+/** Before the child is made. It has two holders: the child and the parent's health
+ * (gyre_health_watch_child). Until gyre_origin_set_made() the child's fault is raised by the death
+ * of one of its ranks, and in a split whose ranks have not all joined by every failure of the
+ * parent. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
-/** All ranks have come to the child's rendezvous. @origin: or NULL. */
+/** To the child's rendezvous, all ranks. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
-/** The child's set-up has ended or failed. @origin: or NULL. */
+/** Set-up has ended or failed. @origin: or NULL. */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
-/** A holder gives up its reference. @origin: or NULL. */
+/** By a holder. @origin: or NULL. */
 void gyre_origin_release(struct gyre_origin *origin);
 
-/** Has the child released it? */
+/** By the child. */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
-/** The parent failed. @lost_rank: of the parent, -1 = none died. @how: why it died. @text: why the
- * parent failed, with its rank numbers. */
+/** @lost_rank: of the parent, -1 = none died. @how: why it died. @text: why the parent failed, with
+ * its rank numbers. */
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
 
-/** The cause of the parent's failure with the child's rank numbers; false = there is none. @origin:
- * or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+/** Why the parent failed, with the child's rank numbers; false = it did not. @origin: or NULL.
+ * @word_out: GYRE_CAUSE_MAX_BYTES. */
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
 /** "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3 of its parent,
@@ -75,8 +74,8 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
                            int rank, char *name_out);
 
-/** Set-up failed on this rank, perhaps only because another rank gave up: wait at most 200 ms for
- * the report of a rank that died. Returns the status. Before the health thread runs. */
+/** After a failed set-up, perhaps only because another rank gave up: waits at most 200 ms for the
+ * report of a death. Returns the status. Before the health thread runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between ranks, the state of the health thread, and the waits-for graph of a stalled
- * call.
+ * Messages between ranks, the health thread's state, and the waits-for graph of a stalled call.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -11,25 +10,24 @@
 #include <stddef.h>
 
 #define GYRE_HEALTH_MAX_ASKED     16  /* calls sent at once */
-#define GYRE_HEALTH_WHO_BYTES     640 /* of a text that names ranks */
-#define GYRE_HEALTH_WHY_BYTES     704 /* of a text that explains the waits */
+#define GYRE_HEALTH_WHO_BYTES     640 /* names of ranks */
+#define GYRE_HEALTH_WHY_BYTES     704 /* explanation of waits */
 
 #define GYRE_HEALTH_WAITS_VERSION 1
-#define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
+#define GYRE_HEALTH_MAX_WAITS     8 /* workers sent at once */
 
-/* An edge leads from a worker to the worker of another rank that holds the other end of the
- * connection. At most one edge leaves a worker, so a walk finds the cause: a cycle, or the end of
- * the edges. The rank at the other end (the peer) answers whether the slot or its credit has
- * moved. */
+/* An edge leads from a worker to the worker of another rank that holds the connection's other end.
+ * At most one edge leaves a worker, so a walk finds the cause. A worker waits for one slot or its
+ * credit, and the rank at the other end (the peer) answers: */
 enum gyre_peer_end {
     GYRE_PEER_END_UNKNOWN, /* no answer, or its executor cannot tell */
-    GYRE_PEER_END_MOVED,   /* sent, or consumed */
-    GYRE_PEER_END_HELD,    /* not yet, but an unfinished worker uses the connection */
-    GYRE_PEER_END_FREE,    /* not yet, and no unfinished worker uses it */
+    GYRE_PEER_END_MOVED,   /* sent or consumed */
+    GYRE_PEER_END_HELD,    /* an unfinished worker uses the connection */
+    GYRE_PEER_END_FREE,    /* no unfinished worker uses it */
     GYRE_N_PEER_ENDS
 };
 
-/* Exchanged between ranks: fixed layout. */
+/* Sent to ranks: fixed layout. */
 struct gyre_wait_worker {
     uint16_t work; /* of the launch */
     uint16_t channel;
@@ -37,95 +35,92 @@ struct gyre_wait_worker {
     uint16_t pad;
 };
 
-/* An unfinished worker. */
 struct gyre_wait_edge {
     int rank;
-    int peer; /* that it waits for; -1 = none, its step can run */
+    int peer; /* awaited rank; -1 = none, its step can run */
     struct gyre_wait_worker worker;
-    struct gyre_wait_worker peer_worker; /* HELD: of `peer`, uses the connection */
+    struct gyre_wait_worker peer_worker; /* HELD: uses the connection */
     enum gyre_peer_end answer;
 };
 
 struct gyre_wait_graph {
     int n_ranks;
-    const struct gyre_wait_edge *edges; /* ranks in ascending order */
+    const struct gyre_wait_edge *edges; /* in order of ranks */
     const uint32_t
         *first; /* n_ranks + 1 entries: rank r's edges are first[r] to first[r + 1] - 1 */
 };
 
 enum gyre_wait_end {
     GYRE_WAIT_ENDS_IN_CYCLE,    /* the last edge leads to edges[cycle_start] of the path */
-    GYRE_WAIT_ENDS_RUNNABLE,    /* the last edge's worker waits for nothing */
+    GYRE_WAIT_ENDS_RUNNABLE,    /* the last worker waits for nothing */
     GYRE_WAIT_ENDS_MOVED,       /* but not arrived */
-    GYRE_WAIT_ENDS_FREE,        /* no worker of the awaited rank will move the slot */
-    GYRE_WAIT_ENDS_UNEXPLAINED, /* nothing is known of the awaited worker */
+    GYRE_WAIT_ENDS_FREE,        /* no worker will move the slot */
+    GYRE_WAIT_ENDS_UNEXPLAINED, /* the awaited worker is unknown */
 };
 
 struct gyre_wait_path {
     uint32_t n_edges; /* at least 1 */
     uint32_t cycle_start;
-    int end_rank; /* awaited by the last edge, or its worker can run */
+    int end_rank; /* awaited, or its worker can run */
     enum gyre_wait_end end;
 };
 
 /** Follow the waits from edge `start`. Pure. @edges_out: the path. @places: scratch. Both have as
- * many entries as the graph has edges. */
+ * many entries as the graph. */
 struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
                                            uint32_t *edges_out, uint32_t *places);
 
 /* ---- messages between ranks: fixed layout --------------------------------------------------- */
 
 enum gyre_health_kind {
-    GYRE_HEALTH_ASK,    /* my unfinished calls, and those before them; do yours fit? */
-    GYRE_HEALTH_ANSWER, /* where I am */
-    GYRE_HEALTH_END,    /* this communicator ends here, and why */
-    GYRE_HEALTH_ECHO,   /* to the sender itself: does the rendezvous pass messages on? */
-    GYRE_HEALTH_WHERE,  /* where are your workers? */
+    GYRE_HEALTH_ASK, /* do your calls fit my unfinished ones and those before? */
+    GYRE_HEALTH_ANSWER,
+    GYRE_HEALTH_END,   /* the communicator ends here */
+    GYRE_HEALTH_ECHO,  /* to the sender itself: does the rendezvous pass messages on? */
+    GYRE_HEALTH_WHERE, /* where are your workers? */
     GYRE_HEALTH_WAITS,
-    GYRE_HEALTH_END_ASK, /* I wait for a slot; how far is your end of the connection? */
+    GYRE_HEALTH_END_ASK, /* how far is your end of the connection? */
     GYRE_HEALTH_END_ANSWER,
     GYRE_HEALTH_BLOCKED /* I leave, but wait for these signals */
 };
 
 struct gyre_health_place {
     uint64_t n_collectives;
-    uint32_t is_waiting;     /* in `call`; else that is its latest one */
-    uint32_t is_behind;      /* ANSWER: has not come to a call that it was asked about */
-    struct gyre_record call; /* sequence 0 = none, or no longer on record */
+    uint32_t is_waiting;     /* in `call`, else its latest */
+    uint32_t is_behind;      /* ANSWER: has not reached a call that it was asked about */
+    struct gyre_record call; /* sequence 0 = none */
 };
 
-/* An unfinished worker, and the awaited rank's answer. */
 struct gyre_health_wait {
     struct gyre_position position;
     struct gyre_wait_worker peer_worker;
-    uint64_t n_peer_moved; /* slots that the peer's end has moved, if it answered */
+    uint64_t n_peer_moved; /* slots, if the peer answered */
     uint8_t answer;        /* enum gyre_peer_end */
     uint8_t transport;     /* to the peer: index into gyre_transports */
     uint8_t pad[6];
 };
 
-/* Of a rank's unfinished workers the first. */
 struct gyre_health_waits {
     uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
     uint16_t n_waits;
     uint32_t n_all;    /* `waits` has room for fewer */
     uint8_t is_known;  /* 0: the executor cannot tell */
-    uint8_t has_begun; /* 0: the first unfinished launch waits for earlier work of its stream */
+    uint8_t has_begun; /* 0: the first unfinished launch waits for its stream */
     uint8_t pad[6];
     struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
 };
 
-/* END_ANSWER repeats END_ASK and adds how far the asked rank's end is. */
+/* END_ANSWER repeats END_ASK and fills in the rest. */
 struct gyre_health_end {
-    uint64_t slot;    /* that the asking rank waits for */
-    uint64_t n_moved; /* answer: slots sent or consumed */
+    uint64_t slot;    /* awaited by the asking rank */
+    uint64_t n_moved; /* answer: sent or consumed */
     uint32_t fifo;
     uint16_t is_send;  /* 1: the asked rank sends */
     uint16_t is_known; /* answer: 0 = the executor cannot tell */
-    uint16_t is_held;  /* answer: 1 = an unfinished worker uses the end */
+    uint16_t is_held;  /* answer: 1 = by an unfinished worker */
     uint16_t is_lines; /* as in struct gyre_end_name */
     uint16_t pad[2];
-    struct gyre_wait_worker worker; /* answer: that worker */
+    struct gyre_wait_worker worker; /* answer: holds the end */
 };
 
 struct gyre_health_message {
@@ -146,27 +141,26 @@ struct gyre_health_message {
 _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
                "fits a bootstrap message");
 
-/* Of another rank, or of this rank itself by the rendezvous. The health thread's own. 0 = it has
- * not happened. */
+/* Of another rank, or of this rank itself by the rendezvous. The health thread's own; 0 = never. */
 struct gyre_health_peer {
-    uint64_t heard_ns;  /* the latest message came */
-    uint64_t asked_ns;  /* its latest question came */
-    uint64_t waits_ns;  /* `waits` came */
-    uint64_t behind_ns; /* it said that it is behind */
-    uint64_t left_ns;   /* its goodbye, or the news of its death, was read */
+    uint64_t heard_ns;
+    uint64_t asked_ns; /* by its latest question */
+    uint64_t waits_ns;
+    uint64_t behind_ns; /* it said so */
+    uint64_t left_ns;   /* its goodbye, or the news of its death */
     struct gyre_health_place place;
     struct gyre_health_waits *waits;     /* NULL = none came */
     struct gyre_health_blocked *blocked; /* likewise; under the health's lock */
 };
 
-/* That a thread waits for. Under the health's lock. */
+/* Under the health's lock. */
 struct gyre_health_dump {
-    bool is_wanted;      /* set and taken back by that thread */
-    char *text;          /* malloc'ed by the health thread, when all ranks have answered or late */
-    uint64_t started_ns; /* the health thread's own: when it asked; 0 = not yet */
+    bool is_wanted;      /* set and taken back by the waiting thread */
+    char *text;          /* malloc'ed by the health thread */
+    uint64_t started_ns; /* by the health thread; 0 = not yet */
 };
 
-/* A peer asked about it, and this rank has not made it yet. */
+/* For a call that this rank has not made yet. */
 struct gyre_health_question {
     int rank;
     struct gyre_record record;
@@ -178,9 +172,9 @@ struct gyre_health {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stops;                   /* under lock */
-    bool is_leaving;              /* under lock: waits for the others' goodbyes */
+    bool is_leaving;              /* under lock: waits for goodbyes */
     bool is_alone;                /* under lock: no missing goodbye will come */
-    bool *has_left;               /* by rank: said goodbye or was lost; by the health thread */
+    bool *has_left;               /* by rank, also if lost; by the health thread */
     bool *was_lost;               /* by rank; by the health thread */
     struct gyre_origin *children; /* under lock */
     struct gyre_health_question *questions;
@@ -191,25 +185,24 @@ struct gyre_health {
      * 0. Set before the fault is raised. */
     uint64_t idle_after;
 
-    /* What follows is the health thread's own. */
+    /* The rest is the health thread's own. */
     bool has_told_children;
-    struct gyre_health_waits waits; /* of this rank, at the latest question */
+    struct gyre_health_waits waits; /* at the latest question */
     struct gyre_health_peer *peers; /* by rank */
     uint8_t *standings;             /* by rank: scratch for a message */
-    uint64_t checked_ns;            /* the latest look at the progress */
-    uint64_t resumed_ns;            /* this process ran again after it was stopped; 0 = never */
-    uint64_t left_self_ns;          /* began to wait for the others' goodbyes; 0 = no */
+    uint64_t checked_ns;            /* the progress */
+    uint64_t resumed_ns;            /* this process ran again after a stop; 0 = never */
+    uint64_t left_self_ns;          /* began to wait for goodbyes; 0 = no */
     uint64_t seen_progress;
     uint64_t seen_completed;
     uint64_t still_since_ns;
     uint64_t started_ns;    /* when the first unfinished work became the first */
-    uint64_t asked_ns;      /* the latest question; 0 = this stall has none */
-    uint64_t asks_since_ns; /* the first question of this series; 0 = none */
+    uint64_t asked_ns;      /* latest question; 0 = this stall has none */
+    uint64_t asks_since_ns; /* first question of this series; 0 = none */
     uint64_t late_ns;       /* over the time limit, and all ranks had time to answer; 0 = no */
     bool has_warned;
 };
 
-/* To the call that this rank waits in. */
 enum gyre_health_standing {
     GYRE_STANDS_SILENT,
     GYRE_STANDS_LEFT,
@@ -222,50 +215,49 @@ enum gyre_health_standing {
 
 /* ---- health.c ----------------------------------------------------------------------------- */
 
-/** Send a head and the first bytes of its union. @rank: -1 = all other ranks. */
+/** @rank: -1 = all others. @body_bytes: of the union. */
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes);
 
-/** Raise the communicator's fault. @prints: the job's one rank that finds the failure. */
+/** @prints: on one rank of the job, which finds the failure. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
 void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const char *text);
 
-/** gyre_rank_name() in this communicator. */
 const char *gyre_health_rank_name(const struct gyre_health *health, int rank, char *name_out);
 
 /* ---- health_calls.c ----------------------------------------------------------------------- */
 
-/** What this rank was doing, for messages. Any thread. */
+/** For messages. Any thread. */
 void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes);
 
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out);
 
-/** Its sequence is 0 if there is none on record. */
+/** Sequence 0 = none on record. */
 void gyre_health_waiting_call(struct gyre_health *health, struct gyre_record *call_out);
 
 /** May a peer's record be read? */
 bool gyre_health_is_record(const struct gyre_record *record);
 
-/** Keeps questions about calls that were not made yet, and tells this rank's place. */
+/** Keeps questions about later calls, and tells this rank's place. */
 void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message);
 
-/** Between two questions while this rank waits. */
+/** Between two questions. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** A rank is silent if it was asked regularly and sent nothing for this long. */
+/** Of a rank that was asked regularly. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** How long an asked rank has sent nothing; for this rank itself, how long the rendezvous has
- * passed on none of its messages. */
+/** Since an asked rank sent anything; for this rank itself, since the rendezvous passed on a
+ * message. */
 uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** For the limit or longer. False if the rank has left. */
+/** False if the rank has left. */
 bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** What does not fit is cut off. */
+/** Cuts off what does not fit. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -275,11 +267,10 @@ enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, i
 
 /* ---- health_stall.c ----------------------------------------------------------------------- */
 
-/** Ask about calls without progress, warn, and fail late ones. About every 100 ms. */
+/** Ask about stalled calls, warn, and fail late ones. About every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** Likewise once this rank has left. False if no missing goodbye will come, because no rank that
- * has not left still runs. */
+/** Likewise once this rank has left. False if no missing goodbye will come. */
 bool gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
@@ -287,16 +278,16 @@ bool gyre_health_check_leaving(struct gyre_health *health);
 /** Fills health->waits. */
 void gyre_health_look(struct gyre_health *health);
 
-/** When this rank asks: find its positions, ask the awaited ranks how many slots they have moved,
- * and tell the rank that explains. */
+/** When this rank asks: find its positions, ask the awaited ranks about theirs, and tell the
+ * explainer. */
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
 
 void gyre_health_tell_waits(struct gyre_health *health, int rank);
 
-/** The lowest rank that waits and asks. It explains the stall for all. */
+/** The lowest rank that waits and asks explains the stall for all. */
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
 
-/** A message with a wrong version, size or range is dropped. */
+/** Drop messages with a wrong version, size or range. */
 void gyre_health_take_waits(struct gyre_health *health, int rank,
                             struct gyre_health_message *message, size_t n_bytes);
 void gyre_health_take_end_ask(struct gyre_health *health, int rank,
@@ -313,8 +304,8 @@ void gyre_health_check_dump(struct gyre_health *health);
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
 /** Follow the waits from this rank's call `mine` to their end. @why_out: "" if nothing is known.
- * @why_bytes: at least 1; a long text loses waits of the chain and keeps its end. Returns true if
- * the cause is certain: a cycle, or a slot that was sent and did not arrive. */
+ * @why_bytes: at least 1; a long text loses waits and keeps its end. Returns true if the cause is
+ * certain: a cycle, or a slot that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 

@@ -80,8 +80,7 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* Names the first row that differs from rank 0's by bisection, because rows are many and messages
- * short. */
+/* By bisection, because rows are many and messages short. */
 static gyre_status refuse_rows(const struct gyre_member *member,
                                const struct gyre_links_options *options, uint64_t most_rows,
                                int other)
@@ -232,7 +231,7 @@ gyre_status gyre_links_check_traces(const struct gyre_member *member,
 }
 
 /* In every round all ranks gather one byte. A rank that has a round's bytes knows that every other
- * rank had begun it, which bounds the offset of two clocks from both sides. */
+ * rank had begun it, which bounds two clocks' offset from both sides. */
 #define N_ROUNDS 16
 
 struct round_times {

@@ -27,7 +27,7 @@ gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_lin
         status = gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), level_text,
                                        &level);
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_P2P_LEVEL, status));
-    /* Detection asks NVML for every link of every GPU, so it runs only where it is used. */
+    /* Detection asks NVML for every link of every GPU. */
     if (!((member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE)))
@@ -122,8 +122,8 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
     return NO_TRANSPORT;
 }
 
-/* Each rank names its first possible transport in order of preference; the later of the two is
- * chosen. @all: rank i's answer about rank j stands at i * n + j. */
+/* The later of the two ranks' first possible transports, in order of preference. @all: rank i's
+ * answer about rank j stands at i * n + j. */
 static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
                              const size_t pair[2])
 {
@@ -182,8 +182,8 @@ gyre_status gyre_links_choose_transports(const struct gyre_member *member, struc
     return status;
 }
 
-/* Ranks of one host that run as different users talk as if on two hosts. The host's lowest rank
- * warns, once. */
+/* Ranks of one host with different users talk as if on two hosts. The host's lowest rank warns,
+ * once. */
 static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
 {
     const struct gyre_peer_info *own = &links->infos[member->rank];

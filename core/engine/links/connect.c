@@ -62,8 +62,7 @@ static gyre_status check_ranks(void *context)
     return bootstrap->ops->check(bootstrap);
 }
 
-/* Connect gyre_transports[index] to the ranks that links->transport_of joins by it. Collective,
- * also for ranks without such peers. */
+/* Collective, also for ranks without peers of this transport. */
 static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
                                   uint64_t deadline_ns)
 {
@@ -131,9 +130,9 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
     const uint32_t max_channels = gyre_member_max_channels(member);
-    /* GPUs use lines between hosts over TCP, and two GPUs over RDMA. More ranks over RDMA would
-     * take 32 MiB of GPU memory, and on the host device over TCP the proxy looks at twice as many
-     * FIFOs; there GYRE_PROTO must ask for them, behind a slash. */
+    /* GPUs use lines between hosts over TCP, and two GPUs over RDMA. More GPUs over RDMA would take
+     * 32 MiB of memory each, and on the host device over TCP the proxy looks at twice as many
+     * FIFOs; there GYRE_PROTO must ask, behind a slash. */
     const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
     const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
     bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);

@@ -13,7 +13,7 @@
 #define MOST_NEAR_BYTES    (128 * 1024)
 #define MOST_ALONE_FIFOS   16
 #define MOST_FAR_FIFOS     16  /* calls of few bytes do not use more channels */
-#define MIN_FAR_BYTES      256 /* 16,384 ranks fit the budget */
+#define MIN_FAR_BYTES      256 /* fits 16,384 ranks */
 #define MIN_LL_BYTES       3072
 #define MAX_LL_BYTES       (16 * 1024)
 #define MAX_LL128_BYTES    (64 * 1024)
@@ -30,8 +30,8 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* FIFOs from the ring's predecessor get the longest slots: 64 channels reach 330 GB/s with 64 KiB
- * and 357 with 128 KiB (4 H200, 1 GiB, 2026-11). @ring_bytes: the wanted size. */
+/* Rings get the longest slots: 357 GB/s with 128 KiB, 330 with 64 (64 channels, 4 H200, 1 GiB,
+ * 2026-11). @ring_bytes: wanted. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
@@ -61,7 +61,7 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
-/* @n_joined_out: with few channels each FIFO gets the memory of so many. */
+/* @n_joined_out: each FIFO gets the memory of so many. */
 static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
@@ -72,18 +72,17 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
     return n_fifos;
 }
 
-/* All-reduces of 1 GiB on 16 channels reach 276 GB/s with slots of 128 KiB and 316 with 256 KiB (2
- * H200, 2026-11). With two ranks there is room for half as much again. */
+/* All-reduces of 1 GiB reach 316 GB/s with 256 KiB and 276 with 128 (16 channels, 2 H200, 2026-11).
+ * With two ranks there is room for half as much again. */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
     const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
     return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
-/* LL carries small messages only, so it gets a sixth. The rest makes a two-shot all-reduce of 4 MiB
- * in 64 channels one tile of LL128; two would fill all slots, and a launch would wait until its
- * peers have started (31 us instead of 26, 4 H200, 2026-11). @slot_bytes: of one slot of each
- * protocol together. */
+/* LL carries small messages only. The rest makes a two-shot all-reduce of 4 MiB in 64 channels one
+ * tile of LL128; two would fill all slots, and a launch would wait until its peers have started (31
+ * us instead of 26, 4 H200, 2026-11). @slot_bytes: of both protocols together. */
 static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
 {
     const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
@@ -93,8 +92,8 @@ static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_byte
                        MIN_SLOT_BYTES, MAX_LL128_BYTES);
 }
 
-/* GPUs whose slots proxies move gain more from more FIFOs than from slots longer than
- * ACROSS_SLOT_BYTES (predicted for 2 hosts of 8 GPUs and 8 NICs, 2026-11). */
+/* GPUs behind proxies gain more from FIFOs than from slots longer than ACROSS_SLOT_BYTES (predicted
+ * for 2 hosts of 8 GPUs and 8 NICs, 2026-11). */
 static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
                                            uint32_t max_channels)
 {
@@ -166,8 +165,8 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* `n_fifos` of the shortest slots, and a sixteenth of the budget at least; more would shorten
- * SIMPLE's. 0: they do not fit an eighth. */
+/* More than a sixteenth of the budget would shorten SIMPLE's slots. 0: the shortest slots do not
+ * fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
                            uint64_t budget_bytes)
 {
@@ -175,7 +174,7 @@ static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
     return least <= budget_bytes / 8 ? gyre_max_u64(least, budget_bytes / 16) : 0;
 }
 
-/* Only small calls and point to point use far pairs, so these have few FIFOs. */
+/* Only small calls and point to point use far pairs. */
 static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
                                       struct gyre_fifo_size near)
 {
@@ -202,9 +201,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     struct gyre_fifo_size most = {
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
-    /* GPUs alone on their hosts pass no data on inside a host, so many FIFOs gain little, and a NIC
-     * takes its time for every message: all-gathers of 4 MiB took 816 us with slots of 128 KiB and
-     * 367 with 512 KiB (2 H100, 2026-11). */
+    /* GPUs alone on their hosts pass no data on inside a host, and a NIC takes its time for every
+     * message: all-gathers of 4 MiB took 816 us with slots of 128 KiB and 367 with 512 KiB (2 H100,
+     * 2026-11). */
     if (is_cuda && by_rdma && peers->n_inside == 0)
         most = (struct gyre_fifo_size){.n_fifos = gyre_min_u32(most.n_fifos, MOST_ALONE_FIFOS),
                                        .slot_bytes = MAX_SIMPLE_BYTES};
@@ -213,9 +212,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     const uint64_t lines_bytes =
         has_lines ? size_lines(peers->n_inside, spec.depth, most.n_fifos, all) : 0;
     const uint64_t budget = all - lines_bytes; /* of SIMPLE */
-    /* Many FIFOs beat long slots down to LEAST_NEAR_BYTES: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs
-     * is predicted to take 6.2 ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB
-     * (2026-11). On the host device only GYRE_BUFFSIZE changes the number of FIFOs. */
+    /* Many FIFOs beat long slots: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs is predicted to take 6.2
+     * ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB (2026-11). On the host device
+     * only GYRE_BUFFSIZE changes the number of FIFOs. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
                   most, is_cuda ? LEAST_NEAR_BYTES : 0);
@@ -226,7 +225,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                              lines_bytes / ((uint64_t)peers->n_inside * spec.depth * spec.n_fifos));
     if (peers->n_far > 0) {
         const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
-        /* far pairs keep their part whatever GYRE_BUFFSIZE takes for near ones */
+        /* far pairs keep their part whatever GYRE_BUFFSIZE takes */
         const uint64_t rest_bytes = budget - gyre_min_u64(budget, near_bytes);
         spec.far =
             size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);

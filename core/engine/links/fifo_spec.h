@@ -14,28 +14,25 @@
 /* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
 #define GYRE_FIFO_BUDGET_ACROSS_BYTES (256ULL << 20)
 
-/** On one host, within GYRE_FIFO_BUDGET_BYTES a rank (GYRE_FIFO_BUDGET_ACROSS_BYTES if proxies
- * serve GPUs). @buffer_bytes: GYRE_BUFFSIZE; 0 = unset. @max_channels: of a call; UINT32_MAX = any
+/** On one host. @buffer_bytes: GYRE_BUFFSIZE; 0 = unset. @max_channels: of a call; UINT32_MAX = any
  * number. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes, uint32_t max_channels);
 
-/** On several hosts. Near pairs get most of the budget, because large calls use them.
- * @is_proxied_inside: proxies serve pairs of ranks on one host, too. @by_rdma: between hosts; else
- * TCP. */
+/** On several hosts. Large calls use near pairs, so these get most of the budget.
+ * @is_proxied_inside: proxies also serve pairs on one host. @by_rdma: between hosts; else TCP. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
                                                   const struct gyre_peer_counts *peers,
                                                   bool is_proxied_inside, bool by_rdma,
                                                   uint64_t buffer_bytes, uint32_t max_channels);
 
-/** Of a slot of LL on proxies' connections: all take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most,
- * on GPUs an eighth of GYRE_FIFO_BUDGET_ACROSS_BYTES. 0: too short to be of use. @n_near, @n_far:
- * peers that a proxy serves. */
+/** Of a slot of LL: all take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most, on GPUs an eighth of
+ * GYRE_FIFO_BUDGET_ACROSS_BYTES. 0: too short to be of use. @n_near, @n_far: proxied peers. */
 uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
                              uint32_t n_near, uint32_t n_far);
 
-/** On several hosts. A call's kernels go by one line protocol, so nothing is added if ranks that
- * share a host have no slots of LL. */
+/** A call's kernels go by one line protocol, so nothing is added if ranks that share a host have no
+ * slots of LL. */
 void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
                                   const struct gyre_peer_counts *peers, bool is_proxied_inside);
 

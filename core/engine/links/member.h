@@ -14,25 +14,23 @@
 struct gyre_member {
     int rank;
     int n_ranks;
-    char name[64];   /* of the communicator */
-    uint64_t job;    /* hash of the unique id: ranks of one job in one process end together. By the
-                      * registry, under its lock */
-    uint64_t number; /* the same on all ranks, above their processes' earlier ones. By
-                      * gyre_links_open() */
+    char name[64]; /* of the communicator */
+    uint64_t job;  /* hash of the unique id: ranks of one job in one process end together. Under the
+                    * registry's lock */
+    uint64_t number; /* the same on all ranks, above their processes' earlier ones */
     struct gyre_params params;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
     struct gyre_trace *trace; /* NULL: not traced */
-    int file_rank; /* %r in names of files: the rank in the first of the communicators that were
-                    * made of each other */
+    int file_rank; /* %r in names of files: the rank in the first of a chain of splits and shrinks
+                    */
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;
-    uint64_t stage_ns; /* when the current stage of making the communicator began */
+    uint64_t stage_ns; /* when the current stage of making it began */
     uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release */
 };
 
-/** Log how long it took; the next stage begins. */
 void gyre_member_end_stage(struct gyre_member *member, const char *stage);
 
 /** Of a call. UINT32_MAX = any number. */

@@ -17,9 +17,9 @@ struct gyre_window_entry {
     struct gyre_window_entry *next;      /* the next older one */
     uint32_t number;                     /* from 1 */
     unsigned char *base;                 /* this rank's */
-    uint64_t n_bytes;                    /* of the smallest rank's buffer */
+    uint64_t n_bytes;                    /* the smallest rank's */
     struct gyre_share_mapping *mappings; /* by rank */
-    void **bases;                        /* by rank, this one included */
+    void **bases;                        /* by rank */
     bool is_remote; /* some rank's base is NULL: it has no address here. The same on all ranks */
     bool has_large_pages; /* on all ranks, as the others map it */
     int8_t residue;       /* of all bases modulo 16; -1 = they differ */
@@ -49,9 +49,9 @@ struct gyre_call {
     struct gyre_observed *observed;         /* core/engine/call/batch.h; or NULL */
 };
 
-/** The newest window that holds the result and whose buffers all ranks address, for collectives
- * whose result has the same size and place on every rank: all-reduce, all-gather, all-to-all and
- * broadcast. Valid until deregistered, which no thread does during a call. */
+/** The newest one that holds the result and that all ranks address, for collectives whose result
+ * has one size and place on all ranks: all-reduce, all-gather, all-to-all and broadcast. Valid
+ * until deregistered, which no thread does during a call. */
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call);
 
 /** An average is a sum with a factor ahead (floating point) or a division after it (integers), a

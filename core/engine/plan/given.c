@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit of (steps of all ranks) x (workers of all ranks): a ring of 406 ranks, 0.64 s on one
- * core of a shared machine, 2026-11. */
+/* (steps of all ranks) x (workers of all ranks): a ring of 406 ranks, 0.64 s on one core,
+ * 2026-11. */
 #define MOST_WORK (1ULL << 27)
 
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers)
@@ -185,7 +185,6 @@ static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
     return NULL;
 }
 
-/* As a new shape, or a variant of one in the list. */
 static gyre_status add_set(const struct gyre_algo_file *file, int set,
                            struct gyre_file_shape **shapes)
 {
@@ -263,7 +262,7 @@ void gyre_file_shapes_close(struct gyre_file_shape *shapes)
     }
 }
 
-/* Or NULL. @root: -1 where the collective has none. @is_placed: wanted. */
+/* Or NULL. @root: -1 without one. @is_placed: wanted. */
 static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *shapes,
                                                enum gyre_collective coll, int root, bool is_placed)
 {
@@ -326,7 +325,7 @@ struct reading {
     uint32_t pad;
 };
 
-/* @status: of this rank's reading. */
+/* @status: of this rank. */
 static gyre_status compare_readings(const struct gyre_member *member, const char *path,
                                     const char *source, uint64_t hash, gyre_status status)
 {
@@ -370,7 +369,7 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
         gyre_algo_file_free(&use->own);
         return status;
     }
-    /* Loaded programs may refer to them until the communicator is closed. */
+    /* Loaded programs refer to them until the communicator is closed. */
     struct gyre_file_shape **end = &use->retired;
     while (*end != NULL)
         end = &(*end)->next;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs of GYRE_ALGO_FILE or --algo-file, as `gyre schedule` prints them, take the place of
- * built-in algorithms. Programs of files are always proved before they run, others with
- * GYRE_CHECK=programs.
+ * built-in algorithms. They are always proved before they run, others with GYRE_CHECK=programs.
  */
 #ifndef GYRE_PLAN_GIVEN_H
 #define GYRE_PLAN_GIVEN_H
@@ -24,18 +23,17 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
     return n_steps;
 }
 
-/** Too large to be proved while a communicator waits? A ring all-reduce of 406 ranks is the largest
- * (docs/schedule.md). @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it
- * can be proved; else the reason. */
+/** NULL = not too large for a communicator to wait for: at most a ring all-reduce of 406 ranks
+ * (docs/schedule.md). @n_steps: gyre_proof_steps(), and @n_workers: of one rank. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
 /** Out of place and in place. @programs: by rank, of one variant of one shape. @any_order: ranks
  * may reduce in different orders. @same_bits_out: they all reduce in one. Errors: INVALID_ARGUMENT
- * with the verifier's finding (rank, worker, step); OUT_OF_MEMORY. */
+ * with the verifier's finding; OUT_OF_MEMORY. */
 gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
                            bool *same_bits_out);
 
-/** Emit and prove one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
+/** Of one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape);
 
@@ -45,7 +43,7 @@ struct gyre_algo_file {
     struct gyre_program_file content;
 };
 
-/** Checks each program's structure. @source: "GYRE_ALGO_FILE" or "--algo-file". Errors: SYSTEM,
+/** Checks programs' structure. @source: "GYRE_ALGO_FILE" or "--algo-file". Errors: SYSTEM,
  * OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
 gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out);
@@ -64,43 +62,38 @@ struct gyre_algo_terms {
 struct gyre_file_shape {
     struct gyre_given_programs given;
     struct gyre_algorithm algorithm;
-    bool same_bits; /* all ranks reduce in one order */
+    bool same_bits; /* in one order on all ranks */
     struct gyre_file_shape *next;
 };
 
-/** Make algorithms of the shapes for so many ranks, and prove them. @file: must live as long as the
- * shapes. @shapes_out: NULL if there are none. Errors: INVALID_ARGUMENT (programs are missing or
- * refuted), UNSUPPORTED (more lanes, depth or workers than there are, or too large to be proved),
- * naming file and shape. */
+/** Make algorithms and prove them. @file: must live as long as the shapes. @shapes_out: NULL = none
+ * for so many ranks. Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more
+ * lanes, depth or workers than there are, or too large to be proved), naming file and shape. */
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
                                   const struct gyre_algo_terms *terms,
                                   struct gyre_file_shape **shapes_out);
 void gyre_file_shapes_close(struct gyre_file_shape *shapes);
-
-/* ---- what a communicator uses -------------------------------------------------------------- */
 
 struct gyre_algo_use {
     const struct gyre_algo_file *file; /* NULL = none */
     struct gyre_file_shape *shapes;
     bool is_paused;
     struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
-    struct gyre_file_shape *retired; /* not used, but loaded programs may refer to them */
+    struct gyre_file_shape *retired; /* loaded programs may refer to them */
 };
 
-/** Rank 0 logs which programs fit. @file: outlives the use; may have no programs. Errors: as
- * gyre_file_shapes_open(). */
+/** @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
 
-/** In place of all others. Collective; once in a communicator's life. Errors: as
- * gyre_plan_use_file(). */
+/** Collective; once in a communicator's life. Errors: as gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
 
-/** NULL if no algorithm of the file has a path that the filter allows. @root: -1 where the
- * collective has none. @in_window: the result lies in a window. */
+/** NULL if the filter allows no path of the file's. @root: -1 without one. @in_window: the result
+ * lies in a window. */
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 const struct gyre_filter *filter,
                                                 enum gyre_collective coll, int root,

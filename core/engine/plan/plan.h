@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Turns calls into works. A call's key (struct gyre_plan_key) determines algorithm, protocol,
- * channels and tile, and so a program. Each rank plans alone, but from settings that all ranks
- * agreed on, so all choose the same.
+ * channels and tile. Each rank plans alone, but from settings that all ranks agreed on, so all
+ * choose the same.
  */
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
@@ -28,55 +28,52 @@ struct gyre_plan_config {
     struct gyre_executor *executor;
 };
 
-/** Used by the thread that makes a call. @cache: zeros; gyre_plan_cache_close() also closes one
- * that was not opened. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
- * gyre_file_shapes_open. */
+/** For the thread that makes calls. @cache: zeros; gyre_plan_cache_close() also closes one that was
+ * not opened. Errors: OUT_OF_MEMORY, those of gyre_filter_of and of gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache *cache);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** @call: with its window. The first call with a key chooses and loads the program, which may wait
- * for running kernels: call this before a group's first launch. @plan_out: valid until
- * gyre_plan_sweep(). Errors: OUT_OF_MEMORY; those of gyre_tuner_choose(), of emitting and loading;
- * UNSUPPORTED if the communicator's FIFOs cannot carry the program. */
+/** @call: with its window. The first call with a key loads the program, which may wait for running
+ * kernels: call this before a group's first launch. @plan_out: valid until gyre_plan_sweep().
+ * Errors: those of gyre_tuner_choose(), of emitting and loading; UNSUPPORTED if the communicator's
+ * FIFOs cannot carry the program. */
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_plan **plan_out);
 
-/** Free replaced plans, between batches of calls. */
+/** Frees replaced plans, between batches of calls. */
 void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
-/** For tests. */
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 
 /** The caller sets signature and sequence. */
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** Load GYRE_ALGORITHMS (plugins.h) in a program that has no communicator yet. */
+/** GYRE_ALGORITHMS (plugins.h), before there is a communicator. */
 gyre_status gyre_plugins_load_own(void);
 
-/** Carry out collectives by this choice, for benches; NULL: as the tuner chooses, which also
- * chooses fields that are 0. All ranks pass the same, between calls. A choice that is impossible,
- * or forbidden by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
+/** Carry out collectives by this choice, for benches; the tuner chooses fields that are 0, or all
+ * if it is NULL. All ranks pass the same, between calls. A choice that is impossible, or forbidden
+ * by GYRE_ALGO, GYRE_PROTO or GYRE_PATH, fails when it is used. */
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
-/** Allow what @words allow, in place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH. If @words names
- * algorithms, GYRE_ALGO_FILE no longer counts. All ranks pass the same, between calls. Errors: as
- * gyre_filter_override(). */
+/** In place of GYRE_ALGO, GYRE_PROTO and GYRE_PATH. If @words names algorithms, GYRE_ALGO_FILE no
+ * longer counts. All ranks pass the same, between calls. Errors: as gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
 
-/** Run this file's programs in place of GYRE_ALGO_FILE's. Collective, between calls; the same
- * programs on all ranks. @source: the option, for messages; lives as long as the plans. Errors: as
+/** In place of GYRE_ALGO_FILE's programs. Collective, between calls; the same programs on all
+ * ranks. @source: the option, for messages; lives as long as the plans. Errors: as
  * gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could not read the
  * file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
-/** Use a file's programs again after gyre_plan_restrict(). All ranks, between calls. */
+/** After gyre_plan_restrict(). All ranks, between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
-/** Has the file programs for this collective? @in_window: results lie in a window. Errors:
- * INVALID_USAGE naming the file and its shapes. */
+/** Has it programs for this collective? @in_window: results lie in a window. Errors: INVALID_USAGE
+ * naming the file and its shapes. */
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 
@@ -88,10 +85,10 @@ gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_ca
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call);
 
-/** The same for all calls. They live as long as the communicator. */
+/** They live as long as the communicator. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache);
 
-/** GYRE_TUNING_FILE's, else the shipped constants of the kind of device. */
+/** GYRE_TUNING_FILE's, or the shipped constants of the device. */
 const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 
 struct gyre_plan_summary {
@@ -100,13 +97,13 @@ struct gyre_plan_summary {
     char net_proto[8]; /* of links with a proxy; "" = there are none */
     unsigned n_channels;
     unsigned slot_bytes;
-    unsigned n_blocks; /* of one rank: thread blocks (CUDA) or cooperative workers (host) */
+    unsigned n_blocks; /* of one rank: thread blocks (CUDA) or workers (host) */
     char path[16];     /* gyre_path_names */
     char transports[64];
     double predicted_us; /* 0 = no prediction */
 };
 
-/** @call: buffers only say whether they lie in a window; NULL = in none. */
+/** @call: buffers only say whether they lie in a window; or NULL. */
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out);
 

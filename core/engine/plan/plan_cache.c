@@ -71,8 +71,8 @@ static bool has_proto(const struct gyre_plan_cache *cache, enum gyre_collective 
     return false;
 }
 
-/* NCCL_ALGO=Tree stands in many scripts, so an NCCL list that leaves a collective nothing does not
- * count for it. */
+/* NCCL_ALGO=Tree stands in many scripts, so an NCCL list does not count for a collective that it
+ * leaves nothing. */
 static void relax_nccl(struct gyre_plan_cache *cache)
 {
     struct gyre_filter *filter = &cache->filter;
@@ -128,8 +128,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                 names);
     }
     relax_nccl(cache);
-    /* Rows were measured on one host. On several, the best algorithm depends on their number, ranks
-     * and NICs, so it is predicted. */
+    /* Rows were measured on one host. On several, the best algorithm depends on hosts, ranks and
+     * NICs, so it is predicted. */
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     cache->is_tuned = config->tuning->is_set && is_host;
     cache->network_cost =

@@ -27,7 +27,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     return facts;
 }
 
-/* @given: the algorithm of a file; NULL = the choice is free. */
+/* @given: of a file; NULL = the choice is free. */
 static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
                                uint64_t n_bytes, struct gyre_choice *choice_out)
@@ -38,8 +38,8 @@ static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_
                          : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
 
-/* Only predictions are kept. A rank that has dropped one makes the same choice again, so ranks need
- * not drop the same ones. */
+/* Only predictions are kept. Ranks need not drop the same ones, because each makes the same choice
+ * again. */
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                                const struct gyre_call *call, const struct gyre_algorithm *given,
                                struct gyre_choice *choice_out)
@@ -107,8 +107,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* A call's own terms come first, then a forced choice, a program of a file, rows and
- * predictions. */
+/* A call's own terms come first, then a forced choice, a file's program, rows and predictions. */
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                               const struct gyre_call *call, struct gyre_choice *choice_out)
 {
@@ -124,8 +123,8 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
     return find_choice(cache, facts, call, given, choice_out);
 }
 
-/* A preference that cannot carry out the call does not count on any rank, because that depends on
- * agreed facts only. */
+/* That depends on agreed facts only, so no rank counts a preference that cannot carry out the
+ * call. */
 static bool drops_preference(struct gyre_call *call, gyre_status status)
 {
     if (call->terms.prefers == 0 ||
@@ -200,8 +199,7 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* On a GPU the workers of all channels run as blocks at once. Built-in algorithms keep the tuner's
- * channels. */
+/* On a GPU all workers run as blocks at once. Built-in algorithms keep the tuner's channels. */
 static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     const struct gyre_variants *variants)

@@ -4,9 +4,8 @@
 
 #include "core/engine/plan/plan_cache.h"
 
-/** By the call's own terms, then gyre_plan_force(), a program of a file, rows and predictions. The
- * channels fit the programs' lanes and thread blocks. @rank_of_out: set for point to point only.
- * Errors: INVALID_ARGUMENT for a forced tile that fits no slot; as gyre_tuner_choose() and
+/** The channels fit the programs' lanes and thread blocks. @rank_of_out: set for point to point
+ * only. Errors: INVALID_ARGUMENT for a forced tile that fits no slot; as gyre_tuner_choose() and
  * gyre_programs_find(); UNSUPPORTED if the communicator's FIFOs cannot carry the programs. */
 gyre_status gyre_plan_choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out,

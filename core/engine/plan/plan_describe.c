@@ -71,7 +71,7 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
               path_name, choice->n_channels, choice->tile_bytes, prediction, won, kernel);
 }
 
-/* If copy engines carry the whole call, a kernel copies only this rank's own block. */
+/* If copy engines carry the call, a kernel copies only this rank's own block. */
 static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
 {
     return choice->path == GYRE_PATH_COPY_ENGINE &&

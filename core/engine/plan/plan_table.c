@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* Multilinear hashing (Carter and Wegman, 1979): the products do not wait for each other, and the
- * sum's top bits depend on all bits of the key. A load wider than the fields that were just written
- * would wait for the stores, 10 ns a call. */
+ * sum's top bits depend on the whole key. Loads wider than the fields just written would wait for
+ * the stores, 10 ns a call. */
 static struct gyre_plan **set_of(struct gyre_plan_table *table, const struct gyre_plan_key *key)
 {
     const struct gyre_call_terms *terms = &key->terms;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans, and a communicator's table of them. A plan says how all calls with one key are carried
- * out, and never changes.
+ * A plan says how all calls with one key are carried out, and never changes.
  */
 #ifndef GYRE_PLAN_PLAN_TABLE_H
 #define GYRE_PLAN_PLAN_TABLE_H
@@ -14,15 +13,15 @@ struct gyre_variants;
 enum {
     GYRE_KEY_SEND = 1 << 0,
     GYRE_KEY_IN_PLACE = 1 << 1,
-    GYRE_KEY_ALIGNED = 1 << 2, /* both buffers and a block are multiples of 16 bytes */
+    GYRE_KEY_ALIGNED = 1 << 2, /* both buffers and a block, to 16 bytes */
     GYRE_KEY_IN_WINDOW = 1 << 3,
     GYRE_KEY_LARGE_PAGES = 1 << 4,    /* of that window, on all ranks */
-    GYRE_KEY_WINDOW_ALIGNED = 1 << 5, /* on all ranks the result's address is a multiple of 16 */
+    GYRE_KEY_WINDOW_ALIGNED = 1 << 5, /* the result's address to 16 bytes, on all ranks */
 };
 
 /* All that a call's plan and kernel depend on, without pointers, so calls with other buffers share
- * it. IN_PLACE and both ALIGNED bits are this rank's own: a choice that all ranks must make alike
- * never reads them. */
+ * it. IN_PLACE and both ALIGNED bits are this rank's own: a choice that all ranks make alike never
+ * reads them. */
 struct gyre_plan_key {
     uint64_t count; /* of the vector, or of one block */
     struct gyre_call_terms terms;
@@ -56,7 +55,7 @@ struct gyre_plan_table {
     struct gyre_plan *replaced; /* a batch may still refer to them */
 };
 
-/** Or NULL. The plan counts as used now. */
+/** The plan counts as used now. */
 const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
                                              const struct gyre_plan_key *key);
 

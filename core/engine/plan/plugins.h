@@ -10,16 +10,16 @@
 #include "core/engine/plan/tuning_file.h"
 #include "core/engine/plan/tuner/rows.h"
 
-/** The first call of a process reads the files, before anything reads the list of algorithms; later
- * calls only compare. After an error nothing has joined, and a later call tries again. Errors:
- * INVALID_ARGUMENT naming the file and what is wrong; SYSTEM (it cannot be read); INVALID_USAGE (an
- * earlier call had other files). */
+/** A process reads the files once, before anything reads the list of algorithms; later calls
+ * compare. After an error nothing has joined, and a later call tries again. Errors:
+ * INVALID_ARGUMENT naming the file and what is wrong; SYSTEM; INVALID_USAGE (an earlier call had
+ * other files). */
 gyre_status gyre_plugins_load(const struct gyre_params *params);
 
 #define GYRE_MAX_AGREED (GYRE_MAX_ALGORITHMS + (GYRE_N_ROW_FILES + 1) * GYRE_MAX_ROWS)
 
-/** What ranks must have alike: algorithms, shipped rows, then the user's. @list_out:
- * GYRE_MAX_AGREED. Returns how many. */
+/** Algorithms, shipped rows, then the user's: ranks must have them alike. @list_out:
+ * GYRE_MAX_AGREED. */
 uint32_t gyre_plan_list_agreed(const struct gyre_tuning *tuning, struct gyre_links_row *list_out);
 
 #endif

@@ -17,25 +17,23 @@ struct gyre_programs {
     struct gyre_loaded_programs *loads;
 };
 
-/* One rank's, of one shape. Live as long as the cache. */
+/* Of one rank and shape. They live as long as the cache. */
 struct gyre_variants {
     uint32_t n_variants;
     struct gyre_program *programs[GYRE_MAX_VARIANTS];
-    /* Of any variant, and in files of any rank, because all ranks must come to the same
-     * channels. */
+    /* of any variant, in files of any rank, because all ranks must come to the same channels */
     uint32_t most_workers;
 };
 
-/** Emitted on their first use. @rank: in the shape. @shape: its variant is ignored, its grouping
- * always the same. Errors: as gyre_algorithm_emit(), and as gyre_proof_of_shape() if programs are
- * proved. */
+/** Emits on first use. @rank: in the shape. @shape: its variant is ignored, its grouping always the
+ * same. Errors: as gyre_algorithm_emit() and gyre_proof_of_shape(). */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, int rank,
                                const struct gyre_variants **variants_out);
 
-/** Loaded on first use. @rank_of: the two ranks of a point-to-point call; NULL = the
- * communicator's. Errors: those of the executor's load. */
+/** Loads on first use. @rank_of: of point to point; NULL = the communicator's. Errors: those of the
+ * executor's load. */
 gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
                                const struct gyre_choice *choice, const uint16_t *rank_of,
                                struct gyre_loaded **loaded_out);

@@ -22,7 +22,7 @@ struct own_rows {
     char text[MAX_FILE_BYTES + 1];
 };
 
-/* Makes comments of the lines that are rows, or of the others. */
+/* Makes comments of lines that are rows, or of all others. */
 static void leave_out(char *text, bool leaves_out_rows)
 {
     for (char *line = text; *line != '\0'; line += *line == '\n') {
@@ -98,15 +98,15 @@ void gyre_tuning_free(struct gyre_tuning *tuning)
 /* Of the network behind the shipped constants of RDMA. */
 #define RDMA_WIRE_NS 2000
 
-/* What proxies, notifications and waking add to a hop, and to a returning credit. */
+/* That proxies, notifications and waking add. */
 #define RDMA_HOP_NS      9000
 #define RDMA_CREDIT_NS   700
 #define SOCKET_HOP_NS    10000
 #define SOCKET_CREDIT_NS 10000
 
-/* What lines save of a hop over TCP. On GPUs the slots lie in host memory: the sender has no fence
- * over PCIe, and the receiver's poll reads the data. Predicted; measured were 2.5 to 4.4 us in
- * calls of 1 KiB (2 H100, 2026-11). */
+/* On GPUs the slots lie in host memory: with lines the sender has no fence over PCIe, and the
+ * receiver's poll reads the data. Predicted; measured were 2.5 to 4.4 us in calls of 1 KiB (2 H100,
+ * 2026-11). */
 #define SOCKET_LINES_GAIN_NS 2000
 
 static bool has_faster_lines(const struct gyre_cost *cost)

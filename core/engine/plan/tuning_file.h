@@ -11,20 +11,19 @@
 
 /* Zeros = GYRE_TUNING_FILE is not set. */
 struct gyre_tuning {
-    bool is_set; /* there are constants, not only rows, so choices are predicted */
+    bool is_set; /* it has constants, so choices are predicted */
     struct gyre_cost cost;
     struct gyre_rows *rows; /* NULL = none */
-    uint64_t hash;          /* of the constants, which ranks compare; 0 = none */
+    uint64_t hash;          /* of the constants; 0 = none */
 };
 
-/** Constants ("key = number"), rows, or both. Constants not named are those of gyre_cost_host.
- * @tuning_out: to be freed by gyre_tuning_free(). Errors: SYSTEM (it cannot be read),
- * OUT_OF_MEMORY, INVALID_ARGUMENT naming file, line and what is legal. */
+/** Constants ("key = number"), rows, or both. Constants not named are gyre_cost_host's.
+ * @tuning_out: to be freed by gyre_tuning_free(). Errors: SYSTEM, OUT_OF_MEMORY, INVALID_ARGUMENT
+ * naming file, line and what is legal. */
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out);
 void gyre_tuning_free(struct gyre_tuning *tuning);
 
-/** For hosts joined by this network. Pure, so all ranks get the same bits. @base: gives what the
- * network does not know. */
+/** Pure, so all ranks get the same bits. @base: gives what the network does not know. */
 struct gyre_cost gyre_network_cost(const struct gyre_cost *base,
                                    const struct gyre_network *network);
 

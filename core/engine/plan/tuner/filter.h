@@ -45,25 +45,24 @@ struct gyre_filter_words {
     const char *algos;
     const char *protos;
     const char *paths;
-    const char *algo_source; /* sources, such as "--algo", live as long as the filter */
+    const char *algo_source; /* they live as long as the filter */
     const char *proto_source;
     const char *path_source;
     bool is_algos_of_nccl; /* see gyre_filter_of() */
 };
 
 /** "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Of protocols "ll,lamport/simple": for links
- * inside hosts, then for links with a proxy; an empty part allows every protocol. One part alone
- * counts for links with a proxy as far as they have its protocols; without any they go by SIMPLE.
- * Errors: INVALID_ARGUMENT with the word and the legal ones. */
+ * inside hosts, then with a proxy; an empty part allows every protocol. A single part counts for
+ * links with a proxy as far as they have its protocols, else they go by SIMPLE. Errors:
+ * INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 
-/** Replaces what the filter held. Errors: as gyre_filter_parse(); the filter is then unchanged. */
+/** After an error (as gyre_filter_parse()) the filter is unchanged. */
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
-/** The filter of the parameters, to which it refers. As in NCCL, NCCL_ALGO does not restrict
- * all_to_all, gather and scatter, made of sends and receives. A list of algorithms that only NCCL
- * has allows every algorithm. */
+/** Refers to @params. As in NCCL, NCCL_ALGO does not restrict all_to_all, gather and scatter, made
+ * of sends and receives. A list of algorithms that only NCCL has allows every algorithm. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,

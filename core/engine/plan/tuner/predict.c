@@ -18,7 +18,7 @@ struct search {
     double weighed_ns; /* INFINITY = no choice yet */
 };
 
-/* NULL if there is none. @facts: known besides the call. @protos: that the row may name, by bit. */
+/* @facts: known besides the call. @protos: that the row may name, by bit. */
 static const struct gyre_row *find_row(const struct search *search, enum gyre_row_kind kind,
                                        uint32_t facts, uint32_t protos)
 {
@@ -61,8 +61,7 @@ static uint64_t count_messages(const struct search *search, const struct gyre_ch
     return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
 }
 
-/* By rows of kinds GAIN and MESSAGES, the part of the best predicted time that another choice must
- * stay below. */
+/* Another choice must stay below this part of the best time. */
 static double share_to_beat(const struct search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {
@@ -146,7 +145,6 @@ static uint64_t least_tile_of(const struct search *search, const struct gyre_sim
                         gyre_simulator_least_tile_bytes(simulator));
 }
 
-/* Of the largest tile that fits all slots. */
 static uint32_t most_tile_of(const struct search *search, const struct gyre_choice *choice)
 {
     return gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice->algorithm, search->coll,
@@ -155,7 +153,7 @@ static uint32_t most_tile_of(const struct search *search, const struct gyre_choi
                         gyre_tuner_net_payload_bytes(search->facts, choice->net_proto));
 }
 
-/* The largest that fits, or over slow TCP one of less time on the wire. */
+/* Shorter over slow TCP, for less time on the wire. */
 static uint32_t first_tile_of(const struct search *search, const struct gyre_choice *choice,
                               uint64_t least_bytes)
 {
@@ -168,14 +166,14 @@ static uint32_t first_tile_of(const struct search *search, const struct gyre_cho
                                                            gyre_round_up(least_bytes, 16)));
 }
 
-/* Goes on as long as the predicted time falls. @best_ns: INFINITY = no best yet. */
+/* As long as the predicted time falls. @best_ns: INFINITY = none yet. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
                                 double *best_ns)
 {
     const struct gyre_simulation simulation = {.cost = search->facts->cost,
                                                .n_bytes = search->n_bytes,
-                                               /* several hosts: more choices, longer programs */
+                                               /* more choices, longer programs */
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
                                                            weight_of(search, choice.algorithm)};
@@ -196,8 +194,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
-/* Tries a tile a quarter shorter than the best, so that many hosts have more slots in flight. Any
- * gain counts, because the programs stay the same. */
+/* A quarter shorter, so that many hosts have more slots in flight. Any gain counts, because the
+ * programs stay the same. */
 static gyre_status refine_tile(const struct search *search, struct gyre_simulator *simulator,
                                struct gyre_choice *best, double *best_ns)
 {
@@ -220,7 +218,7 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* With many ranks only multiples of the simulator's unit are tried, which are simulated fast. */
+/* With many ranks only multiples of the simulator's unit, which are simulated fast. */
 static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
                                   uint32_t unit, uint32_t most_channels)
 {
@@ -264,7 +262,7 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
     return GYRE_SUCCESS;
 }
 
-/* For links without a proxy: allowed, and worth a prediction or without alternative. */
+/* Worth a prediction, or without alternative. */
 static bool tries_proto(const struct search *search, enum gyre_proto proto)
 {
     const uint32_t allowed = search->filter->protos[search->coll];
@@ -275,7 +273,6 @@ static bool tries_proto(const struct search *search, enum gyre_proto proto)
            find_row(search, GYRE_ROW_INSIDE, 0, 1U << proto) != NULL;
 }
 
-/* For links with a proxy. */
 static bool tries_net_proto(const struct search *search, enum gyre_proto proto)
 {
     const uint32_t allowed = search->filter->net_protos[search->coll];
@@ -303,8 +300,8 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
     return GYRE_SUCCESS;
 }
 
-/* All ranks of several hosts that all send to each other take longest to simulate. All-to-alls
- * consist of such messages, so there `direct` is taken unpredicted. */
+/* If all ranks of several hosts send to each other, simulation takes longest. All-to-alls are such
+ * messages, so there `direct` is taken unpredicted. */
 static bool tries_algorithm(const struct search *search, const struct gyre_algorithm *algorithm)
 {
     const enum gyre_collective coll = search->coll;
@@ -370,8 +367,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
 {
     struct search search = {
         .facts = facts, .filter = filter, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
-    /* Simulations end once they exceed the best time. Two-level algorithms are simulated faster, so
-     * with many ranks they come first. */
+    /* Simulations end beyond the best time. Two-level algorithms are simulated faster, so with many
+     * ranks they come first. */
     const bool is_sorted = has_many_ranks(&search);
     for (int is_flat = !is_sorted; is_flat < 2; is_flat++)
         for (int i = 0; gyre_algorithms[i] != NULL; i++)

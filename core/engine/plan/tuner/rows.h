@@ -12,22 +12,22 @@
 #define GYRE_MAX_ROWS 160 /* of a file */
 
 /* X(enum suffix, word): a row may ask for it or, with "!", refuse it. All ranks know each. */
-#define GYRE_ROW_FACT_TABLE(X)                                                      \
-    X(GPUS, gpus)                                                                   \
-    X(NVLINK, nvlink)       /* NVLink connects all ranks */                         \
-    X(PROXIED, proxied)     /* some pair's connections have a proxy */              \
-    X(TCP, tcp)             /* which copies through TCP */                          \
-    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                        \
-    X(PLACED, placed)       /* results are or may be written into peers' windows */ \
-    X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */               \
-    X(RING, ring)           /* sends go to a ring's next rank only */               \
-    X(CHAIN, chain)         /* the whole vector moves to or from one rank */        \
-    X(TWO_LEVEL, two_level) /* steps inside and between hosts differ */             \
-    X(FANS_IN, fans_in)     /* a rank receives from several other hosts at once */  \
-    X(LINES, lines)         /* the protocol is not simple */                        \
-    X(LL, ll)                                                                       \
-    X(COPIES, copy_engines)                                                         \
-    X(FUSED, fused) /* chosen by a row of kind FUSED */
+#define GYRE_ROW_FACT_TABLE(X)                                               \
+    X(GPUS, gpus)                                                            \
+    X(NVLINK, nvlink)       /* of all ranks */                               \
+    X(PROXIED, proxied)     /* some pair's connections */                    \
+    X(TCP, tcp)             /* which copies through TCP */                   \
+    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                 \
+    X(PLACED, placed)       /* results are or may be in peers' windows */    \
+    X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */        \
+    X(RING, ring)           /* to a ring's next rank only */                 \
+    X(CHAIN, chain)         /* the whole vector moves to or from one rank */ \
+    X(TWO_LEVEL, two_level) /* steps inside and between hosts differ */      \
+    X(FANS_IN, fans_in)     /* several hosts send to a rank at once */       \
+    X(LINES, lines)         /* not simple */                                 \
+    X(LL, ll)                                                                \
+    X(COPIES, copy_engines)                                                  \
+    X(FUSED, fused) /* by a row of kind FUSED */
 
 /* By what must be known first. */
 #define GYRE_ROW_FACTS_CALL      ((1U << GYRE_ROW_FACT_PLACED) - 1)
@@ -70,26 +70,26 @@ enum gyre_result {
  *   CHANNEL_BYTES   many ranks: so many channels are predicted that none has more bytes
  *   FLAT_STEPS      many ranks: two-level algorithms come first, then others of so few steps a
  *                   tile, and none in which all pairs exchange data */
-#define GYRE_ROW_KIND_TABLE(X)                                                        \
-    X(COPIES, copies, WAY, CALL)                                                      \
-    X(FUSED, fused, WAY, PLACED)                                                      \
-    X(WAY, way, WAY, CALL)                                                            \
-    X(LINE, line, PROTO, ALGORITHM) /* of an algorithm without a row of WAY */        \
-    X(PATH, path, STAGED, CALL)     /* kernels place no results, though they could */ \
-    X(CHANNELS, channels, CHANNELS, ALL)                                              \
-    X(TILE, tile, TILE, ALL)                                                          \
-    X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* most ranks of copies */                \
-    X(PAIR, pair, NUMBER, PROTO)            /* most channels of a message */          \
-    X(ONLY, only, ALGORITHM, CALL)          /* no other algorithm is predicted */     \
-    X(INSIDE, inside, PROTO, CALL)          /* is predicted inside hosts, too */      \
-    X(BETWEEN, between, PROTO, CALL)        /* likewise between hosts */              \
-    X(LEAST_CHANNELS, least_channels, CHANNELS, ALL)                                  \
-    X(WEIGHT, weight, NUMBER, WEIGHT)                                                 \
-    X(GAIN, gain, NUMBER, CALL)                                                       \
-    X(MESSAGES, messages, NUMBER, CALL)                                               \
-    X(LEAST_TILE, least_tile, NUMBER, CALL) /* smallest to predict */                 \
-    X(TILE_NS, tile_ns, NUMBER, CALL)       /* longest on a wire */                   \
-    X(CHANNEL_BYTES, channel_bytes, NUMBER, CALL)                                     \
+#define GYRE_ROW_KIND_TABLE(X)                                                 \
+    X(COPIES, copies, WAY, CALL)                                               \
+    X(FUSED, fused, WAY, PLACED)                                               \
+    X(WAY, way, WAY, CALL)                                                     \
+    X(LINE, line, PROTO, ALGORITHM) /* of an algorithm without a row of WAY */ \
+    X(PATH, path, STAGED, CALL)     /* kernels place no results */             \
+    X(CHANNELS, channels, CHANNELS, ALL)                                       \
+    X(TILE, tile, TILE, ALL)                                                   \
+    X(COPY_RANKS, copy_ranks, NUMBER, CALL) /* most ranks of copies */         \
+    X(PAIR, pair, NUMBER, PROTO)            /* most channels of a message */   \
+    X(ONLY, only, ALGORITHM, CALL)          /* nothing else is predicted */    \
+    X(INSIDE, inside, PROTO, CALL)          /* also predicted inside hosts */  \
+    X(BETWEEN, between, PROTO, CALL)        /* likewise between hosts */       \
+    X(LEAST_CHANNELS, least_channels, CHANNELS, ALL)                           \
+    X(WEIGHT, weight, NUMBER, WEIGHT)                                          \
+    X(GAIN, gain, NUMBER, CALL)                                                \
+    X(MESSAGES, messages, NUMBER, CALL)                                        \
+    X(LEAST_TILE, least_tile, NUMBER, CALL) /* smallest to predict */          \
+    X(TILE_NS, tile_ns, NUMBER, CALL)       /* longest on a wire */            \
+    X(CHANNEL_BYTES, channel_bytes, NUMBER, CALL)                              \
     X(FLAT_STEPS, flat_steps, NUMBER, CALL)
 
 enum gyre_row_kind {
@@ -103,27 +103,26 @@ enum gyre_row_kind {
 #define GYRE_ROW_NUMBER_TABLE(X)                                                           \
     X(ranks, "ranks")                                                                      \
     X(hosts, "hosts")                                                                      \
-    X(channels, "channels") /* most of the call */                                         \
+    X(channels, "channels") /* of the call */                                              \
     X(sms, "sms")           /* of each GPU */                                              \
     X(bytes, "bytes")       /* of the vector, or of all blocks where buffers are blocks */ \
     X(block, "block")       /* of the vector, or of one block */
 
-/* All must hold. */
 struct gyre_when {
     uint32_t colls;   /* by bit */
-    uint32_t needs;   /* facts, by bit */
-    uint32_t refuses; /* likewise */
+    uint32_t needs;   /* by bit */
+    uint32_t refuses; /* by bit */
     uint32_t pad;
     struct gyre_bounds {
         uint64_t least, most;
     } ranks, hosts, channels, sms, bytes, block;
 };
 
-/* X(enum suffix, word): gives the channels or a tile's bytes. For a channel's tile the bytes are
- * the channel's. */
+/* X(enum suffix, word): gives the channels or a tile's bytes. A channel's tile goes by the
+ * channel's bytes. */
 #define GYRE_RULE_TABLE(X)                                                          \
     X(NUMBER, number)                                                               \
-    X(BLOCK, block)   /* bytes of the vector or of one block / the number */        \
+    X(BLOCK, block)   /* bytes of the vector or of one block / number */            \
     X(BYTES, bytes)   /* likewise of all blocks */                                  \
     X(SLOT, slot)     /* a whole slot */                                            \
     X(ROUNDS, rounds) /* few tiles, of whole rounds of a line protocol's threads */ \
@@ -144,14 +143,14 @@ struct gyre_rule {
     uint8_t form;
     bool by_ranks;
     bool rounds_down; /* channels; else up */
-    bool one_tile;    /* channels: one tile each, of at most a slot's bytes */
+    bool one_tile;    /* channels: one tile each, that fits a slot */
 };
 
 struct gyre_row {
     struct gyre_when when;
     const char *file;     /* without folder */
-    const char *text;     /* up to the end of the line */
-    const char *measured; /* where and when, likewise */
+    const char *text;     /* to the end of the line */
+    const char *measured; /* likewise: where and when */
     uint32_t line;
     enum gyre_row_kind kind;
     const struct gyre_algorithm *algorithm; /* NULL = the kind names none */
@@ -180,10 +179,9 @@ const struct gyre_rows *gyre_rows_of(enum gyre_row_file file);
  * not choose alike. */
 gyre_status gyre_rows_parse(const char *text, const char *file, struct gyre_rows *rows_out);
 
-/** Of all that a row decides and depends on. */
 uint64_t gyre_row_hash(const struct gyre_row *row);
 
-/* Rows that did not win, in order, each once. */
+/* Rows that did not win, each once. */
 struct gyre_why {
     size_t n;
     struct gyre_why_lost {
@@ -199,14 +197,14 @@ struct gyre_row_call {
     enum gyre_row_kind kind;
     enum gyre_collective coll;
     uint32_t facts; /* by bit */
-    bool any_size;  /* bounds of bytes and channels do not count */
+    bool any_size;  /* whatever the bytes and channels */
     uint64_t ranks, hosts, channels, sms, bytes, block;
     const struct gyre_algorithm *algorithm; /* of the rows; NULL = any */
     uint32_t protos;                        /* of the rows */
-    struct gyre_why *why; /* learns of the collective's rows that do not fit; or NULL */
+    struct gyre_why *why;                   /* the collective's rows that do not fit; or NULL */
 };
 
-/** The first row after `after` that fits, or NULL. @after: NULL = from the first row on. */
+/** The first that fits after `after` (NULL = of all), or NULL. */
 const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row_call *call,
                                       const struct gyre_row *after);

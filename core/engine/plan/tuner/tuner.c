@@ -116,8 +116,8 @@ static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
     return gyre_executor_fused_tiles(facts->device_kind, &call);
 }
 
-/* All-gather: a channel's whole block, if it fits a slot; all-reduce: a channel's part in as many
- * tiles as the kernel takes. False if no kernel does. */
+/* All-gather: a channel's whole block, if it fits a slot; all-reduce: a channel's part in the
+ * kernel's number of tiles. */
 static bool choose_fused_tile(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
@@ -181,8 +181,8 @@ static const struct gyre_row *find_way(const struct asked *asked,
     return gyre_tuner_next_row(asked->facts, &call, NULL);
 }
 
-/* The first row that fits and whose algorithm can do the call; if the filter takes that away, the
- * first allowed one. GPUs without a row for the collective use the host's. */
+/* By the first row whose algorithm can do the call; if the filter excludes it, the first allowed
+ * one. GPUs without a row use the host's. */
 static gyre_status choose_algorithm(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row_call call = row_call(asked, GYRE_ROW_WAY);
@@ -237,7 +237,7 @@ static enum gyre_proto prefer_proto(const struct asked *asked,
     return row != NULL ? row->proto : GYRE_PROTO_SIMPLE;
 }
 
-/* Links without a proxy: the preferred if it can be used, else the first that can. */
+/* The preferred one, or the first that can be used. */
 static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_row *way = choice->won[GYRE_WON_WAY];
@@ -272,7 +272,7 @@ static gyre_status choose_proto(const struct asked *asked, struct gyre_choice *c
     return GYRE_SUCCESS;
 }
 
-/* The first allowed for links with a proxy. A prediction may replace SIMPLE. */
+/* A prediction may replace SIMPLE. */
 static gyre_status choose_net_proto(const struct asked *asked, enum gyre_proto *proto_out)
 {
     const char *obstacle = "it allows none"; /* or of the last allowed protocol */
@@ -328,7 +328,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     enum gyre_proto net_proto;
     GYRE_TRY(choose_net_proto(&asked, &net_proto));
 
-    /* 1. Rows of copy engines, and of kernels for calls of middle size. */
+    /* 1. Rows of copy engines and of fused kernels. */
     if (choose_copies(&asked, choice_out))
         return GYRE_SUCCESS;
     if (gyre_tuner_choose_fused(facts, &asked.filter, coll, n_bytes, &choice)) {
@@ -342,7 +342,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         asked.facts = &without_lamport;
     }
 
-    /* 2. The fastest prediction, where there are constants and no row of the user. */
+    /* 2. The fastest prediction, unless the user has a row. */
     users = gyre_tuner_users_way(asked.facts, coll, n_bytes);
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV &&
         (users == NULL || !gyre_filter_allows(&asked.filter, coll, users->algorithm)))
@@ -353,7 +353,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         return GYRE_SUCCESS;
     }
 
-    /* 3. Rows: the way, then its sizes. What cannot be done is told here. */
+    /* 3. Rows: the way, then its sizes. */
     choice = (struct gyre_choice){.net_proto = net_proto};
     GYRE_TRY(choose_algorithm(&asked, &choice));
     GYRE_TRY(choose_proto(&asked, &choice));
