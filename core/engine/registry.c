@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which handles of communicators may still be used, and by which thread: a call holds its
- * communicator, a question pins it, and neither is freed meanwhile.
+ * A call holds its communicator and a question pins it, so neither is freed meanwhile.
  */
 #include "core/engine/comm.h"
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* of one block, and of all together */
+/* of all blocks together */
 #define MAX_BYTES ((uint64_t)INT64_MAX)
 
 static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may be asked about a communicator, and how it ends. Ending never frees what a peer may still
- * use: a thread waits, within a bound, until the other ranks have left too.
+ * A communicator's end never frees what a peer may still use: a thread waits, within a bound, until
+ * the other ranks have left too.
  */
 #include "core/engine/comm/parts.h"
 

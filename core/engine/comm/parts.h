@@ -12,14 +12,14 @@
 /** gyre_comm_exchange() inside a call: this thread holds the communicator (api.c). */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
-/** Of this thread, which gyre started. @comm: or NULL. */
+/** Use the communicator's device on this thread, which gyre started. @comm: or NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
-/** After success or failure. */
+/** End the init, after success or failure. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** Until all works and one-sided operations are done, or the communicator has failed. Waits for
- * signals that can no longer come end with an error. */
+/** Wait for all works and one-sided operations, or a failure. Waits for signals that can no longer
+ * come end with an error. */
 void gyre_comm_drain(gyre_comm *comm);
 
 /* ---- make.c ------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ struct gyre_init_request {
     gyre_status failure; /* why this rank cannot take part */
     char failure_text[256];
     bool *is_member; /* shrink: by rank of the parent; freed by make and refuse */
-    bool is_aborted; /* shrink: of the parent */
+    bool is_aborted; /* shrink: the parent was aborted */
 };
 
 /** In the background if it does not block (IN_PROGRESS) or in a group (SUCCESS; the group's end
@@ -74,7 +74,7 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 /** What needs no other rank. @given: complete. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
-/** Without waiting. It leaves the registry. */
+/** Does not wait. Leaves the registry. */
 void gyre_comm_free(gyre_comm *comm);
 
 /** The ranks have joined the rendezvous. A failure becomes the communicator's fault, and the other
@@ -118,11 +118,12 @@ void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
 void gyre_put_peers_lock(gyre_comm *comm);
 void gyre_put_peers_unlock(gyre_comm *comm);
 
-/** Until all messages that any rank sent before its call are taken. Collective. Errors: the fault,
- * TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
+/** Wait until all messages that any rank sent before its call are taken. Collective. Errors: the
+ * fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
 gyre_status gyre_put_peers_fence(gyre_comm *comm);
 
-/** This rank waits for signals. Does not block; a later call tells ranks whose link had no room. */
+/** Tell that this rank waits for signals. Does not block; a later call tells ranks whose link had
+ * no room. */
 void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended);
 
 /** 0 = none told; all the rank's earlier signals have arrived. */

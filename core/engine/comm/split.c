@@ -62,7 +62,7 @@ struct split_place {
     int32_t key;
 };
 
-/* Or why its first rank cannot make the color's rendezvous. Gathered after the colors: fixed
+/* A color's rendezvous, or why its first rank cannot make it. Gathered after the colors: fixed
  * layout. */
 struct split_offer {
     int32_t status;

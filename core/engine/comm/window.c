@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows, and registered buffers. All ranks gather the results of exports and imports before any
+ * All ranks gather the results of exports and imports before any
  * uses the window, so a failure of one rank is an error on all.
  */
 #include "core/engine/comm/parts.h"

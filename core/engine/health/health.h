@@ -26,7 +26,7 @@ struct gyre_health_blocked {
 
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
 
-/** With peers' questions. Any thread. */
+/** Compare the call with peers' questions. Any thread. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
 /** Tell the other ranks once of this rank's failure, if any. Any thread, before the rank leaves. */
@@ -36,10 +36,10 @@ void gyre_health_pass_on(struct gyre_health *health);
  * one-sided calls are no such works. */
 bool gyre_health_is_unharmed(const struct gyre_health *health);
 
-/** All past and future failures. The health becomes a holder of the origin. */
+/** Tell the origin, which the health then holds, past and future failures. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
-/** Or was it lost? */
+/** Also true of a lost rank. */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
 /** Until every other rank has left, was lost or is silent for 3.5 s. */
@@ -49,7 +49,7 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
  * (nothing could be printed). */
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
 
-/** To all ranks, by a leaving rank. */
+/** Tell all ranks what this leaving rank waits for. */
 void gyre_health_tell_blocked(struct gyre_health *health,
                               const struct gyre_health_blocked *blocked);
 

@@ -49,16 +49,16 @@ struct gyre_origin_config {
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
-/** To the child's rendezvous, all ranks. @origin: or NULL. */
+/** All ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
 /** Set-up has ended or failed. @origin: or NULL. */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
-/** By a holder. @origin: or NULL. */
+/** A holder gives it up. @origin: or NULL. */
 void gyre_origin_release(struct gyre_origin *origin);
 
-/** By the child. */
+/** Has the child released it? */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
 /** @lost_rank: of the parent, -1 = none died. @how: why it died. @text: why the parent failed, with

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 #define GYRE_HEALTH_MAX_ASKED     16  /* calls sent at once */
-#define GYRE_HEALTH_WHO_BYTES     640 /* names of ranks */
-#define GYRE_HEALTH_WHY_BYTES     704 /* explanation of waits */
+#define GYRE_HEALTH_WHO_BYTES     640 /* for names of ranks */
+#define GYRE_HEALTH_WHY_BYTES     704 /* to explain waits */
 
 #define GYRE_HEALTH_WAITS_VERSION 1
 #define GYRE_HEALTH_MAX_WAITS     8 /* workers sent at once */
@@ -22,8 +22,8 @@
 enum gyre_peer_end {
     GYRE_PEER_END_UNKNOWN, /* no answer, or its executor cannot tell */
     GYRE_PEER_END_MOVED,   /* sent or consumed */
-    GYRE_PEER_END_HELD,    /* an unfinished worker uses the connection */
-    GYRE_PEER_END_FREE,    /* no unfinished worker uses it */
+    GYRE_PEER_END_HELD,    /* not yet; an unfinished worker uses the connection */
+    GYRE_PEER_END_FREE,    /* not yet; no unfinished worker uses it */
     GYRE_N_PEER_ENDS
 };
 

@@ -33,7 +33,7 @@ const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_w
 gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
                            bool *same_bits_out);
 
-/** Of one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
+/** Prove one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape);
 

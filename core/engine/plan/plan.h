@@ -50,7 +50,7 @@ uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** GYRE_ALGORITHMS (plugins.h), before there is a communicator. */
+/** Load GYRE_ALGORITHMS (plugins.h) before there is a communicator. */
 gyre_status gyre_plugins_load_own(void);
 
 /** Carry out collectives by this choice, for benches; the tuner chooses fields that are 0, or all

@@ -22,8 +22,8 @@ struct gyre_plan_cache {
     struct gyre_cost network_cost; /* of what is known of the network */
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = not forced */
-    uint32_t n_settings;       /* given out */
-    uint32_t settings;         /* now, part of a plan's key */
+    uint32_t n_settings;       /* numbers given out */
+    uint32_t settings;         /* the present number, part of a plan's key */
     uint32_t unforced;         /* without a forced choice */
     uint64_t n_made;           /* plans */
     struct gyre_plan_table plans;

@@ -14,7 +14,7 @@ struct gyre_call_terms {
     uint32_t protos;     /* bit i = enum gyre_proto; 0 = all */
     uint8_t min_channels;
     uint8_t max_channels;
-    uint8_t prefers; /* 1: else all algorithms are allowed */
+    uint8_t prefers; /* 1: all are allowed if these cannot carry out the call */
     uint8_t zero;
 };
 
@@ -36,7 +36,7 @@ static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
 /** 0 if there are no terms. */
 uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
 
-/** Channels count only if the communicator has some of them. */
+/** The communicator's channels count where the terms have none in common with them. */
 void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
                            struct gyre_filter *filter, struct gyre_tuner_facts *facts);
 

@@ -101,8 +101,7 @@ static int find_collective(const char *name)
     return -1;
 }
 
-/* Does a list without a collective count for this one? Never for point to point, which has one
- * algorithm. */
+/* A list without a collective never counts for point to point, which has one algorithm. */
 static bool is_meant(const struct vocabulary *vocabulary, int coll)
 {
     const bool nccl_sends =

@@ -45,7 +45,7 @@ struct gyre_filter_words {
     const char *algos;
     const char *protos;
     const char *paths;
-    const char *algo_source; /* they live as long as the filter */
+    const char *algo_source; /* sources live as long as the filter */
     const char *proto_source;
     const char *path_source;
     bool is_algos_of_nccl; /* see gyre_filter_of() */

@@ -15,12 +15,12 @@
 #define GYRE_ROW_FACT_TABLE(X)                                               \
     X(GPUS, gpus)                                                            \
     X(NVLINK, nvlink)       /* of all ranks */                               \
-    X(PROXIED, proxied)     /* some pair's connections */                    \
-    X(TCP, tcp)             /* which copies through TCP */                   \
+    X(PROXIED, proxied)     /* of some pair's connections */                 \
+    X(TCP, tcp)             /* proxies copy through TCP */                   \
     X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                 \
     X(PLACED, placed)       /* results are or may be in peers' windows */    \
     X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */        \
-    X(RING, ring)           /* to a ring's next rank only */                 \
+    X(RING, ring)           /* sends go to a ring's next rank only */        \
     X(CHAIN, chain)         /* the whole vector moves to or from one rank */ \
     X(TWO_LEVEL, two_level) /* steps inside and between hosts differ */      \
     X(FANS_IN, fans_in)     /* several hosts send to a rank at once */       \
@@ -60,8 +60,7 @@ enum gyre_result {
      GYRE_RESULT_RULE(ROUNDS) | GYRE_RESULT_RULE(CHAIN))
 
 /* X(enum suffix, word, what it decides, facts that it may ask for). COPIES and FUSED are asked
- * before WAY: copy engines, or the executor's own kernel, carry the call. From ONLY on rows are
- * about predictions:
+ * before WAY. From ONLY on rows are about predictions:
  *
  *   LEAST_CHANNELS  as CHANNELS, the least to predict
  *   WEIGHT          percent of a predicted time that count; all rows that fit are multiplied

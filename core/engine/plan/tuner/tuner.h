@@ -189,17 +189,17 @@ const struct gyre_row *gyre_tuner_users_way(const struct gyre_tuner_facts *facts
 /** @row: or NULL. */
 bool gyre_tuner_is_users(const struct gyre_tuner_facts *facts, const struct gyre_row *row);
 
-/** For rows. */
+/** What rows may ask of them. */
 uint32_t gyre_tuner_algorithm_facts(const struct gyre_tuner_facts *facts,
                                     const struct gyre_algorithm *algorithm,
                                     enum gyre_collective coll);
 uint32_t gyre_tuner_proto_facts(enum gyre_proto proto);
 
-/** Into other ranks' windows, by kernels or copy engines. */
+/** Can kernels or copy engines write into other ranks' windows? */
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll);
 
-/** By a kernel, if the algorithm can. */
+/** Does a kernel place results, if the algorithm can? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll, enum gyre_proto proto, uint64_t n_bytes);
 
