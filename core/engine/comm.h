@@ -146,14 +146,13 @@ struct gyre_comm {
     struct gyre_observing *observing;
     uint64_t *n_p2p;  /* by peer * 2 + is_send */
     uint32_t *latest; /* likewise: zeros, for gyre_order_messages() */
-    uint64_t stream;  /* host: address of the latest launch's stream, 0 = none. By the calling
-                       * thread, under the registry's lock */
+    uint64_t stream;  /* host: address of the latest launch's stream, 0 = none. Set under the
+                       * registry's lock; the calling thread reads it without */
     uint64_t
         stream_works;  /* n_launched after that launch; one writer: the calling thread; release */
-    bool has_captured; /* host: address of the latest launch's stream, 0 = none. Set under the
-                        * registry's lock; the calling thread reads it without */
+    bool has_captured; /* of a graph; by the calling thread */
     struct gyre_health *health;
-    void (*pass_on)(struct gyre_health *health); /* lies above this folder */
+    void (*pass_on)(struct gyre_health *health); /* gyre_health_pass_on(), which lies above */
     struct gyre_origin *origin;                  /* NULL = neither split nor shrunk */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
@@ -189,7 +188,7 @@ gyre_status gyre_comm_enter(gyre_comm *comm);
         return status_of_work_;                     \
     } while (0)
 
-/** Of a held or pinned one. Errors: INVALID_USAGE, or its fault. */
+/** The communicator is held or pinned. Errors: INVALID_USAGE, or its fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
 /** For questions about its ranks and devices. Any thread, also after failure and finalize. Errors:

@@ -40,7 +40,7 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items);
 
 bool gyre_group_is_open(void);
 
-/** For the end of this thread's open group. This thread holds the communicator. Errors:
+/** Run it at the end of this thread's open group. This thread holds the communicator. Errors:
  * OUT_OF_MEMORY; the communicator then ends on all ranks. */
 gyre_status gyre_group_add_call(const struct gyre_item *item);
 
@@ -50,7 +50,8 @@ struct gyre_group_task {
     gyre_status (*finish)(struct gyre_group_task *task);
 };
 
-/** For the end of this thread's group. Errors: OUT_OF_MEMORY; the task is then finished here. */
+/** Finish it at the end of this thread's group. Errors: OUT_OF_MEMORY; the task is then finished
+ * here. */
 gyre_status gyre_group_add(struct gyre_group_task *task);
 
 /** Makes the group's end return IN_PROGRESS. */
@@ -129,17 +130,17 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
 
 bool gyre_compares_calls(const gyre_comm *comm);
 
-/** Of a collective, on all ranks. A difference ends the communicator on every rank. Errors:
+/** Compare a collective on all ranks. A difference ends the communicator on every rank. Errors:
  * INVALID_USAGE naming both calls, or the communicator's fault. */
 gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record);
 
-/** On a thread of its own, because the launching thread may also serve other ranks and would wait
- * for itself. @items: one communicator's collectives, must not move until the comparer is finished.
- * Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks. */
+/** Compare on a thread of its own, because the launching thread may also serve other ranks and
+ * would wait for itself. @items: one communicator's collectives, must not move until the comparer
+ * is finished. Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks. */
 gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items, size_t n_items,
                                 struct gyre_comparer **comparer_out);
 
-/** Until the next collective is compared. Errors: as gyre_compare_call(). */
+/** Wait until the next collective is compared. Errors: as gyre_compare_call(). */
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer);
 
 /** Until all are compared or one failed. @comparer: or NULL. */

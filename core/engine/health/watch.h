@@ -53,7 +53,7 @@ struct gyre_wait_graph {
 enum gyre_wait_end {
     GYRE_WAIT_ENDS_IN_CYCLE,    /* the last edge leads to edges[cycle_start] of the path */
     GYRE_WAIT_ENDS_RUNNABLE,    /* the last worker waits for nothing */
-    GYRE_WAIT_ENDS_MOVED,       /* but not arrived */
+    GYRE_WAIT_ENDS_MOVED,       /* moved, but not arrived */
     GYRE_WAIT_ENDS_FREE,        /* no worker will move the slot */
     GYRE_WAIT_ENDS_UNEXPLAINED, /* the awaited worker is unknown */
 };
@@ -146,7 +146,7 @@ struct gyre_health_peer {
     uint64_t heard_ns;
     uint64_t asked_ns; /* by its latest question */
     uint64_t waits_ns;
-    uint64_t behind_ns; /* it said so */
+    uint64_t behind_ns; /* it said that it is behind */
     uint64_t left_ns;   /* its goodbye, or the news of its death */
     struct gyre_health_place place;
     struct gyre_health_waits *waits;     /* NULL = none came */

@@ -17,7 +17,7 @@
 struct gyre_links {
     struct gyre_peer_info *infos; /* by rank */
     uint8_t *transport_of;        /* by rank: index into gyre_transports; not the own */
-    struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* likewise; NULL = not used */
+    struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
     uint16_t *ring_prev; /* by rank: the predecessor in the ring */
@@ -25,7 +25,7 @@ struct gyre_links {
     struct gyre_grouping grouping;
     struct gyre_topo topo; /* of this host; empty if nobody asks */
     bool for_puts;
-    bool is_proxied;        /* some pair of ranks */
+    bool is_proxied;        /* a proxy serves some pair */
     bool is_proxied_inside; /* likewise, on one host */
     bool uses_rdma;         /* the ib transport connects some pair */
     bool has_net_lines;     /* every proxied pair can use lines */
@@ -109,9 +109,9 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
-/** Ranks on one GPU could wait for each other's blocks for ever. Where GYRE_SHARE_GPU allows it,
- * member->config.sm_budget becomes this rank's part. Sets n_gpu_sharers and least_sms. Errors:
- * INVALID_USAGE naming two ranks and their GPU. */
+/** No two ranks may use one GPU: they could wait for each other's blocks for ever. Where
+ * GYRE_SHARE_GPU allows it, member->config.sm_budget becomes this rank's part. Sets n_gpu_sharers
+ * and least_sms. Errors: INVALID_USAGE naming two ranks and their GPU. */
 gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
 
 /** A trace file has one process. The same result on all ranks. Errors: INVALID_ARGUMENT naming two
@@ -134,7 +134,7 @@ gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_lin
 
 /* ---- the topology, in choose.c -------------------------------------------------------------- */
 
-/** Fill links->topo from GYRE_TOPO_FILE, or if it is used from this machine, and check
+/** Fill links->topo from GYRE_TOPO_FILE, else from this machine if it is used, and check
  * GYRE_P2P_LEVEL. Errors: INVALID_ARGUMENT listing the legal words, or with file and line; those of
  * gyre_topo_detect. */
 gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);

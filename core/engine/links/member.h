@@ -22,8 +22,7 @@ struct gyre_member {
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
     struct gyre_trace *trace; /* NULL: not traced */
-    int file_rank; /* %r in names of files: the rank in the first of a chain of splits and shrinks
-                    */
+    int file_rank;            /* %r in names of files: the rank before all splits and shrinks */
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;

@@ -67,8 +67,8 @@ static uint32_t told_rate(const struct gyre_links *links, int rank)
     return gyre_peer_info_tells_rate(info) ? info->net_mbit_per_s : 0;
 }
 
-/* From this rate on a measurement shows how fast one thread copies; calls move data with several.
- */
+/* From this rate on a measurement shows how fast one thread copies; calls move data with
+ * several. */
 #define THREAD_MBIT_PER_S 8000
 
 /* The same on all ranks. */

@@ -247,8 +247,8 @@ static uint64_t square_root(uint64_t value)
 }
 
 /* Tiles of LL128 and LAMPORT between all pairs are multiples of a round of the block's threads, or
- * the last one takes a round more. In LL128 the peers share 512 threads, and a warp
- * moves 480 bytes a round. */
+ * the last one takes a round more. In LL128 the peers share 512 threads, and a warp moves 480 bytes
+ * a round. */
 static uint64_t rounds_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                             enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
 {
