@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
-/* Not const, because algorithms join; written before any thread reads it. */
+/* Written before any thread reads it. */
 const struct gyre_algorithm *gyre_algorithms[GYRE_MAX_ALGORITHMS + 1] = {
     GYRE_ALGORITHM_LIST(GYRE_ALGORITHM_ADDRESS) NULL,
 };
@@ -54,7 +54,6 @@ const struct gyre_algorithm *gyre_algorithm_find(const char *name)
     return NULL;
 }
 
-/* Programs that are given stand in a list, a member for each shape. */
 static const struct gyre_given_programs *find_given(const struct gyre_algorithm *algorithm,
                                                     const struct gyre_shape *shape)
 {
@@ -198,8 +197,6 @@ int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_place
     return shape->n_ranks - 1;
 }
 
-/* ---- programs from a file -------------------------------------------------------------------- */
-
 static gyre_status check_programs(const struct gyre_program *const *programs,
                                   const struct gyre_program *first)
 {
@@ -260,7 +257,6 @@ static gyre_status find_like(struct gyre_given_programs *given,
     return GYRE_SUCCESS;
 }
 
-/* What follows from the steps of the programs. */
 static gyre_status find_ability(struct gyre_given_programs *given,
                                 const struct gyre_grouping *grouping)
 {

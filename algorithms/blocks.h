@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What algorithms share whose steps move the blocks of several ranks as one range of chunks, chunk
- * i for rank i's block.
+ * For algorithms whose steps move blocks of several ranks as one range of chunks, chunk i for rank
+ * i.
  */
 #ifndef GYRE_ALGORITHMS_BLOCKS_H
 #define GYRE_ALGORITHMS_BLOCKS_H
@@ -11,7 +11,6 @@
 #define GYRE_BLOCKS_COLLECTIVES \
     (1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER)
 
-/* One rank's program. */
 struct gyre_blocks {
     struct gyre_builder *builder;
     enum gyre_collective coll;
@@ -19,7 +18,7 @@ struct gyre_blocks {
     int rank;
 };
 
-/* The rank at a distance from this one, of at most n_ranks either way; ranks are counted round. */
+/* @distance: at most n_ranks either way. */
 static inline int gyre_blocks_at(const struct gyre_blocks *b, int distance)
 {
     return (b->rank + distance + b->n_ranks) % b->n_ranks;
@@ -31,19 +30,17 @@ static inline void gyre_blocks_copy(const struct gyre_blocks *b, struct gyre_chu
     gyre_builder_range_step(b->builder, chunks, &in, 1, &out, 1, 0);
 }
 
-/* Where a chunk's sum lies until it is final: in reduce-scatter OUT has room for one block only. */
+/* In reduce-scatter OUT has room for one block only. */
 static inline struct gyre_ref gyre_blocks_sum(const struct gyre_blocks *b, int chunk)
 {
     return b->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
 }
 
-/* Where a chunk's final sum goes. */
 static inline struct gyre_ref gyre_blocks_result(const struct gyre_blocks *b, int chunk)
 {
     return gyre_out(b->coll == GYRE_COLL_REDUCE_SCATTER ? 0 : chunk);
 }
 
-/* struct gyre_algorithm.can_do: all shapes. */
 static inline bool gyre_blocks_can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                                       const char **why_not)
 {

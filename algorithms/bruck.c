@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bruck's all-gather and all-to-all, for any number of ranks (J. Bruck et al., Efficient Algorithms
- * for All-to-All Communications in Multiport Message-Passing Systems, 1997). All-gather of four
- * ranks: a rank has the blocks from its own on, sends them to the rank at distance 1, 2, 4, ...
- * before it, and gets those that follow. Blocks are counted round.
+ * Bruck's all-gather and all-to-all(J. Bruck et al., Efficient Algorithms for All-to-All
+ * Communications in Multiport Message-Passing Systems, 1997). All-gather: a rank sends all its
+ * blocks to the rank at distance 1, 2, 4, ... before it, and gets those that follow:
  *
  *   round   rank 0          rank 1          rank 2          rank 3
  *     0     b0 to 3         b1 to 0         b2 to 1         b3 to 2
  *     1     b0-1 to 2       b1-2 to 3       b2-3 to 0       b3-0 to 1
  *
- * All-to-all: a block that has to go j ranks back (counted round) takes a hop of each power of two
- * that j consists of. OUT is the store: at rank r, the block that is j hops away when it starts
- * lies in OUT(r + j), which is where block j ends as well. Four ranks, jK is the block in
- * OUT(r + K):
+ * All-to-all: a block that has to go j ranks back takes a hop for each bit of j. At rank r it waits
+ * in OUT(r + j). Four ranks, jK is the block in OUT(r + K):
  *
  *   round   every rank r
  *     0     gets OUT(r + j) from IN(r - j), for all j
@@ -20,7 +17,7 @@
  *     2     sends j2, j3 to r - 2, and gets those of r + 2 in their place
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up. All-gather sends B (n-1)/n from
- * every rank, all-to-all about B/2 log2(n). It suits short blocks on many ranks.
+ * every rank, all-to-all about B/2 log2(n).
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
@@ -41,8 +38,6 @@ static void copy_block(struct gyre_builder *builder, int block, struct gyre_ref 
 {
     gyre_builder_step(builder, block, &in, 1, &out, 1, 0);
 }
-
-/* ---- all-gather ----------------------------------------------------------------------------- */
 
 static int gathered_at(const struct gyre_shape *shape, int distance)
 {
@@ -67,9 +62,7 @@ static void emit_all_gather(const struct gyre_shape *shape, int rank, struct gyr
     }
 }
 
-/* ---- all-to-all ----------------------------------------------------------------------------- */
-
-/* Copy IN(rank - j) to OUT(rank + j) for all j, also in place. */
+/* Also in place. */
 static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int j = 0; 2 * j <= shape->n_ranks; j++) {
@@ -84,7 +77,6 @@ static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_bui
     }
 }
 
-/* How many of the numbers below n_ranks have this digit at this weight. */
 static int moved_at(const struct gyre_shape *shape, int radix, int weight, int digit)
 {
     const int period = radix * weight, before = digit * weight;
@@ -92,8 +84,8 @@ static int moved_at(const struct gyre_shape *shape, int radix, int weight, int d
     return shape->n_ranks / period * weight + (rest < 0 ? 0 : rest < weight ? rest : weight);
 }
 
-/* To base 2 a block moves for each bit of its distance, to base `radix` for each digit that is not
- * 0: fewer bytes, and more rounds. */
+/* A block moves for each digit of its distance that is not 0: a larger radix has fewer bytes and
+ * more rounds. */
 static void emit_all_to_all(const struct gyre_shape *shape, int radix, int rank,
                             struct gyre_builder *builder)
 {
@@ -117,8 +109,6 @@ static void emit_all_to_all(const struct gyre_shape *shape, int radix, int rank,
             copy(builder, chunks, gyre_peer(first, 0), gyre_out(first));
         }
 }
-
-/* ---- the algorithm -------------------------------------------------------------------------- */
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {

@@ -1,36 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Direct ("one-shot"): every rank sends its data straight to every other rank, in one hop.
- * All-reduce of four ranks, where a message is a whole vector:
+ * Direct ("one-shot"): every rank sends its data straight to every other rank. All-reduce of four
+ * ranks, with whole vectors:
  *
  *   round          rank 0        rank 1        rank 2        rank 3
  *     0  sends to  1 2 3         2 3 0         3 0 1         0 1 2        own input, unordered
  *     1  sums      0+1+2+3       0+1+2+3       0+1+2+3       0+1+2+3      in this order, all alike
  *
- * The other collectives are the same two rounds with fewer messages. Reduce-scatter and all-to-all
- * send each peer its own block. All-gather and gather keep what arrives instead of summing it. In
- * broadcast, scatter, reduce and gather the root is one end of every message. A rank sends to the
- * next rank first, so that the ranks do not all send to the same peer at once.
+ * The other collectives are these two rounds with fewer messages: with a root, it is one end of
+ * each.
  *
- * Cost (n ranks, B bytes a rank): one hop. In an all-reduce every rank sends and receives (n-1) B,
- * so it suits small vectors only. All-gather, reduce-scatter and all-to-all move the fewest
- * possible bytes. More than eight contributions are summed in groups of eight, the same groups on
- * every rank, so that all ranks get the same bits.
+ * Cost (n ranks, B bytes a rank): one hop. An all-reduce sends and receives (n-1) B; all-gather,
+ * reduce-scatter and all-to-all move the fewest possible bytes. More than eight contributions are
+ * summed in groups of eight, the same on all ranks, so that all get the same bits.
  *
- * `sendrecv` is point to point: there are two ranks, and the root is the sender; a single rank
- * copies. The plan maps the two ranks to ranks of the communicator. Four ranks that swap data in
- * pairs:
+ * `sendrecv` has two ranks, of which the root sends; the plan maps them to ranks of the
+ * communicator. Four ranks that swap data in pairs:
  *
  *   0 -> 1    in  ->  out        program of (0, 1), and at the same time of (1, 0)
  *   2 -> 3    in  ->  out        program of (2, 3), and at the same time of (3, 2)
- *
- * Cost (B bytes): one hop, B bytes over the link.
  */
 #include "algorithms/algorithm.h"
 
 #define PLACES (1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_ALL_TO_ALL)
 
-/* The blocks that every rank receives need no slots if the ranks can address each other's OUT. */
+/* Received blocks need no slots if the ranks can address each other's OUT. */
 static bool places(const struct gyre_shape *shape)
 {
     return shape->is_placed && (PLACES >> shape->coll & 1U) != 0;
@@ -62,7 +56,7 @@ static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* In the order in which the peers send. Placed blocks are in OUT already. */
+/* In the order in which the peers send. */
 static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
@@ -74,7 +68,7 @@ static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* In the order of ranks. This rank's contribution is IN(own). */
+/* In the order of ranks. */
 static void reduce_all(const struct gyre_shape *shape, int rank, int own, int chunk,
                        struct gyre_builder *builder)
 {
@@ -154,7 +148,7 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     const bool may_place = (PLACES >> shape->coll & 1U) != 0;
     *can_out = (struct gyre_ability){
         .flow = GYRE_FLOW_ONE_HOP, .places = may_place, .copy_tail = may_place};
@@ -184,7 +178,7 @@ static bool can_do_send_recv(const struct gyre_shape *shape, struct gyre_ability
                              const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.flow = GYRE_FLOW_RELAY};
     return true;
 }

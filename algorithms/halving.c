@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recursive doubling and recursive halving: ranks exchange data in pairs. Pairing ranks have
- * numbers, and two of them form a pair if their numbers are at distance 1, 2, 4, ... If the number
- * of ranks is no power of two, the first ranks are folded two by two: the odd rank of two gives its
- * data to the rank before it, takes no part in the pairs, and gets the result from that rank, in
- * two more hops.
+ * Recursive doubling and recursive halving: ranks exchange in pairs whose numbers are at distance
+ * 1, 2, 4, ... If the number of ranks is no power of two, the first ranks are folded two by two:
+ * the odd rank gives its data to the rank before it, has no number, and gets the result from that
+ * rank, in two more hops.
  *
- * `doubling`: all-reduce of the whole vector. In each round a rank exchanges its sum with
- * the rank at distance 1, 2, 4, ... Four ranks:
+ * `doubling`, all-reduce of four ranks with whole vectors:
  *
  *   round   rank 0           rank 1           rank 2           rank 3
  *     0     sends 0 to 1     sends 1 to 0     sends 2 to 3     sends 3 to 2     own input
@@ -16,13 +14,11 @@
  *
  * The lower rank's sum is always the first input, so all ranks get the same bits.
  *
- * Cost (n ranks, B bytes): log2(n) hops, and log2(n) B out of every rank. It suits short vectors on
- * many ranks, where `direct` would send n-1 messages from each.
+ * Cost (n ranks, B bytes): log2(n) hops, and log2(n) B out of every rank.
  *
- * `halving`. Reduce-scatter by halving: a rank exchanges with the rank at
- * distance n/2, then n/4, and so on; it gives away the half of its blocks that is nearer to the
- * partner, and adds what it gets to the other half. All-gather by doubling is the same way back.
- * All-reduce is the one after the other. Four ranks, a chunk for each:
+ * `halving`, reduce-scatter: at distance n/2, n/4, ... a rank gives away the half of its blocks
+ * that is nearer to the partner, and sums the other half. All-gather is the same way back, and
+ * all-reduce both. Four ranks, a chunk for each:
  *
  *   round     rank 0             rank 1             rank 2             rank 3
  *   halve 2   sends c2-3 to 2    sends c2-3 to 3    sends c0-1 to 0    sends c0-1 to 1
@@ -32,7 +28,7 @@
  *   double 1  c0 to 1            c1 to 0            c2 to 3            c3 to 2
  *   double 2  c0-1 to 2          c0-1 to 3          c2-3 to 0          c2-3 to 1
  *
- * A rank into which another one is folded stands for both ranks and their two chunks.
+ * A rank into which another one is folded stands for both and their two chunks.
  *
  * Cost (n ranks, B bytes of the whole vector): log2(n) hops and B (n-1)/n out of every rank each
  * way. Folding adds a hop and up to B. The longest range is n/2 chunks, with folding n.
@@ -40,7 +36,7 @@
 #include "algorithms/blocks.h"
 
 struct pairs {
-    int n_pairing; /* at most the number of ranks */
+    int n_pairing; /* <= number of ranks */
     int n_folded;
 };
 
@@ -68,8 +64,6 @@ static int rank_of(struct pairs pairs, int number)
 {
     return number < pairs.n_folded ? 2 * number : number + pairs.n_folded;
 }
-
-/* ---- doubling of whole vectors --------------------------------------------------------------- */
 
 static void emit_doubling(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
@@ -102,7 +96,7 @@ static bool can_do_doubling(const struct gyre_shape *shape, struct gyre_ability 
                             const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.keeps_sums = true};
     return true;
 }
@@ -114,8 +108,6 @@ const struct gyre_algorithm gyre_algorithm_doubling = {
     .can_do = can_do_doubling,
     .emit = emit_doubling,
 };
-
-/* ---- halving and doubling -------------------------------------------------------------------- */
 
 struct halving {
     struct gyre_blocks b;
@@ -136,9 +128,7 @@ static struct gyre_ref partner_of(const struct halving *halving, int number)
     return gyre_peer(rank_of(halving->pairs, number), 0);
 }
 
-/* ---- halving -------------------------------------------------------------------------------- */
-
-/* In reduce-scatter it is OUT, unless this rank stands for two folded ranks. */
+/* In reduce-scatter OUT, unless this rank stands for two folded ranks. */
 static struct gyre_ref last_sum_of(const struct halving *halving, int chunk)
 {
     const bool is_result = halving->b.coll == GYRE_COLL_REDUCE_SCATTER && !halving->is_folded;
@@ -203,9 +193,7 @@ static void reduce_scatter(const struct halving *halving)
     gyre_blocks_copy(&halving->b, own, gyre_scratch(halving->b.rank), gyre_out(0));
 }
 
-/* ---- doubling ------------------------------------------------------------------------------- */
-
-/* This rank's block, and that of the rank that is folded into it, go into OUT. */
+/* Also of the rank that is folded into this one. */
 static void begin_all_gather(const struct halving *halving)
 {
     const int rank = halving->b.rank;
@@ -238,8 +226,6 @@ static void all_gather(const struct halving *halving)
     if (halving->is_folded)
         gyre_blocks_copy(&halving->b, all, gyre_out(0), gyre_peer(halving->b.rank + 1, 0));
 }
-
-/* ---- the algorithm -------------------------------------------------------------------------- */
 
 static void emit_halving(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {

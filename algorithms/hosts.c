@@ -4,8 +4,8 @@
  *
  *     host 0: 0 3 2 1   -> rail 1 ->   host 1: 5 6 7 4   -> rail 0 ->   host 0
  *
- * Rank 0 receives from the other host and rank 1 sends to it. In variant 1 these are ranks 1 and 2,
- * and so on; over four variants each of the four NICs carries a quarter in each direction.
+ * In variant 1 the ring enters at rank 1 and leaves at rank 2, and so on: over four variants each
+ * of four NICs carries a quarter in each direction.
  */
 #include "algorithms/hosts.h"
 
@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How many ranks from `rank` on follow each other on one host. Ranks are mostly numbered host after
- * host, so handling runs is faster. */
+/* How many ranks follow each other on one host: they are mostly numbered host after host, so
+ * handling runs is faster. */
 static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
 {
     const uint16_t *host_of = shape->grouping->host_of;
@@ -82,7 +82,6 @@ static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16
             order[at + i] = (uint16_t)(rank + i);
         first[host_of[rank]] = (uint16_t)(at + n_run);
     }
-    /* The second loop has advanced each entry to the next host's first. */
     for (unsigned host = n_hosts; host > 0; host--)
         first[host] = first[host - 1];
     first[0] = 0;
@@ -143,16 +142,14 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
     return gyre_builder_keep(builder, gyre_hosts_make(shape, apart));
 }
 
-/* The rail on which variant v crosses from the i-th host of a ring to the next one. With an odd
- * number of hosts the last crossing would use the rail of the first one. */
+/* With an odd number of hosts the last crossing would use the rail of the first one. */
 static int crossing(const struct gyre_hosts *hosts, int variant, int i)
 {
     const bool meets_first = i == hosts->n_hosts - 1 && i % 2 == 0;
     return variant + (meets_first ? 2 : i % 2);
 }
 
-/* From position `enter` to position `leave`. A simulation of many hosts does so for each rank, so
- * this loop has no division. */
+/* Without a division, because a simulation of many hosts walks for each rank. */
 static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int leave,
                      uint16_t *order_out)
 {
@@ -171,8 +168,8 @@ static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int le
     return n;
 }
 
-/* A ring leaves from the position before the one at which it entered if there is one variant, or if
- * both crossings are at the same rank. */
+/* A ring leaves at the position before it entered if there is one variant, or if both crossings are
+ * at the same rank. */
 static int leave_at(const struct gyre_hosts *hosts, int host, int enter, int rail)
 {
     const int size = gyre_hosts_size(hosts, host);
@@ -192,7 +189,7 @@ static void order_ring(const struct gyre_hosts *hosts, int variant, uint16_t *or
 }
 
 /* The root's host comes first. If the variant crosses at the root's own rail, the root sends
- * straight to the next host, and the other ranks of its host come last. */
+ * straight to the next host, and the rest of its host comes last. */
 static void order_from_root(const struct gyre_hosts *hosts, int variant, int root,
                             uint16_t *order_out)
 {
@@ -212,7 +209,7 @@ static void order_from_root(const struct gyre_hosts *hosts, int variant, int roo
         const int leave = leave_at(hosts, host, enter, variant + i % 2);
         n += walk_host(hosts, host, enter, leave, &order_out[n]);
     }
-    const int rail = variant + (hosts->n_hosts - 1) % 2; /* where the ring leaves the last host */
+    const int rail = variant + (hosts->n_hosts - 1) % 2; /* of leaving the last host */
     const int back = gyre_hosts_at_rail(hosts, root_host, rail, n_variants);
     const int first = back == root_at ? root_at + 1 : back;
     for (int i = 0; is_direct && i < gyre_hosts_size(hosts, root_host); i++) {
@@ -242,7 +239,7 @@ void gyre_hosts_ring(const struct gyre_hosts *hosts, const struct gyre_shape *sh
     order_from_root(hosts, shape->variant, shape->root, order_out);
     if (shape->coll != GYRE_COLL_REDUCE)
         return;
-    /* On one host the chain keeps the direction of the ring, in which the slots are large. */
+    /* On one host the chain keeps the ring's direction, in which slots are large. */
     if (hosts->n_hosts == 1)
         reverse(&order_out[1], n - 1);
     reverse(order_out, n);

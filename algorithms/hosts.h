@@ -7,7 +7,7 @@
 
 #include "core/foundation/model/schedule.h"
 
-/* A host's ranks are in ascending order, hosts in order of their lowest rank. */
+/* Ranks of a host ascend; hosts are in order of their lowest rank. */
 struct gyre_hosts {
     int n_ranks;
     int n_hosts;
@@ -16,19 +16,17 @@ struct gyre_hosts {
     const uint16_t *order;
 };
 
-/** gyre_hosts_make - malloc'ed; NULL = no memory. @apart: every rank counts as a host. */
+/** Malloc'ed; NULL = no memory. @apart: every rank counts as a host. */
 struct gyre_hosts *gyre_hosts_make(const struct gyre_shape *shape, bool apart);
 
-/** gyre_hosts_open - as gyre_hosts_make(), but @builder owns the memory and remembers the error. */
+/** As gyre_hosts_make(), but @builder owns the memory and remembers the error. */
 const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool apart,
                                          struct gyre_builder *builder);
 
-/** gyre_hosts_variants - as many as a ring or a tree needs so that every NIC of a host carries its
- * share. 1 on one host. */
+/** As many as let every NIC of a host carry its share. 1 on one host. */
 int gyre_hosts_variants(const struct gyre_shape *shape);
 
-/** gyre_hosts_rails - the ranks of the smallest host, because a rail takes one rank of each host.
- */
+/** The ranks of the smallest host, because a rail takes one rank of each. */
 int gyre_hosts_rails(const struct gyre_shape *shape);
 
 static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)
@@ -36,33 +34,32 @@ static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)
     return hosts->first[host + 1] - hosts->first[host];
 }
 
-/** gyre_hosts_rank - @position: modulo the host's size. */
+/** @position: modulo the host's size. */
 int gyre_hosts_rank(const struct gyre_hosts *hosts, int host, int position);
 
 void gyre_hosts_find(const struct gyre_hosts *hosts, int rank, int *host_out, int *position_out);
 
-/** gyre_hosts_at_rail - the position on a host of the rank that uses a rail. The host may have more
- * or fewer ranks than there are rails. @rail: modulo @n_rails. */
+/** The position of the rank that uses a rail; the host may have more or fewer ranks than there are
+ * rails. @rail: modulo @n_rails. */
 int gyre_hosts_at_rail(const struct gyre_hosts *hosts, int host, int rail, int n_rails);
 
-/** gyre_hosts_ring - the ring of the shape's variant; for broadcast a chain that begins at the
- * root, for reduce one that ends there. The ranks of a host follow each other. Variant v crosses
- * from host i to the next at rail v if i is even, else at rail v + 1, so that over all variants
- * every rank of a host sends to other hosts as often as it receives from them. @order_out: n_ranks
- * entries. */
+/** The ring of the shape's variant; for broadcast a chain from the root, for reduce one to it. The
+ * ranks of a host follow each other. Variant v crosses from host i at rail v if i is even, else at
+ * rail v + 1, so that over all variants every rank sends to other hosts as often as it receives
+ * from them. @order_out: n_ranks entries. */
 void gyre_hosts_ring(const struct gyre_hosts *hosts, const struct gyre_shape *shape,
                      uint16_t *order_out);
 
 #define GYRE_N_TREES 2
 
-/** Two binary trees over items 0..n-1, for halves of the data. An item that is inner in one tree is
- * a leaf of the other, so every item sends and receives all data once. @tree: 0 or 1. */
+/** Two binary trees over items 0..n-1, for halves of the data. An inner item of one is a leaf of
+ * the other, so every item sends and receives all data once. @tree: 0 or 1. */
 int gyre_tree_top(int tree, int n);
 
-/** gyre_tree_parent - -1 at the top. */
+/** -1 at the top. */
 int gyre_tree_parent(int tree, int n, int item);
 
-/** gyre_tree_children - @children_out: 2 entries. Returns how many. */
+/** @children_out: 2 entries. Returns how many. */
 int gyre_tree_children(int tree, int n, int item, int *children_out);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks are neighbours: in binary trees, and in all algorithms for large calls on several
- * hosts.
+ * Which ranks are neighbours in binary trees, and in large calls on several hosts.
  *
- * The tree is the in-order binary tree over positions 1..n: the height of a position is its number
- * of trailing zero bits, so odd positions are leaves, and the top is the largest power of two.
+ * In-order binary tree over positions 1..n: the height of a position is its number of trailing zero
+ * bits.
  *
- * Four items, positions in the tree from 1:
+ * Four items:
  *
  *   tree 0:    3          tree 1:    0
  *             1                       2
@@ -28,8 +27,8 @@ static int top_position(int n)
     return top;
 }
 
-/* Every leaf of tree 0 is an inner node of tree 1, which is tree 0 mirrored if n is even, else
- * shifted by one; then one node is a leaf in both. */
+/* Tree 1 is tree 0 mirrored if n is even, else shifted by one, so that the leaves of tree 0 are
+ * inner nodes, except for one if n is odd. */
 static int position_of(int tree, int n, int item)
 {
     if (tree == 0)
@@ -54,7 +53,7 @@ int gyre_tree_parent(int tree, int n, int item)
     int position = position_of(tree, n, item);
     if (position == top_position(n))
         return -1;
-    do { /* if the parent is past the end, take the parent's parent */
+    do { /* past the end: take the parent's parent */
         const int low_bit = position & -position;
         position = (position & ~low_bit) | low_bit * 2;
     } while (position > n);
@@ -77,10 +76,8 @@ int gyre_tree_children(int tree, int n, int item, int *children_out)
     return n_children;
 }
 
-/* ---- near and far ranks --------------------------------------------------------------------- */
-
-/* On several hosts, large calls send data along rails to hosts at a distance of 1, 2, 4, ... A test
- * compares the pairs found here with the programs of the algorithms. */
+/* Large calls go along rails to hosts at a distance of 1, 2, 4, ... A test compares these pairs
+ * with the algorithms' programs. */
 struct near {
     const struct gyre_hosts *hosts;
     int n_rails;
@@ -90,9 +87,9 @@ struct near {
     uint32_t n_near;
 };
 
-/* Neighbours in a ring or a tree are at powers of two. The exception: the root of a broadcast is
- * above both trees of the other hosts, and if the number of hosts is even the top of the second
- * tree is one host before a power of two. @distance: counted in both directions. */
+/* Rings and trees: powers of two. The exception is a broadcast over an even number of hosts: its
+ * root is above both trees, and the top of the second one is one host before a power of two.
+ * @distance: in both directions. */
 static bool is_near_distance(int n_hosts, int distance)
 {
     int power = 1;
@@ -112,8 +109,8 @@ static void mark(struct near *near, int host, int position)
     *is_far = 0;
 }
 
-/* May a ring cross at a rank next to the rail? It does if it would otherwise leave the host from
- * the rank at which it entered, or come back to the root of a broadcast. */
+/* May a ring cross beside the rail? Otherwise it would leave the host where it entered, or come
+ * back to the root of a broadcast. */
 static bool may_slip(const struct gyre_hosts *hosts, int host)
 {
     return gyre_hosts_size(hosts, host) < hosts->n_variants || hosts->n_hosts % 2 != 0;
@@ -125,8 +122,8 @@ static int position_on(const struct near *near, int host, int rail, int n_rails,
     return (gyre_hosts_at_rail(near->hosts, host, rail, n_rails) + after + size) % size;
 }
 
-/* If this rank is `after` positions after the rail on its host, mark the rank that is `other_after`
- * positions after the same rail on the other host. */
+/* If this rank is `after` positions after the rail, mark the other host's rank `other_after`
+ * positions after it. */
 static void join(struct near *near, int other, int rail, int n_rails, int after, int other_after)
 {
     if (position_on(near, near->host, rail, n_rails, after) == near->position)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Aggregated trees, one for each block, for any number of ranks: few blocks travel far and many
- * travel near (after S. Jeaugey, PAT: a new algorithm for all-gather and reduce-scatter operations
- * at scale, 2025; without its limit on what a rank keeps). All-gather of four ranks begins with the
- * largest distance, so that later rounds move blocks that are a power of two apart. Reduce-scatter
- * is the same way back, and all-reduce is reduce-scatter, then all-gather. Blocks are counted
- * round:
+ * Aggregated trees, one for each block: few blocks travel far and many near (after S. Jeaugey, PAT:
+ * a new algorithm for all-gather and reduce-scatter operations at scale, 2025; without its limit on
+ * what a rank keeps). All-gather begins with the largest distance, so that later rounds move blocks
+ * that are a power of two apart. Reduce-scatter is the same way back:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0              rank 1              rank 2              rank 3
@@ -18,12 +16,10 @@
  *     3     b0 b2 to 3          b1 b3 to 0          b2 b0 to 1          b3 b1 to 2
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
- * each way. If neighbours in number share a host, most bytes stay inside hosts.
+ * each way, mostly between near numbers.
  */
 #include "algorithms/blocks.h"
 
-/* Every (2 * distance)-th block moves, as many as there are multiples of 2 * distance below n -
- * distance. */
 static struct gyre_chunks moved_from(const struct gyre_blocks *pat, int first, int distance)
 {
     return (struct gyre_chunks){
@@ -47,7 +43,7 @@ static void reduce_scatter(const struct gyre_blocks *pat)
         gyre_builder_range_step(pat->builder, moved_from(pat, pat->rank, distance), ins, 2, &out, 1,
                                 is_last ? GYRE_STEP_FINAL : 0);
         if (is_first && pat->n_ranks % 2 != 0) {
-            /* No sum is added to the last block in this round. */
+            /* The last block gets no sum in this round. */
             const struct gyre_chunks last = {.first = (uint16_t)gyre_blocks_at(pat, -1), .n = 1};
             gyre_blocks_copy(pat, last, gyre_in(last.first), gyre_blocks_sum(pat, last.first));
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms in a .so of their own, which GYRE_ALGORITHMS names (docs/extend.md). The .so links
- * nothing: what an algorithm calls comes in as a table of functions. Its source includes this
- * header alone and ends with GYRE_PLUGIN(&its_algorithm, ...).
+ * Algorithms in a .so of their own (GYRE_ALGORITHMS, docs/extend.md). The .so links nothing: it
+ * gets gyre's functions as a table. Its source includes this header alone and ends with
+ * GYRE_PLUGIN(&its_algorithm, ...).
  */
 #ifndef GYRE_ALGORITHMS_PLUGIN_H
 #define GYRE_ALGORITHMS_PLUGIN_H
@@ -11,7 +11,7 @@
 
 #define GYRE_PLUGIN_VERSION 1
 
-/* What gyre offers. New functions are appended, anything else is a new version. */
+/* New functions are appended; anything else is a new version. */
 struct gyre_plugin_host {
     uint32_t version;
     const struct gyre_collective_traits *collectives;
@@ -33,7 +33,7 @@ struct gyre_plugin_host {
                            struct gyre_ref *peers_out);
 };
 
-/* What the .so has. The sizes are those of its build and must be those of gyre's. */
+/* The sizes are those of the .so's build and must be gyre's. */
 struct gyre_plugin {
     uint32_t version; /* GYRE_PLUGIN_VERSION */
     uint32_t algorithm_bytes, shape_bytes, ability_bytes, ref_bytes;

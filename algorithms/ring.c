@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring and chain. As few links as possible go between hosts, and every link carries the same number
- * of bytes. The variants of a ring over several hosts cross between hosts at different ranks, so
- * that all NICs work (hosts.h). All-reduce of four ranks with the chunks a b c d; c2 is a sum of
- * chunk c over two ranks, a capital letter is a finished chunk:
+ * Ring and chain. The variants cross between hosts at different ranks, so that all NICs work
+ * (hosts.h). All-reduce of four ranks; c2 is a sum of chunk c over two ranks, a capital letter is a
+ * finished chunk:
  *
  *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
  *     0         d          a          b          c       own input
@@ -14,21 +13,19 @@
  *     5         C          D          A          B       receive, keep and send
  *               keeps B    keeps C    keeps D    keeps A ... and the last one is only kept
  *
- * Reduce-scatter is rounds 0 to 3 without the sends of round 3. All-gather is rounds 3 to 5, where
- * a rank's own block takes the place of the finished chunk. Broadcast and reduce are a chain from
- * or to the root, with one chunk, pipelined by tiles. Cost (n ranks, B bytes): all-reduce has
- * 2(n-1) hops and moves 2(n-1)/n B over each link, the fewest bytes possible; chains have n-1 hops
- * and B per link.
+ * Reduce-scatter is rounds 0 to 3 without the sends of round 3. All-gather is rounds 3 to 5 with a
+ * rank's own block for the finished chunk. Broadcast and reduce are a chain from or to the root,
+ * pipelined by tiles. Cost (n ranks, B bytes): all-reduce has 2(n-1) hops and 2(n-1)/n B a link,
+ * chains n-1 hops and B a link.
  *
- * The depth is 2, because in a round every rank sends while the slot of the previous round may
- * still be unread.
+ * The depth is 2, because a rank sends while its slot of the previous round may be unread.
  *
- * nccl_ring moves each chunk as two slices, one after the other, as NCCL's Simple protocol does:
- * while the second one is sent, the next rank works on the first. Its depth is 3.
+ * nccl_ring moves each chunk as two slices, as NCCL's Simple protocol does: the next rank works on
+ * the first while the second is sent. Its depth is 3.
  *
- * Spread is an all-reduce that begins like a ring, with rounds 0 to 3 without the sends of round 3.
- * Then every rank sends its finished chunk to all other ranks at once. It moves as many bytes, in n
- * hops. If the ranks can address each other's OUT, its second half consists of large copies only.
+ * Spread is an all-reduce that begins like reduce-scatter. Then every rank sends its finished chunk
+ * to all others at once: as many bytes, in n hops, and with placed data the second half is large
+ * copies only.
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"
@@ -41,7 +38,7 @@ struct ring {
     int n_slices; /* of a chunk */
     struct gyre_ref next;
     struct gyre_ref prev;
-    struct gyre_ref next_out; /* for finished chunks; placed if the shape allows it */
+    struct gyre_ref next_out; /* for finished chunks; may be placed */
     struct gyre_ref prev_out;
     bool is_placed;
 };
@@ -78,13 +75,13 @@ static void pass_on(const struct ring *ring, int chunk, bool is_last)
 {
     const struct gyre_ref outs[] = {gyre_out(chunk), ring->next_out};
     const int n_outs = is_last ? 1 : 2;
-    if (ring->is_placed) /* the chunk is in OUT already */
+    if (ring->is_placed)
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, &outs[1], n_outs - 1, 0);
     else
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
-/* @owner: whose chunk goes to the next rank in round 0. */
+/* @owner: whose chunk is sent in round 0. */
 static void send_own(const struct ring *ring, int owner)
 {
     for (int slice = 0; slice < ring->n_slices; slice++) {
@@ -94,8 +91,7 @@ static void send_own(const struct ring *ring, int owner)
     }
 }
 
-/* Finishes this rank's own chunk, which goes to OUT, at @first_out, and with @passes_on to the next
- * rank. */
+/* Finishes this rank's own chunk, into OUT at @first_out and with @passes_on to the next rank. */
 static void reduce_around(const struct ring *ring, int first_out, bool passes_on)
 {
     send_own(ring, before(ring, 1));
@@ -216,7 +212,7 @@ static int n_chunks(const struct gyre_shape *shape)
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     const enum gyre_collective coll = shape->coll;
     *can_out = (struct gyre_ability){
         .reach = GYRE_REACH_RING,
@@ -238,7 +234,7 @@ static bool can_do_nccl(const struct gyre_shape *shape, struct gyre_ability *can
                         const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.reach = GYRE_REACH_RING};
     return true;
 }
@@ -268,7 +264,7 @@ const struct gyre_algorithm gyre_algorithm_ring = {
 static bool can_do_spread(const struct gyre_shape *shape, struct gyre_ability *can_out,
                           const char **why_not)
 {
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){
         .reach = shape->is_placed ? GYRE_REACH_RING : GYRE_REACH_ALL,
         .places = true,

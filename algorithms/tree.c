@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Double binary tree. There are two trees over the hosts, each for half of the data. A host that is
- * an inner node of one tree is a leaf of the other, so every host sends and receives all data once.
- * Inside a host the ranks form a chain that ends at the rank which is the host's node; the two
- * trees use different ranks, and so does every variant. If there is only one host, the trees are
- * over its ranks instead.
+ * Double binary tree (hosts.h) over the hosts. Inside a host the ranks form a chain that ends at
+ * the rank which is the host's node; it differs by tree and by variant. On one host the trees are
+ * over its ranks.
  *
- * Four ranks of one host (or one rank on each of four hosts), positions in the tree from 1:
+ * Four ranks of one host, or one rank on each of four hosts:
  *
  *   tree 0, chunk 0:    3          tree 1, chunk 1:    0
  *                      1                                2
@@ -18,24 +16,23 @@
  *     2     3 finishes       3 -> 1            0 finishes       0 -> 2
  *     3                      1 -> 0,2                           2 -> 3,1
  *
- * Up and down are different workers, which run at the same time for successive tiles. The root of a
- * tree is one worker, which sums and sends down in one step. Broadcast and reduce use one direction
- * only; their root is above both trees, which consist of the other hosts. Cost (n ranks on h hosts,
- * B bytes): all-reduce has 2 (log2(h) + n/h) hops and moves 2 B in and out of a host; broadcast and
- * reduce have half of both.
+ * Up and down are different workers, which overlap for successive tiles; at the top one worker sums
+ * and sends down in one step. Broadcast and reduce use one direction; their root is above both
+ * trees, which consist of the other hosts. Cost (n ranks on h hosts, B bytes): all-reduce has 2
+ * (log2(h) + n/h) hops and 2 B in and out of a host, broadcast and reduce half of both.
  *
- * nccl_tree has one chain a tree on a single host, as NCCL does.
+ * On one host nccl_tree has a chain for each tree, as NCCL does.
  *
- * The lane is the number of the tree. In one tree an ordered pair of ranks carries data either up
- * or down, never both. In two trees it may carry both, but then the workers are different.
+ * The lane is the number of the tree, in which an ordered pair of ranks carries data either up or
+ * down, never both.
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"
 
 struct nodes {
-    const struct gyre_hosts *hosts; /* nodes; a rank each if there is only one host */
+    const struct gyre_hosts *hosts; /* nodes; ranks on one host */
     int variant;
-    bool has_root; /* node 0 is above both trees, and its first rank is the root */
+    bool has_root; /* node 0 is above both trees, its first rank is the root */
     int root_host;
     int root_at;
 };
@@ -46,8 +43,8 @@ struct place {
     int children[3];
 };
 
-/* @apart: the trees of one host are over its ranks. False = no memory, which the builder
- * remembers. */
+/* @apart: the trees of one host are over its ranks. False = no memory, which the builder remembers.
+ */
 static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape, bool apart,
                        struct gyre_builder *builder)
 {
@@ -72,9 +69,8 @@ static int chain_length(const struct nodes *nodes, int node)
     return gyre_hosts_size(nodes->hosts, host_of_node(nodes, node));
 }
 
-/* The chain of a host ends at index 0, the rank that is the host's node of the tree; each variant
- * has another one. The chain of tree 1 runs in the other direction, so that another rank is its
- * end. Only a root is the end of both. */
+/* Index 0 is the host's node of the tree, another rank in each variant. The chain of tree 1 runs
+ * the other way, so that only a root is the end of both. */
 static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
 {
     const struct gyre_hosts *hosts = nodes->hosts;
@@ -123,8 +119,7 @@ static struct place place_rank(const struct nodes *nodes, int tree, int rank)
     return place;
 }
 
-/* One worker sums and sends up. At the top the sum goes to OUT and, with `down`, to the
- * children. */
+/* At the top the sum goes to OUT and, with `down`, to the children. */
 static void emit_up(const struct place *place, int tree, bool down, struct gyre_builder *builder)
 {
     struct gyre_ref ins[4], outs[4];
@@ -187,8 +182,8 @@ static int n_chunks(const struct gyre_shape *shape)
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
-    (void)why_not; /* it can do all shapes */
-    /* With a root, neighbours depend on the root. */
+    (void)why_not;
+    /* With a root, neighbours depend on it. */
     *can_out = (struct gyre_ability){
         .reach = shape->coll == GYRE_COLL_ALL_REDUCE ? GYRE_REACH_NEAR : GYRE_REACH_ALL,
         .flow = GYRE_FLOW_CHAIN,

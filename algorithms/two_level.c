@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two levels: inside the host, along the rails between hosts, inside the host (two_level.h says
- * what a rail and an owner are). All-reduce of two hosts of two ranks, with one chunk for each of
- * the two rails, by pairs:
+ * Inside the host, along the rails between hosts, inside the host (two_level.h). All-reduce of two
+ * hosts of two ranks, a chunk for each rail, by pairs:
  *
  *   round   host 0: ranks 0 and 1             host 1: ranks 2 and 3
  *     0     chunk 1: 0 -> 1, chunk 0: 1 -> 0  chunk 1: 2 -> 3, chunk 0: 3 -> 2   own input
  *     1     chunk 0: 0 -> 2, chunk 1: 1 -> 3  chunk 0: 2 -> 0, chunk 1: 3 -> 1   sum of the host
  *     2     chunk 0: 0 -> 1, chunk 1: 1 -> 0  chunk 0: 2 -> 3, chunk 1: 3 -> 2   finished
  *
- * Along the rails there are three ways, each an algorithm of its own. Cost of all-reduce (h hosts
- * of g ranks, B bytes), in network hops and in bytes that a NIC sends:
+ * Cost of all-reduce (h hosts of g ranks, B bytes), in network hops and in bytes that a NIC sends,
+ * besides two hops inside hosts, where a rank sends 2(g-1)/g B:
  *
  *   two_level_ring  2(h-1) hops, 2(h-1)/h B/g   few hosts, long vectors
  *   two_level_tree  2 log2(h) hops, 2 B/g       double binary tree, pipelined by tiles: many hosts
  *   two_level_log   log2(h) hops, log2(h) B/g   pairs at distance 1, 2, 4, ...: short vectors
  *
- * Reduce-scatter and all-gather are in two_level_blocks.c: two_level_ring carries blocks round
- * rings, two_level_tree along one tree for each block.
- *
- * In each case there are two more hops inside the hosts, where a rank sends 2(g-1)/g B.
+ * Reduce-scatter and all-gather are in two_level_blocks.c.
  */
 #include "algorithms/two_level.h"
 
@@ -66,9 +62,8 @@ static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref r
     return false;
 }
 
-/* If there are too many outputs for one step, the first step has none to this host that another
- * step can have, so that data leave for other hosts early; the number of steps is still the
- * least. */
+/* If one step has too few outputs, the first step has those to other hosts, so that data leave
+ * early, and the number of steps is still the least. */
 static int count_first_outs(const struct gyre_two_level *level, const struct gyre_ref *outs,
                             int n_outs)
 {
@@ -96,8 +91,8 @@ void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const st
         gyre_builder_scatter(builder, chunk, outs[0], &outs[n_first], n_outs - n_first);
 }
 
-/* The sends run one after the other: once an owner has a chunk, the result may come back and be
- * written over IN. @part: which of the n_parts chunks of each rail. */
+/* One send after the other: once an owner has a chunk, the result may come back and be written over
+ * IN. @part: which of the n_parts chunks of each rail. */
 static void send_to_owners(const struct gyre_two_level *level, int part, int n_parts)
 {
     for (int i = 1; i <= gyre_two_level_others(level); i++) {
@@ -122,8 +117,8 @@ static void keep_from_owners(const struct gyre_two_level *level, int part, int n
     }
 }
 
-/* With is_chain the rail is a chain that begins at root_host, else a tree, whose root is above all
- * items. @root_host: -1 = none. */
+/* With is_chain a chain that begins at root_host, else a tree, whose root is above all items.
+ * @root_host: -1 = none. */
 static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
                                   int root_host)
 {
@@ -153,7 +148,7 @@ static struct place place_on_rail(const struct gyre_two_level *level, bool is_ch
     return place;
 }
 
-/* OUT, then the outputs along the rail, then the host's other ranks. */
+/* OUT, then along the rail, then inside the host. */
 static int finished_outs(const struct gyre_two_level *level, int chunk,
                          const struct gyre_ref *along, int n_along)
 {
@@ -164,8 +159,8 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
            gyre_two_level_hand_out(level, -1, GYRE_LANE_SECOND, &level->outs[1 + n_along]);
 }
 
-/* The rail's chunk has one part for each host. The sends to owners have a worker of their own,
- * because the NICs would wait for them. */
+/* The rail's chunk has a part for each host. The sends to owners have a worker of their own,
+ * because NICs would wait for them. */
 static void emit_rings(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
@@ -218,9 +213,9 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
         gyre_two_level_move(level, chunk, &place.parent, 1, level->outs, n_outs, 0);
 }
 
-/* Pairs of hosts exchange their sums. If the number of hosts is no power of two, each of the last
- * ones adds its part to a host at the largest distance before it first, and gets the result from
- * there. So all distances are powers of two, and the pairs are near (neighbours.c). */
+/* If the number of hosts is no power of two, each of the last ones adds its part to a host at the
+ * largest distance before it, and gets the result from there. So all distances are powers of two,
+ * and the pairs are near (neighbours.c). */
 static void emit_pairs(const struct gyre_two_level *level)
 {
     const int chunk = level->rail;
@@ -257,8 +252,8 @@ static void emit_pairs(const struct gyre_two_level *level)
     gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* On the root's host. The chunk of the root's own rail comes from the rank before this one, and
- * goes on to the next. @root_rail: -1 = the root owns none. */
+/* The chunk of the root's own rail comes from the rank before this one, and goes on to the next.
+ * @root_rail: -1 = the root owns none. */
 static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
 {
     const struct gyre_hosts *hosts = level->hosts;
@@ -280,7 +275,7 @@ static void keep_beside_root(const struct gyre_two_level *level, int root_rail, 
     }
 }
 
-/* Each of two workers does so for half of the rails, and keeps the chunks. */
+/* Each of two workers handles half of the rails, and keeps the chunks. */
 static void send_to_rails(const struct gyre_two_level *level, int worker)
 {
     for (int i = gyre_two_level_others(level) - worker; i > 0; i -= 2) {
@@ -293,8 +288,8 @@ static void send_to_rails(const struct gyre_two_level *level, int worker)
     }
 }
 
-/* The root gives the chunk of its own rail to the next rank of its host only, and every rank there
- * passes it on, so that the root does not send nearly twice the data inside its host. */
+/* The root gives the chunk of its own rail to the next rank of its host only, and every rank passes
+ * it on, so that the root does not send nearly twice the data. */
 static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position, root_rail = -1;
@@ -408,8 +403,7 @@ static bool has_blocks(enum gyre_collective coll)
     return gyre_collectives[coll].in_blocks || gyre_collectives[coll].out_blocks;
 }
 
-/* If a host has more ranks than there are rails, some rails carry more blocks; in each variant
- * these are other rails. */
+/* Ranks beyond the number of rails load some rails more; in each variant these are other rails. */
 static int count_block_variants(const struct gyre_shape *shape)
 {
     const int n = gyre_hosts_rails(shape);
@@ -443,7 +437,7 @@ static bool can_do_ring(const struct gyre_shape *shape, struct gyre_ability *can
                         const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.reach = GYRE_REACH_NEAR, .two_level = true};
     return true;
 }
@@ -481,7 +475,7 @@ static bool can_do_log(const struct gyre_shape *shape, struct gyre_ability *can_
                        const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out =
         (struct gyre_ability){.reach = GYRE_REACH_NEAR, .keeps_sums = true, .two_level = true};
     return true;

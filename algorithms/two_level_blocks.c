@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two levels with a block for each rank: reduce-scatter and all-gather. Every rail serves some
- * ranks of each host and carries their blocks, one block of every host in a *pass*. Where a host
- * has more ranks than rails, other rails serve more than one rank in each variant. A rank that owns
- * no rail exchanges its block inside its host itself, because owners have more to do.
+ * Two-level reduce-scatter and all-gather. Every rail serves some ranks of each host and carries
+ * their blocks, one of every host in a *pass*.
  *
- * A host's distance from a block is the number of hosts from the block's host to it, counted round.
- * Sums go from a distance to a shorter one, and gathered blocks go back the same way:
+ * A host's distance from a block is the number of hosts from the block's host to it. Sums go to
+ * shorter distances, and gathered blocks the same way back:
  *
  *   ring   from each distance to the next shorter one
  *   tree   from distance d to d with its lowest bit cleared: 7 -> 6 -> 4 -> 0, 5 -> 4 -> 0
  *
- * Reduce-scatter of a tree over 8 hosts, where each host h sums and passes on the block of the host
- * that is d hosts before it:
+ * Reduce-scatter by trees over 8 hosts, where host h passes on the block of the host d before it:
  *
  *   d of the block      7 5 3 1 6 2 4 0      in this order, on all hosts
  *   goes to host h -    1 1 1 1 2 2 4 stays
  *
- * Both move as many bytes. A block crosses up to n - 1 links of a ring of n hosts, one after the
- * other, but only log2(n) links of a tree.
+ * Both move as many bytes; a block crosses up to n - 1 links of a ring of n hosts, or log2(n) of a
+ * tree.
  *
- * One worker moves blocks along the rail, and two exchange blocks inside the host, which would take
- * one worker most of the time. With many hosts there are more workers of both kinds, and each
- * worker of a rail handles the blocks of a range of distances.
+ * One worker moves blocks along the rail, and two exchange blocks inside the host, for which one
+ * would be too slow. With many hosts there are more of both, each for a range of distances.
  */
 #include "algorithms/two_level.h"
 
@@ -50,33 +46,31 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
     return n;
 }
 
-/* With many hosts each block is short, and a step takes about as long whatever its bytes: so
- * several workers share the blocks of a rail. They need two lanes each, which leaves fewer
- * channels. A launch has a thread block for each worker of each channel, and no more than
- * multiprocessors (132 of an H100 or H200). */
+/* With many hosts blocks are short, and a step takes about as long whatever its bytes, so several
+ * workers share a rail's blocks. They need two lanes each, which leaves fewer channels: a launch
+ * has a thread block for each worker of each channel, and at most one a multiprocessor (132 of an
+ * H100 or H200). */
 #define MANY_HOSTS          256
 #define MANY_RAIL_WORKERS   4
 #define FEW_INSIDE_WORKERS  2
 #define MANY_INSIDE_WORKERS 10
 
-/* How much earlier than its distance says a block is handled, so that a sum has arrived when it is
- * needed: odd distances are the leaves of the trees, and those that are 2 more than a multiple of 4
- * stand above some of them. Between the step that sends a sum and the step that needs it are at
- * least three others. At most three slots of a FIFO are in use, and no two distances have the same
- * turn. */
+/* How much earlier than its distance says a block is handled, so that sums arrive in time: odd
+ * distances are leaves of the trees, and 2, 6, 10, ... stand above some of them. At least three
+ * steps are between sending and needing a sum, at most three slots of a FIFO are in use, and no two
+ * distances have the same turn. */
 #define LEAVES_EARLY 10
 #define MIDDLE_EARLY 4
 #define MIN_DEPTH    4
 
-/* ---- the way of a block along the rail ------------------------------------------------------ */
-
 struct path {
     int n_hosts;
     bool is_chain;
-    uint16_t *order; /* distances in the order of their turns */
+    uint16_t *order; /* distances, by turn */
     int n_workers;
     int n_inside_workers;
-    int n_of_worker; /* a power of two if there are several workers; the last may have fewer */
+    int n_of_worker; /* distances; a power of two if there are several workers; the last may have
+                        fewer */
 };
 
 static int turn_of(int distance)
@@ -84,7 +78,7 @@ static int turn_of(int distance)
     return -distance - (distance % 2 != 0 ? LEAVES_EARLY : distance % 4 != 0 ? MIDDLE_EARLY : 0);
 }
 
-/* The blocks below a block in its tree have the same worker, except at multiples of n_of_worker. */
+/* A block and those below it in its tree share a worker, except at multiples of n_of_worker. */
 static int worker_of(const struct path *path, int distance)
 {
     return distance / path->n_of_worker;
@@ -146,15 +140,15 @@ static int hop_of(const struct path *path, int distance)
     return path->is_chain ? 1 : distance & -distance;
 }
 
-/* Each worker has FIFOs of its own. Its sums from odd distances use two, because those that go to
- * distances 2, 6, 10, ... are needed early. */
+/* FIFOs are per worker; sums from odd distances use two, because those to distances 2, 6, 10, ...
+ * are needed early. */
 static int lane_of(const struct path *path, int distance)
 {
     const int lane = !path->is_chain && distance % 4 == 1 ? GYRE_LANE_SECOND : GYRE_LANE_FIRST;
     return 2 * worker_of(path, distance) + lane;
 }
 
-/* The link over which a sum at this distance leaves, or a gathered block arrives. */
+/* Over which a sum at this distance leaves, or a gathered block arrives. */
 static struct gyre_ref link_of(const struct gyre_two_level *level, const struct path *path,
                                int other, int distance)
 {
@@ -163,8 +157,8 @@ static struct gyre_ref link_of(const struct gyre_two_level *level, const struct 
     return link;
 }
 
-/* The links over which sums come to this distance, or gathered blocks go. @links_out: one for each
- * power of two below the number of hosts. */
+/* Over which sums come to this distance, or gathered blocks go. @links_out: one for each power of
+ * two below the number of hosts. */
 static int children_of(const struct gyre_two_level *level, const struct path *path, int distance,
                        struct gyre_ref *links_out)
 {
@@ -185,8 +179,6 @@ static int host_at(const struct gyre_two_level *level, int distance)
     return (level->host - distance + n) % n;
 }
 
-/* ---- blocks and passes ---------------------------------------------------------------------- */
-
 static int rank_without_rail(const struct gyre_two_level *level, int host, int index)
 {
     const int size = gyre_hosts_size(level->hosts, host);
@@ -200,8 +192,8 @@ static int rank_without_rail(const struct gyre_two_level *level, int host, int i
     return -1;
 }
 
-/* In pass 0 the owner, then ranks that own no rail, which are dealt out to the rails in turn, in
- * each variant from another rail on. -1 = the rail serves fewer ranks of this host. */
+/* In pass 0 the owner, then ranks without a rail, dealt out to the rails in turn, in each variant
+ * from another rail on. -1 = the rail serves fewer ranks of this host. */
 static int served(const struct gyre_two_level *level, int host, int rail, int pass)
 {
     const int n = level->n_rails;
@@ -220,15 +212,15 @@ static int count_passes(const struct gyre_two_level *level)
     return (most + level->n_rails - 1) / level->n_rails;
 }
 
-/* A rank that owns no rail gets contributions straight, and hands out its block itself, because
- * owners handle more blocks. */
+/* A rank without a rail exchanges its block inside the host itself, because owners have more to do.
+ */
 static bool is_beside_rails(int distance, int pass)
 {
     return distance == 0 && pass > 0;
 }
 
 struct part {
-    int after; /* rails after this rank's own; at least 1 */
+    int after; /* rails after its own; at least 1 */
     int rail_worker;
 };
 
@@ -256,8 +248,6 @@ static int distance_at(const struct path *path, int worker, int place)
     const int at = worker * path->n_of_worker + place;
     return at < end_of_worker(path, worker) ? path->order[at] : -1;
 }
-
-/* ---- reduce-scatter ------------------------------------------------------------------------- */
 
 static void send_block(const struct gyre_two_level *level, const struct path *path, int distance,
                        int rail, int pass)
@@ -329,10 +319,8 @@ void gyre_two_level_reduce_scatter(const struct gyre_two_level *level, bool is_c
     }
 }
 
-/* ---- all-gather ----------------------------------------------------------------------------- */
-
-/* Blocks of the own host need not wait for other hosts, so with a worker of their own the next tile
- * is on its way early. With more hosts the two workers would send over the same FIFO. */
+/* Then the next tile's blocks of the own host need not wait for other hosts. With more hosts the
+ * two workers would send over the same FIFO. */
 static bool is_own_apart(const struct path *path)
 {
     return path->n_hosts <= (path->is_chain ? 2 : 4);
@@ -377,8 +365,7 @@ static void keep_block(const struct gyre_two_level *level, const struct path *pa
         gyre_builder_step(level->builder, block, &in, 1, &out, 1, 0);
 }
 
-/* Owners send to the ranks behind them first, so a rank receives from the rail before its own
- * first. */
+/* Owners send to the ranks behind them first. */
 static void keep_blocks(const struct gyre_two_level *level, const struct path *path, int worker)
 {
     const int n_passes = count_passes(level);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-shot: all pairs, two hops. A vector is cut into one chunk for each owner. An owner receives
- * its chunk from all ranks, sums it, and sends the result to all ranks. All-reduce of four ranks,
- * where rank k owns chunk k:
+ * Two-shot: the owner of a chunk receives it from all ranks, and sends the sum to all. All-reduce
+ * of four ranks, where rank k owns chunk k:
  *
  *   round          rank 0        rank 1        rank 2        rank 3
  *     0  sends     1>1 2>2 3>3   2>2 3>3 0>0   3>3 0>0 1>1   0>0 1>1 2>2   chunk>owner, unordered
@@ -10,17 +9,14 @@
  *        sends to  1 2 3         2 3 0         3 0 1         0 1 2         and keeps it
  *     2  keeps     3 2 1         0 3 2         1 0 3         2 1 0         as they come
  *
- * If the ranks can address each other's OUT, round 1 places the sums there and round 2 only waits.
+ * With placed data round 1 writes the peers' OUT and round 2 only waits.
  *
- * Broadcast and reduce have n-1 chunks. The root owns none, so it sends (or receives) the vector
- * only once, while the other ranks exchange their chunks.
+ * In broadcast and reduce the root owns no chunk, so that it sends or receives the vector only
+ * once.
  *
- * Cost (n ranks, B bytes): two hops. In an all-reduce every rank sends and receives 2(n-1)/n B, as
- * in a ring, but with n-1 peers at once. It suits switched fabrics and medium sizes. In broadcast
- * and reduce the root sends or receives B.
+ * Cost (n ranks, B bytes): two hops. In an all-reduce every rank sends and receives 2(n-1)/n B.
  *
- * The depth is 2, because an owner sends its finished chunk while its contribution of round 0 may
- * still be unread.
+ * The depth is 2, because an owner sends its sum while its slot of round 0 may be unread.
  */
 #include "algorithms/algorithm.h"
 
@@ -43,8 +39,8 @@ static int chunk_of(struct owners owners, int rank)
     return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
 }
 
-/* Direction 1: ascending from the next rank. Direction -1: descending from the previous rank, the
- * order in which they send to this rank. 0 = no memory, which the builder remembers. */
+/* 1: ascending from the next rank. -1: descending from the previous rank, the order in which they
+ * send to this rank. Returns 0 = no memory, which the builder remembers. */
 static int other_owners(struct owners owners, int rank, int direction, struct gyre_builder *builder,
                         const uint16_t **owners_out)
 {
@@ -59,9 +55,9 @@ static int other_owners(struct owners owners, int rank, int direction, struct gy
     return n;
 }
 
-/* With `keep` copy to OUT too, as the root of a broadcast does. If owners place data into this
- * rank's OUT, which may be IN, the sends run one after the other: an owner may overwrite a chunk
- * once it has received it. */
+/* With `keep` copy to OUT too, as the root of a broadcast does. Where owners place data into this
+ * rank's OUT, which may be IN, one send follows the other: an owner may overwrite a chunk once it
+ * has received it. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
     const uint16_t *peers;
@@ -106,7 +102,7 @@ static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *o
     gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* OUT, then the other owners. 0 = no memory. */
+/* 0 = no memory. */
 static int everywhere(struct owners owners, int rank, struct gyre_builder *builder,
                       struct gyre_ref **outs_out)
 {
@@ -193,7 +189,7 @@ static int n_chunks(const struct gyre_shape *shape)
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     const bool is_all_reduce = shape->coll == GYRE_COLL_ALL_REDUCE;
     *can_out = (struct gyre_ability){.flow = is_all_reduce ? GYRE_FLOW_CUT : GYRE_FLOW_CHAIN,
                                      .places = is_all_reduce};
