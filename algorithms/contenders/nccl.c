@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How NCCL decides: a time for each algorithm and protocol out of tables, the least one wins, and
- * small calls then get fewer channels. Numbers are facts of NCCL 2.30.7, in us and GB/s.
+ * NCCL takes times for each algorithm and protocol out of tables, the least one wins, and small
+ * calls get fewer channels. Numbers are facts of NCCL 2.30.7, in us and GB/s.
  */
 #include "algorithms/contenders/contender.h"
 
@@ -20,7 +20,7 @@
 #define LL_SLOT         32768
 #define LL128_SLOT      576000
 #define N_SLOTS         8
-#define CHUNK_SLOTS     4 /* of Simple's ring; each slice is two */
+#define CHUNK_SLOTS     4 /* of Simple's ring; a slice has two */
 #define LEAST_SLICE     32768
 #define P2P_CHANNELS    32
 #define P2P_PART        65536
@@ -37,7 +37,7 @@ const char *const gyre_gpu_names[GYRE_N_GPUS] = {
 #undef GPU_NAME
 };
 
-/* Channels that the search of the topology finds, and the rate of one. */
+/* What the search of the topology finds; rates are of one channel. */
 struct graph {
     unsigned n_channels;
     double intra, inter;
@@ -70,7 +70,6 @@ static void search(const double *speeds, double pipe, unsigned n_pipes, struct g
         *graph = (struct graph){n_pipes, pipe, pipe};
 }
 
-/* Fast channels are split in two. */
 static void split_channels(const struct model *model, struct graph *graph)
 {
     const bool is_new = model->machine->gpu > GYRE_GPU_AMPERE;
@@ -104,7 +103,7 @@ static void open_model(const struct gyre_contender_machine *machine,
     else
         search(gpu->inter, machine->nic_gbytes, n_nics, &model->ring);
     split_channels(model, &model->ring);
-    /* Trees have as many channels, which are faster inside hosts if the links allow it. */
+    /* As many channels, faster inside hosts if the links allow it. */
     model->tree = model->ring;
     for (int i = N_SPEEDS - 1; i >= 0 && call->n_hosts > 1; i--)
         if (gpu->inter[i] > model->tree.intra && model->tree.intra < 2 * model->tree.inter &&
@@ -251,7 +250,7 @@ static double estimate_us(const struct model *model, enum algo algo, enum proto 
     return us + (double)n_bytes / (1000 * gbytes);
 }
 
-/* Fewer for small calls: a thread has a least number of bytes, and a channel, too. */
+/* Threads and channels have a least number of bytes. */
 static uint32_t count_channels(const struct model *model, enum algo algo, enum proto proto)
 {
     const uint64_t n_bytes = model->call->n_bytes;
@@ -336,7 +335,7 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
         way->rate_factor *= fmin(1, (double)model->machine->n_rings / (n_local - 1));
 }
 
-/* Sends and receives in a group: slots of their own protocol, no comparison. */
+/* Slots of their own protocol, no comparison. */
 static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *machine,
                                          const struct gyre_contender_call *call)
 {
@@ -355,7 +354,7 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
         .store_factor = 1};
 }
 
-/* Of MSCCL, in RCCL: every rank exchanges with every other one. */
+/* MSCCL in RCCL: every rank exchanges with every other one. */
 static struct gyre_contender_way all_pairs_way(const struct gyre_contender_machine *machine,
                                                const struct gyre_contender_call *call)
 {

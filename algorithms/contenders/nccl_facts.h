@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The numbers of NCCL's cost model (2.30.7, src/graph/tuning.cc, search.cc, topo.h), in us and
- * GB/s.
+ * NCCL's cost model (2.30.7, src/graph/tuning.cc, search.cc, topo.h), in us and GB/s.
  */
 #ifndef GYRE_ALGORITHMS_NCCL_FACTS_H
 #define GYRE_ALGORITHMS_NCCL_FACTS_H
@@ -35,20 +34,20 @@ static const double hop_us[N_HW][N_ALGOS][N_NCCL_PROTOS] = {
              [NVLS_TREE] = {0, 0, 20.9},
              [PAT] = {0, 0, 14}}};
 
-/* GB/s. The three numbers of a row are for 1, 2 and more hosts. */
+/* GB/s. Rows of three are for 1, 2 and more hosts. */
 struct gpu_facts {
-    double link; /* of all links of a GPU */
+    double link; /* of a GPU */
     double ll[3];
-    double ring_ll128; /* of a channel, as the next ones */
+    double ring_ll128; /* of a channel, as those below */
     double tree_ll128[3];
     double tree[3];
     double nvls_tree[3];
     double nvls_efficiency;
-    double intra[N_SPEEDS]; /* rates of a channel that its search tries */
+    double intra[N_SPEEDS]; /* that its search tries */
     double inter[N_SPEEDS];
 };
 
-/* LL between hosts depends on the CPU: rows of Volta (Intel) and Ampere (AMD) are taken. */
+/* Between hosts LL depends on the CPU: these are Volta's (Intel) and Ampere's (AMD). */
 static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
     [GYRE_GPU_VOLTA] = {.link = 120,
                         .ll = {39, 39, 20.4},
@@ -82,7 +81,7 @@ static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
                             .nvls_efficiency = 0.74,
                             .intra = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
                             .inter = {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 12, 6, 3}},
-    /* RCCL's tables were not read: rates of the links, Ampere's protocols. */
+    /* RCCL's tables were not read: protocols are Ampere's. */
     [GYRE_GPU_CDNA3] = {.link = 448,
                         .ll = {87.7, 22.5, 19},
                         .ring_ll128 = 36.7,
@@ -92,7 +91,7 @@ static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
                         .inter = {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 1.2}},
 };
 
-/* Of a tree's rate, in percent, by log2(bytes / 64). */
+/* Percent of a tree's rate, by log2(bytes / 64). */
 static const uint8_t tree_percent[N_NCCL_PROTOS][23] = {
     {100, 100, 100, 100, 90, 80, 70, 70,  70,  70,  60, 50,
      40,  40,  50,  60,  70, 80, 90, 100, 100, 100, 100},

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPI libraries over the network, one process a host: every message is one slot, and each algorithm
- * of theirs is one of our programs with a single channel. And the all-reduces that inference
- * engines run as one kernel on one host.
+ * MPI libraries over the network, one process a host: every message is one slot, and the program
+ * has one channel. And the one-kernel all-reduces of inference engines.
  */
 #include "algorithms/contenders/contender.h"
 
@@ -12,7 +11,7 @@
 
 #include <string.h>
 
-/* Of all-reduce, by ranks and bytes: the last row that fits. After Open MPI's fixed rules
+/* The last row that fits counts. After Open MPI's fixed rules
  * (ompi/mca/coll/tuned/coll_tuned_decision_fixed.c, 4.1 to 5.0, commutative operations). */
 struct rule {
     uint32_t n_ranks; /* from */
@@ -32,7 +31,7 @@ static const struct rule all_reduce_rules[] = {
     {512, 0, "nonoverlapping"}, {512, 2048, "recursive_doubling"}, {512, 16384, "rabenseifner"},
 };
 
-/* Its words, in which the longer ones stand first, and our program. */
+/* Longer words stand first. */
 static const struct {
     const char *word;
     const struct gyre_algorithm *algorithm;
@@ -75,7 +74,7 @@ static const struct gyre_algorithm *find(const struct gyre_contender_call *call,
     return found;
 }
 
-/* The longest message of a rank. */
+/* Of a rank. */
 static uint64_t message_bytes(const struct gyre_contender_call *call,
                               const struct gyre_algorithm *algorithm)
 {
@@ -127,8 +126,8 @@ int gyre_mpi_list(const struct gyre_contender_machine *machine,
     return n;
 }
 
-/* Of vLLM's and SGLang's kernel (custom_all_reduce.cuh): one round for two GPUs and for small
- * vectors, else two; 36 blocks. */
+/* vLLM's and SGLang's kernel (custom_all_reduce.cuh): one round for two GPUs and for small vectors,
+ * else two; 36 blocks. */
 #define ONE_KERNEL_BLOCKS    36
 #define ONE_ROUND_OF_4_BYTES 524288
 #define ONE_ROUND_BYTES      262144

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Of one rank. Sets of blocks have a byte for each chunk, in the order of the names. */
+/* Sets of blocks have a byte for each chunk, in the order of the names. */
 struct walk {
     const struct gyre_butterfly *b;
     int n;
@@ -34,7 +34,7 @@ static void name_from(struct walk *walk, int rank, int step, int *n_named)
     walk->names[(*n_named)++] = (uint16_t)rank;
 }
 
-/* Adds R(rank, step) to the set. */
+/* R(rank, step). */
 static void add_reached(const struct walk *walk, int rank, int step, uint8_t *set)
 {
     if (step == walk->b->n_steps) {
@@ -54,7 +54,7 @@ static bool take_range(const struct walk *walk, uint8_t *set, struct gyre_chunks
         first++;
     if (first == n && !set[0])
         return false;
-    first %= n; /* all of them: from chunk 0 on */
+    first %= n; /* all: from chunk 0 on */
     while (run < n && set[(first + run) % n])
         run++;
     for (int at = run; at < n && stride == 0; at++)
@@ -90,7 +90,7 @@ static struct gyre_ref sum_of(const struct walk *walk, int chunk)
     return walk->b->shape->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
 }
 
-/* What this rank gives away, and what it gets: R of the one without R of the other. */
+/* R of the one without R of the other. */
 static void find_sets(const struct walk *walk, int partner, int step)
 {
     memset(walk->mine, 0, (size_t)walk->n);
@@ -186,7 +186,7 @@ void gyre_butterfly_emit(const struct gyre_butterfly *butterfly)
     int n_named = 0;
     if (butterfly->is_named)
         name_from(&walk, 0, 0, &n_named);
-    /* Chunks of an all-reduce have no names that matter. */
+    /* The names of an all-reduce's chunks do not matter. */
     if (butterfly->is_named && butterfly->shape->coll != GYRE_COLL_ALL_REDUCE)
         gyre_builder_names(builder, walk.names);
     gyre_builder_max_range(builder, (int)(n + 1) / 2);

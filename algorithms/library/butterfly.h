@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reduce-scatter, all-gather and all-reduce in which ranks exchange in pairs, given only who the
- * partner is. The rule: in reduce-scatter, rank q is responsible for the blocks R(q, k) before step
- * k, with
+ * Ranks exchange in pairs, given by a rule for the partner. In reduce-scatter, rank q is
+ * responsible for the blocks R(q, k) before step k, with
  *
  *     R(q, n_steps) = {q},  R(q, k) = R(q, k + 1) and R(partner(q, k), k + 1).
  *
- * In step k a rank sends its partner p the sums of R(p, k + 1), except those of R(own, k + 1), for
- * which it stays responsible itself. All-gather is the way back, from the last step to step 0.
+ * In step k a rank sends its partner p the sums of R(p, k + 1) without R(own, k + 1). All-gather is
+ * the way back.
  */
 #ifndef GYRE_ALGORITHMS_LIBRARY_BUTTERFLY_H
 #define GYRE_ALGORITHMS_LIBRARY_BUTTERFLY_H
@@ -21,13 +20,12 @@ struct gyre_butterfly {
     int n_steps;
     /* An involution in each step, the same on all ranks. */
     int (*partner)(const struct gyre_butterfly *butterfly, int rank, int step);
-    bool is_named; /* blocks are counted in the order in which rank 0 reaches their ranks */
+    bool is_named; /* by the order in which rank 0 reaches the blocks' ranks */
 };
 
-/** gyre_butterfly_emit - append one rank's steps. */
 void gyre_butterfly_emit(const struct gyre_butterfly *butterfly);
 
-/** gyre_butterfly_steps - log2 of the number of ranks, rounded up. */
+/** log2 of the number of ranks, rounded up. */
 int gyre_butterfly_steps(const struct gyre_shape *shape);
 
 #endif

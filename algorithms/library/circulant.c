@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any number of ranks in log2(n) rounds, rounded up, without folding: each distance is half of the
- * one before, rounded up (J. L. Traeff, Optimal, non-pipelined reduce-scatter and allreduce
- * algorithms, 2024). A rank that holds sums of s blocks, its own and those after it, sends the
- * last s - t of them, t = s/2 rounded up, to the rank at distance t. All-gather is the way back.
- * Four ranks; blocks are counted round:
+ * Any number of ranks without folding: each distance is half of the one before, rounded up (J. L.
+ * Traeff, Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024). A rank that holds
+ * sums of s blocks from its own on sends the last s - t of them, t = s/2 rounded up, to the rank at
+ * distance t. All-gather is the way back:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0              rank 1              rank 2              rank 3
@@ -17,7 +16,7 @@
  *     3     b0 b1 to 2          b1 b2 to 3          b2 b3 to 0          b3 b0 to 1
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
- * each way. The order of a sum is not that of the ranks, but the same on all ranks.
+ * each way. Sums are not in the order of ranks, but the same on all ranks.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
@@ -42,7 +41,7 @@ static void reduce_scatter(const struct gyre_blocks *c)
         copy(c, given, s - t, is_first ? gyre_in(given) : gyre_blocks_sum(c, given),
              gyre_peer(given, 0));
         gyre_builder_range_step(c->builder, added, ins, 2, &out, 1, is_last ? GYRE_STEP_FINAL : 0);
-        if (is_first && s - t < t) { /* no sum is added to the last block in this round */
+        if (is_first && s - t < t) { /* the last block gets no sum in this round */
             const int last = gyre_blocks_at(c, t - 1);
             copy(c, last, 1, gyre_in(last), gyre_blocks_sum(c, last));
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Halving and doubling with the factors of n in place of 2, so that no rank is folded: a rank's
- * number is written in digits, one for each prime factor, and in a round the ranks that differ in
- * one digit exchange all with all. (Rings of groups as in BlueConnect, Cho et al., MLSys 2019;
- * recursive multiplying, Wilkins et al., CLUSTER 2023.) Six ranks, digits to base 2 and 3:
+ * Halving and doubling with the prime factors of n in place of 2, so that no rank is folded: a
+ * rank's number has a digit for each factor, and in a round the ranks that differ in one digit
+ * exchange all with all. (Rings of groups as in BlueConnect, Cho et al., MLSys 2019; recursive
+ * multiplying, Wilkins et al., CLUSTER 2023.) Six ranks, digits to base 2 and 3:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0                    rank 1                    rank 5
@@ -14,14 +14,14 @@
  *   all-gather, all-reduce: the same way back
  *
  * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n out of
- * every rank each way. If neighbours in number share a host, most bytes stay inside hosts.
+ * every rank each way.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
 
 struct round {
     int factor;
-    int weight; /* the product of the factors before it */
+    int weight; /* product of the factors before */
 };
 
 struct factors {
@@ -58,7 +58,7 @@ static struct gyre_ref peer_of(const struct factors *f, const struct round *roun
     return gyre_peer(f->b.rank + (digit - digit_of(f, round)) * round->weight, 0);
 }
 
-/* The blocks of ranks that have this digit and this rank's digits before it. */
+/* Blocks of ranks with this digit and this rank's digits before it. */
 static struct gyre_chunks blocks_of(const struct factors *f, const struct round *round, int digit)
 {
     const int stride = round->factor * round->weight;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVSwitch does for NCCL's NVLS, as messages between ranks: rank k owns chunk k, sums it over
- * all ranks and hands the sum to all ranks. Each phase is a worker, so that the phases of
- * successive tiles overlap. All-reduce of four ranks:
+ * NCCL's NVLS as messages between ranks: rank k owns chunk k. The phases of successive tiles
+ * overlap, because each is a worker. All-reduce of four ranks:
  *
  *   worker         rank 0          rank 1          rank 2          rank 3
  *     0  sends     1>1 2>2 3>3     2>2 3>3 0>0     3>3 0>0 1>1     0>0 1>1 2>2     chunk>owner
@@ -10,13 +9,12 @@
  *        sends to  1 2 3           2 3 0           3 0 1           0 1 2           over lane 1
  *     2  keeps     3 2 1           0 3 2           1 0 3           2 1 0
  *
- * Reduce-scatter is the workers 0 and 1 without sends, all-gather the workers 1 without sums and 2.
- * A rank sends and receives 2(n-1)/n B. With a switch that sums and copies it is (n+1)/n B, which
- * the contender counts as faster links (algorithms/contenders/nccl.c).
+ * Reduce-scatter is the workers 0 and 1, all-gather 1 and 2. A rank sends and receives 2(n-1)/n B;
+ * a switch that sums and copies makes it (n+1)/n B, which the contender counts as faster links
+ * (algorithms/contenders/nccl.c).
  *
- * nccl_p2p is the all-to-all of NCCL's sends and receives, which do not wait for each other: worker
- * 0 copies the own block, worker 1 sends to the ranks rank + 1, rank + 2, ..., and worker 2 keeps
- * what comes from rank - 1, rank - 2, ... It is not for calls in place.
+ * nccl_p2p is NCCL's all-to-all, where sends to rank + 1, rank + 2, ... do not wait for the
+ * receptions from rank - 1, rank - 2, ... It is not for calls in place.
  */
 #include "algorithms/algorithm.h"
 
@@ -93,7 +91,7 @@ static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CUT};
     return true;
 }
@@ -132,7 +130,7 @@ static bool can_do_p2p(const struct gyre_shape *shape, struct gyre_ability *can_
                        const char **why_not)
 {
     (void)shape;
-    (void)why_not; /* it can do all shapes */
+    (void)why_not;
     *can_out = (struct gyre_ability){.flow = GYRE_FLOW_ONE_HOP};
     return true;
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pairs along a ring whose distances alternate in direction and hardly double: 1, -1, 3, -5, 11,
- * ... so that messages travel fewer hops on a torus than in halving, 2^k/3 in place of 2^k. Even
- * ranks add the distance, odd ranks subtract it. Pairs of eight ranks:
+ * Pairs at distances 1, -1, 3, -5, 11, ..., so that messages travel fewer hops on a torus than in
+ * halving, 2^k/3 in place of 2^k. Even ranks add the distance, odd ranks subtract it. Eight ranks:
  *
  *   step 0   0 1   2 3   4 5   6 7
  *   step 1   0 7   1 2   3 4   5 6
  *   step 2   0 3   1 6   2 5   4 7
  *
  * `swing` (De Sensi et al., Swing: short-cutting rings for higher bandwidth allreduce, NSDI 2024)
- * begins with step 0, so that the largest messages go to neighbours. `bine` (De Sensi et al., Bine
- * trees, SC 2025: the butterfly whose distances halve) begins with the last step; then the blocks
- * of a message follow each other. Both are for even numbers of ranks.
+ * begins with step 0: the largest messages go to neighbours. `bine` (De Sensi et al., Bine trees,
+ * SC 2025: the butterfly whose distances halve) begins with the last step: the blocks of a message
+ * follow each other. Both need even numbers of ranks.
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
  * each way.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of the model for machines that were measured, their text form, and the bound.
+ * Constants of measured machines, their text form, and the bound.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -13,11 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inside a host: fitted by `build/bench/tune --from docs/performance` of commit b7aab6a to 66 calls
- * of 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11); the typical error is 7 %. Between hosts: not
- * measured, but those of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 /
- * 4.0 us in LL / Simple / LL128, the cost of a step included). A 400 Gbit/s NIC moves 49 GB/s
- * (perftest, 1 QP). */
+/* Inside a host: fitted by `build/bench/tune --from docs/performance` of commit b7aab6a to calls of
+ * 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11). Between hosts: NCCL's model, not measured
+ * (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple / LL128, the
+ * cost of a step included). A 400 Gbit/s NIC moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,
@@ -43,8 +42,8 @@ const struct gyre_cost gyre_cost_h200 = {
 };
 
 /* Inside a host: fitted by `build/bench/tune -g 2` on two cores of an AMD EPYC (Zen 3, an idle
- * virtual machine, 2026-11) to 326 calls of two threads that both have a core; the typical error is
- * 8 %. A rank runs all its workers on one thread. The network is TCP over a 10 Gbit/s Ethernet. */
+ * virtual machine, 2026-11) to calls of two threads that both have a core. A rank runs all its
+ * workers on one thread. The network is TCP over 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 750,
     .worker_launch_ns = 6,
@@ -213,15 +212,12 @@ gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
     return GYRE_SUCCESS;
 }
 
-/* ---- the bound ----------------------------------------------------------------------------- */
-
-/* The least number of bytes that a host must send in a collective of B bytes, with h hosts:
+/* The fewest bytes that each of h hosts must send:
  *
- *  all-reduce                   2 B (h-1)/h   each byte is summed and handed out once
- *  reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
- *  broadcast, reduce              B           into, or out of, a host that is not the root's
+ * all-reduce 2 B (h-1)/h reduce-scatter, all-gather B (h-1)/h (B: all blocks) broadcast, reduce B
  *
- * For a rank, the number of ranks takes the place of h. */
+ * For ranks, h is their number.
+ */
 static double share_of(enum gyre_collective coll, double n)
 {
     switch (coll) {

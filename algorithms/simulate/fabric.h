@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fabric: hosts with GPUs and NICs, leaf switches, spine switches, and the links between them.
- * docs/fabric.md has the text form.
+ * Hosts with GPUs and NICs, leaf and spine switches, and their links. docs/fabric.md has the text
+ * form.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_H
@@ -24,8 +24,7 @@ struct gyre_fabric_host {
     uint32_t n_nics;
 };
 
-/* Each NIC has a link from its host and one to it, then each pair of a leaf and a spine has one up
- * and one down. */
+/* Links: from and to each NIC's host, then up and down for each pair of a leaf and a spine. */
 struct gyre_fabric {
     uint32_t n_hosts;
     uint32_t n_ranks;
@@ -37,48 +36,46 @@ struct gyre_fabric {
     uint32_t *leaf_of_nic;
     uint32_t *nic_of_rank;
     uint32_t *host_of_rank;
-    double *bytes_per_ns; /* by link; 0 = the link is dead */
+    double *bytes_per_ns; /* by link; 0 = dead */
     double nic_latency_ns;
     double uplink_latency_ns;
-    bool routes_by_rail; /* else a hash picks the spine */
+    bool routes_by_rail; /* else by a hash */
 };
 
-/* Between ranks of two hosts: up to the leaf and down again, or over a spine. */
+/* Between ranks of two hosts, perhaps over a spine. */
 struct gyre_fabric_route {
     uint32_t n_links;
     uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
     double latency_ns;
 };
 
-/** gyre_fabric_from_text - @text: untrusted. Errors: INVALID_ARGUMENT with the line and the reason,
- * OUT_OF_MEMORY. */
+/** @text: untrusted. Errors: INVALID_ARGUMENT with the line and the reason, OUT_OF_MEMORY. */
 gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_out);
 
 void gyre_fabric_free(struct gyre_fabric *fabric);
 
-/** gyre_fabric_group - the hosts as algorithms see them. n_nics: of the host with the fewest NICs
- * that work. */
+/** n_nics: working NICs of the host that has the fewest. */
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out);
 
-/** gyre_fabric_host_rate - of the slowest host's NICs together, in each direction. */
+/** The slowest host's NICs together, in each direction. */
 double gyre_fabric_host_rate(const struct gyre_fabric *fabric);
 
-/** gyre_fabric_route - always the same route, which avoids dead links. Errors: UNSUPPORTED, naming
- * both NICs and what is dead or missing between them. */
+/** Always the same route, which avoids dead links. Errors: UNSUPPORTED, naming both NICs and what
+ * is dead or missing between them. */
 gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
                               uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** gyre_fabric_route_in_leaf - to a rank whose NIC has the same leaf. */
+/** To a rank whose NIC has the same leaf. */
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** gyre_fabric_is_uniform - if all hosts have as many GPUs and NICs and the same leaves, and all
- * NICs the same rate, renumbering the hosts changes no route within a leaf. */
+/** Renumbering the hosts changes no route within a leaf: all have as many GPUs and NICs, the same
+ * leaves and NICs of one rate. */
 bool gyre_fabric_is_uniform(const struct gyre_fabric *fabric);
 
 bool gyre_fabric_is_in_leaf(const struct gyre_fabric *fabric, uint32_t rank, uint32_t other);
 
-/** gyre_fabric_link_name - such as "leaf 0 to spine 1". */
+/** Such as "leaf 0 to spine 1". */
 void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char *name_out);
 
 /* @nic: among the NICs of all hosts. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lines may stand in any order: they are read in passes, first those that say how much there is
- * of everything, last those that change one link.
+ * Lines may stand in any order, so passes read them: first those that say how much there is of
+ * everything, last those that change one link.
  */
 #include "algorithms/simulate/fabric.h"
 
@@ -17,10 +17,8 @@
 #define MAX_KEYWORDS   16
 #define MAX_LATENCY_NS 1e6
 
-/* ---- one line ------------------------------------------------------------------------------ */
-
-#define LINE_BYTES 128
-#define LINE_WORDS 16
+#define LINE_BYTES     128
+#define LINE_WORDS     16
 
 struct line {
     int number;
@@ -59,7 +57,7 @@ static gyre_status cut_line(const char *text, size_t n_bytes, struct line *line)
     }
 }
 
-/* Returns the rest of the text, or NULL if there are no digits or the number is large. */
+/* Returns the rest of the text; NULL = no digits, or the number is large. */
 static const char *read_digits(const char *text, uint32_t *number_out)
 {
     uint32_t number = 0;
@@ -102,8 +100,7 @@ static bool read_value(char kind, const char *word, struct value *value)
     return rest != NULL && *rest == '\0' && value->last >= value->first;
 }
 
-/* Does the line have a form such as "leaves N"? N is a count, R a number or a range, X a decimal
- * number. */
+/* @form: such as "leaves N". N is a count, R a number or a range, X a decimal number. */
 static bool matches(const struct line *line, const char *form, struct value *values_out)
 {
     int n_values = 0, word = 0;
@@ -159,8 +156,6 @@ struct reader {
     double uplink_rate;
     bool is_given[MAX_KEYWORDS];
 };
-
-/* ---- how much there is -------------------------------------------------------------------- */
 
 static gyre_status grow(void *array_address, size_t n, size_t elem_bytes)
 {
@@ -235,15 +230,13 @@ static gyre_status open_fabric(struct reader *reader)
     GYRE_TRY(grow(&fabric->leaf_of_nic, fabric->n_nics, sizeof(*fabric->leaf_of_nic)));
     GYRE_TRY(grow(&fabric->nic_of_rank, fabric->n_ranks, sizeof(*fabric->nic_of_rank)));
     GYRE_TRY(grow(&fabric->host_of_rank, fabric->n_ranks, sizeof(*fabric->host_of_rank)));
-    /* Unless a line says otherwise, the hosts are cut into one block for each leaf. */
+    /* Unless a line says otherwise, each leaf has one block of hosts. */
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
             fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] =
                 (uint32_t)((uint64_t)h * fabric->n_leaves / fabric->n_hosts);
     return GYRE_SUCCESS;
 }
-
-/* ---- wires, rates, single links ----------------------------------------------------------- */
 
 static gyre_status take_attach(struct reader *reader)
 {
@@ -370,8 +363,8 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* If a host has fewer NICs than GPUs, neighbours share one. A rank whose NIC is dead takes the next
- * NIC of its host that works. */
+/* Neighbours share a NIC if a host has fewer NICs than GPUs. A rank whose NIC is dead takes its
+ * host's next one that works. */
 static gyre_status assign_nics(struct gyre_fabric *fabric)
 {
     for (uint32_t h = 0; h < fabric->n_hosts; h++) {
@@ -393,8 +386,6 @@ static gyre_status assign_nics(struct gyre_fabric *fabric)
     }
     return GYRE_SUCCESS;
 }
-
-/* ---- the whole text ----------------------------------------------------------------------- */
 
 struct keyword {
     const char *word;

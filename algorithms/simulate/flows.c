@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fair rates, event by event. An event changes the rates of the flows that share a link
- * with the flow that starts or ends, of those that share a link with these, and so on. Only this
- * part of the fabric is filled again.
+ * An event changes the rates of the flows that share a link with its flow, of those that share a
+ * link with these, and so on. Only this part of the fabric is filled again.
  */
 #include "algorithms/simulate/flows.h"
 
@@ -13,7 +12,7 @@
 
 #define NONE UINT32_MAX
 
-/* Rounding must not make several events of flows that are alike. */
+/* Rounding must not make several events of equal flows. */
 #define SAME_NS   1e-6
 
 #define SAME_PART 1e-9
@@ -28,7 +27,7 @@ struct flow {
     double updated_ns;
     double event_ns;
     uint32_t place;
-    uint32_t visit; /* the last filling that saw it */
+    uint32_t visit; /* last filling that saw it */
     bool is_fixed;
 };
 
@@ -98,8 +97,6 @@ void gyre_flows_close(struct gyre_flows *flows)
     free(flows);
 }
 
-/* ---- the heap of events ------------------------------------------------------------------- */
-
 static bool is_before(const struct gyre_flows *flows, uint32_t a, uint32_t b)
 {
     const double a_ns = flows->flows[a].event_ns, b_ns = flows->flows[b].event_ns;
@@ -166,8 +163,6 @@ double gyre_flows_busy_ns(const struct gyre_flows *flows, uint32_t link)
                                           : 0;
 }
 
-/* ---- the part that an event changes ------------------------------------------------------- */
-
 static void add_link(struct gyre_flows *flows, uint32_t link)
 {
     if (flows->links[link].visit == flows->n_visits)
@@ -225,8 +220,6 @@ static void add_flows_of(struct gyre_flows *flows, uint32_t number)
             add_link(flows, flows->routes[index].links[i]);
     }
 }
-
-/* ---- progressive filling ------------------------------------------------------------------ */
 
 /* Returns how many. */
 static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, double rate)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks for ranks that are alike: under a renumbering that is tried, the program of a rank must be
- * that of the kept rank that stands for it.
+ * Finds ranks that are alike: under a renumbering, a rank's program must be that of the kept rank
+ * that stands for it.
  */
 #include "algorithms/simulate/network.h"
 
@@ -9,17 +9,15 @@
 
 #include <stdlib.h>
 
-/* In shapes of up to so many ranks all programs are compared, in larger ones samples. */
+/* Larger shapes compare samples of programs. */
 #define MAX_FULLY_COMPARED 64
 
-/* Programs from a file or a plug-in are all compared, because any of them may differ. */
+/* Programs from a file or a plug-in, because any of them may differ. */
 static bool compares_all(const struct gyre_sim_fold *fold)
 {
     return fold->shape->n_ranks <= MAX_FULLY_COMPARED || fold->algorithm->given != NULL ||
            fold->algorithm->from != NULL;
 }
-
-/* ---- renumbering -------------------------------------------------------------------------- */
 
 static unsigned count_hosts(const struct gyre_sim_fold *fold)
 {
@@ -58,10 +56,8 @@ gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned varian
     return gyre_algorithm_emit(fold->algorithm, &shape, (int)rank, program_out);
 }
 
-/* ---- are two programs equal apart from the renumbering? ----------------------------------- */
-
-/* Programs of thousands of ranks have millions of operands, so not byte by byte. The multiplier is
- * 2^64 divided by the golden ratio, made odd. */
+/* Not byte by byte, because programs of thousands of ranks have millions of operands. The
+ * multiplier is 2^64 divided by the golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -82,7 +78,7 @@ static uint64_t sum_operands(const struct gyre_sim_fold *fold, const struct gyre
     return sum;
 }
 
-/* With any_order the receptions of a worker count as a set. */
+/* With any_order a worker's receptions are a set. */
 static uint64_t hash_worker(const struct gyre_sim_fold *fold, const struct gyre_program *program,
                             const struct gyre_worker *worker, uint64_t hash)
 {
@@ -139,14 +135,14 @@ static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kep
     return GYRE_SUCCESS;
 }
 
-/* Large shapes are compared at the first, the middle and the last hosts or variants, because an
- * algorithm that treats some differently treats these differently. */
+/* An algorithm that treats some hosts or variants differently does so with the first, the middle or
+ * the last ones. */
 static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 {
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;
 }
 
-/* @n_positions: compare so many ranks of each host. */
+/* @n_positions: ranks to compare of each host. */
 static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_positions,
                               bool *is_same_out)
 {
@@ -176,9 +172,7 @@ static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_posit
     return status;
 }
 
-/* ---- choosing the kept ranks -------------------------------------------------------------- */
-
-/* 1 unless all hosts have the same number of ranks with consecutive numbers. */
+/* 1 unless all hosts have as many ranks, with consecutive numbers. */
 static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
@@ -191,7 +185,7 @@ static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned 
     return n_of_host;
 }
 
-/* 0 = the NICs of a host serve different numbers of ranks. */
+/* 0 = NICs serve different numbers of ranks. */
 static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
 {
     const struct gyre_grouping *grouping = fold->machine->grouping;
@@ -201,10 +195,9 @@ static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
     return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
 }
 
-/* The first rotation of the positions on all hosts that is tried fits two-level algorithms, which
- * treat all rails alike; the second one rings and trees, whose variants cross between hosts at
- * different ranks, so that it leads from one variant to the next. Ranks that share a NIC are all
- * kept, because they wait for each other there. */
+/* Rotations of the positions on all hosts: the first fits two-level algorithms, which treat all
+ * rails alike, the second rings and trees, whose variants cross between hosts at different ranks.
+ * Ranks that share a NIC are all kept, because they wait for each other there. */
 static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
 {
     const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
@@ -226,8 +219,7 @@ static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_fold
     return GYRE_SUCCESS;
 }
 
-/* Renumberings of hosts: adding 1, adding 2 (rings cross between hosts at another rail at every
- * second host), and exclusive or. */
+/* Adding 1, adding 2 (rings cross at another rail at every second host), and exclusive or. */
 static gyre_status fold_hosts(struct gyre_sim_fold *fold)
 {
     const unsigned n_hosts = count_hosts(fold), n_positions = fold->n_kept_positions;
@@ -248,9 +240,9 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-/* Where all pairs of ranks exchange data, every rank adds its inputs in the order of ranks, so no
- * two receive in the same order relative to themselves. Large shapes ignore this, because a rank
- * has received nearly everything once it has sent to all others. */
+/* Every rank adds its inputs in the order of ranks, so no two receive in the same relative order.
+ * Large shapes ignore this, because a rank that has sent to all others has received nearly
+ * everything. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (compares_all(fold))

@@ -48,8 +48,6 @@ static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_
     return GYRE_SUCCESS;
 }
 
-/* ---- taking programs over ----------------------------------------------------------------- */
-
 static uint8_t link_between(const struct build *build, unsigned from, unsigned to)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;
@@ -127,7 +125,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     const uint32_t rank = gyre_sim_fold_index(&build->fold, program->rank, &ignored);
     const struct gyre_sim_worker worker = {rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
-    for (uint32_t i = from->n_steps; i-- > 0;) { /* a step must know those that follow */
+    for (uint32_t i = from->n_steps; i-- > 0;) { /* a step must know its successors */
         const struct gyre_step *step = &program->steps[from->first_step + i];
         const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
         const bool is_group_end = (i + 1) % GYRE_SIM_MAX_GROUP == 0;
@@ -150,7 +148,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         to->n_chunks = step->n_chunks;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
-        if (step->n_outs > 0) { /* otherwise it only waits for placed data */
+        if (step->n_outs > 0) { /* else it only waits for placed data */
             to->n_ins = step->n_ins;
             to->n_stores = (uint8_t)(step->n_outs - to->n_sends);
         }
@@ -177,8 +175,6 @@ static gyre_status add_program(struct build *build, unsigned variant, uint32_t i
     gyre_program_free(program);
     return status;
 }
-
-/* ---- FIFOs -------------------------------------------------------------------------------- */
 
 static int compare_ends(const void *a, const void *b)
 {
@@ -224,8 +220,8 @@ out:
     return status;
 }
 
-/* If a host has fewer NICs than ranks, neighbouring ranks share one. The model knows no rank that
- * stripes its data over several NICs. */
+/* Neighbours share a NIC if there are too few. The model does not stripe a rank's data over
+ * NICs. */
 static uint32_t find_nic(const struct build *build, unsigned rank)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;
@@ -333,7 +329,7 @@ gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
     GYRE_TRY(open_network(algorithm, shape, machine, allowed, &leaves_leaf, network_out));
     if (!leaves_leaf || !network_out->is_folded)
         return GYRE_SUCCESS;
-    /* Which spine a slot takes depends on both NICs, so no two ranks are alike. */
+    /* Spines depend on both NICs, so no two ranks are alike. */
     gyre_sim_network_close(network_out);
     return open_network(algorithm, shape, machine, GYRE_SIM_FOLD_NOTHING, &leaves_leaf,
                         network_out);

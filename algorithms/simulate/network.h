@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all variants of a shape in the form that the simulator runs: a step has its costs
- * and the FIFOs that it waits for, but not its meaning. If renumbering the hosts, or the positions
- * on all hosts, maps ranks onto each other, one of these ranks is kept and stands for the others.
+ * The programs of all variants of a shape as the simulator runs them: steps have costs and FIFOs,
+ * but no meaning. Of ranks that a renumbering of hosts or positions maps onto each other, one is
+ * kept and stands for the others.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
@@ -18,7 +18,7 @@ enum gyre_sim_folding {
 
 enum gyre_sim_renumbering { GYRE_SIM_BY_ADDING, GYRE_SIM_BY_XOR };
 
-/* Ranks are numbered host after host, n_of_host on each; otherwise every rank counts as a host. */
+/* Ranks are numbered host after host, n_of_host on each; otherwise every rank is a host. */
 struct gyre_sim_fold {
     const struct gyre_algorithm *algorithm;
     const struct gyre_shape *shape;
@@ -28,34 +28,33 @@ struct gyre_sim_fold {
     unsigned n_of_host;
     unsigned n_kept_hosts;
     unsigned n_kept_positions; /* position p is like p modulo this number */
-    unsigned variant_shift; /* a rank's variant v is like variant v - k * variant_shift of the kept
-                             * rank k * n_kept_positions before it */
+    unsigned variant_shift; /* variant v of a rank is like v - k * variant_shift of the kept rank k
+                             * n_kept_positions before it */
     enum gyre_sim_renumbering renumbering;
-    /* The kept ranks receive in another order than the ranks for which they stand. */
+    /* The kept ranks receive in another order. */
     bool any_order;
 };
 
-/** gyre_sim_fold_find - what the arguments point to must outlive the result. Errors: as
- * gyre_algorithm_emit(). */
+/** What the arguments point to must outlive the result. Errors: as gyre_algorithm_emit(). */
 gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, const struct gyre_machine *machine,
                                enum gyre_sim_folding allowed, struct gyre_sim_fold *fold_out);
 
-/** gyre_sim_fold_emit - errors: as gyre_algorithm_emit(). */
+/** Errors: as gyre_algorithm_emit(). */
 gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned variant, unsigned rank,
                                struct gyre_program **program_out);
 
-/** gyre_sim_fold_relative - the renumbering does not change it. */
+/** The renumbering does not change it. */
 uint32_t gyre_sim_fold_relative(const struct gyre_sim_fold *fold, unsigned from, unsigned to);
 
-/** gyre_sim_fold_index - of the kept rank that stands for a rank. @variant: replaced by the variant
- * of the kept rank that is alike. */
+/** The kept rank that stands for a rank. @variant: replaced by the like variant of the kept
+ * rank. */
 uint32_t gyre_sim_fold_index(const struct gyre_sim_fold *fold, unsigned rank, unsigned *variant);
 
 unsigned gyre_sim_fold_rank(const struct gyre_sim_fold *fold, uint32_t index);
 
 struct gyre_sim_step {
-    /* In fifo_of: n_recvs FIFOs that the step receives from, then n_sends that it sends to. */
+    /* In fifo_of: n_recvs FIFOs, then n_sends. */
     uint32_t first_fifo;
     uint16_t chunk;
     uint16_t last_chunk;
@@ -63,8 +62,8 @@ struct gyre_sim_step {
     uint8_t n_recvs;
     uint8_t n_sends;
     uint8_t n_ins;
-    uint8_t n_stores; /* local outputs, each written once */
-    uint8_t n_ahead;  /* so many of the next steps may run before this one */
+    uint8_t n_stores; /* local outputs */
+    uint8_t n_ahead;  /* how many of the next steps may run before this one */
 };
 
 struct gyre_sim_worker {
@@ -82,7 +81,7 @@ struct gyre_sim_fifo {
     uint32_t link;
 };
 
-/* Steps that may overtake each other are examined in groups of this size. */
+/* Steps that may overtake each other are examined in such groups. */
 #define GYRE_SIM_MAX_GROUP 8
 
 struct gyre_sim_network {
@@ -95,9 +94,9 @@ struct gyre_sim_network {
     uint32_t min_depth;
     uint32_t max_range;
     bool is_folded;        /* every chunk counts as the longest */
-    uint32_t n_alike;      /* ranks of one host for which a kept rank stands */
-    uint32_t n_nic_alike;  /* of them share a NIC; 1 on several hosts */
-    uint32_t channel_unit; /* the channels must be a multiple of it */
+    uint32_t n_alike;      /* of one host, for which a kept rank stands */
+    uint32_t n_nic_alike;  /* those sharing a NIC; 1 on several hosts */
+    uint32_t channel_unit; /* divides the number of channels */
     uint32_t n_workers;
     uint32_t n_fifos;
     uint32_t n_steps;
@@ -109,17 +108,17 @@ struct gyre_sim_network {
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
     uint32_t *host_of;      /* by kept rank */
-    uint32_t *nic_of;       /* by kept rank: NIC of its host */
+    uint32_t *nic_of;       /* by kept rank: of its host */
     uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
 /* Of a tile; takes 3 GB of memory. */
 #define GYRE_SIM_MAX_STEPS (1U << 27)
 
-/* Of a tile with a fabric where no rank stands for others; takes 20 seconds. */
+/* With a fabric, if no rank stands for others; takes 20 seconds. */
 #define GYRE_SIM_FABRIC_MAX_STEPS 20000000U
 
-/** gyre_sim_network_open - see gyre_simulator_open(). */
+/** As gyre_simulator_open(). */
 gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
                                   const struct gyre_shape *shape,
                                   const struct gyre_machine *machine, enum gyre_sim_folding allowed,

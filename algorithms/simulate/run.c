@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The event loop of the simulator. An event is a moment at which a worker checks whether it can go
- * on. A step starts when its slots have arrived, its sends have credit and its worker is free.
+ * An event is a moment at which a worker checks whether it can go on. A step starts when its slots
+ * have arrived, its sends have credit and its worker is free.
  */
 #include "algorithms/simulate/run.h"
 
@@ -14,12 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the queue of events --------------------------------------------------------------------- */
+/* A heap. If a worker is to check earlier, its old event stays until it comes first, and is dropped
+ * then. */
 
-/* A heap, the earliest event first. If a worker is to check earlier, its old event stays in the
- * queue until it comes first, and is dropped then. */
-
-/* Four children halve the depth, and lie side by side in memory. */
+/* Four children halve the depth, and are adjacent in memory. */
 #define N_CHILDREN 4
 
 static bool is_before(struct gyre_sim_event a, struct gyre_sim_event b)
@@ -40,8 +38,8 @@ static bool is_valid(const struct gyre_sim_state *state, struct gyre_sim_event e
            event.at_ns >= state->workers[event.worker].check_ns;
 }
 
-/* Drop the events that are not valid, and all but one of a worker that has several at the same
- * time: while this runs, a worker whose event stays has no time at which it will check. */
+/* Drop invalid events, and all but one of a worker's simultaneous ones: meanwhile a worker whose
+ * event stays has no time at which it will check. */
 static void clean(struct gyre_sim_state *state)
 {
     const uint32_t n = state->n_queued;
@@ -100,7 +98,7 @@ static void drop_first(struct gyre_sim_state *state)
     state->queue[i] = last;
 }
 
-/* INFINITY = there is none. */
+/* INFINITY = none. */
 static double next_event_ns(struct gyre_sim_state *state)
 {
     while (state->n_queued > 0 && !is_valid(state, state->queue[0]))
@@ -108,7 +106,7 @@ static double next_event_ns(struct gyre_sim_state *state)
     return state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
 }
 
-/* The event that next_event_ns() has found. Events at the same time are in the order of workers, so
+/* The event that next_event_ns() has found. Simultaneous events are in the order of workers, so
  * that all runs are equal. */
 static uint32_t take_event(struct gyre_sim_state *state)
 {
@@ -118,9 +116,7 @@ static uint32_t take_event(struct gyre_sim_state *state)
     return worker;
 }
 
-/* ---- slots that go through a fabric ---------------------------------------------------------- */
-
-/* The slots of a FIFO follow each other, as on a queue pair. */
+/* Slots of a FIFO follow each other, as on a queue pair. */
 static void start_flow(struct gyre_sim_state *state, uint32_t index, double now_ns)
 {
     const struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
@@ -165,8 +161,6 @@ static void end_flow(void *context, uint32_t index, double now_ns)
         start_flow(state, index, now_ns);
 }
 
-/* ---- workers ------------------------------------------------------------------------------ */
-
 /* INFINITY = not known yet. @missing_out: a FIFO for which the step then waits. */
 static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                        uint32_t *missing_out)
@@ -201,8 +195,8 @@ static void advance(const struct gyre_sim_state *state, uint32_t index)
     }
 }
 
-/* The step of a group that can start first. @at_ns_out: INFINITY = not known yet. @missing_out: the
- * FIFO for which the last step of the group waits, else GYRE_SIM_NO_FIFO. */
+/* The step of a group that can start first. @at_ns_out: INFINITY = not known yet. @missing_out:
+ * where the group's last step waits, else GYRE_SIM_NO_FIFO. */
 static unsigned find_first(const struct gyre_sim_state *state,
                            const struct gyre_sim_worker_state *worker,
                            const struct gyre_sim_step *group, double *at_ns_out,
@@ -248,8 +242,6 @@ static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
     if (worker->tile < state->n_tiles)
         gyre_sim_check_at(state, index, worker->free_ns);
 }
-
-/* ---- one run ------------------------------------------------------------------------------ */
 
 static void close_state(struct gyre_sim_state *state)
 {
@@ -367,7 +359,7 @@ static void launch(struct gyre_sim_state *state)
     }
 }
 
-/* False if the end would be after limit_ns. */
+/* False = it would end after limit_ns. */
 static bool run_events(struct gyre_sim_state *state)
 {
     const double limit_ns = state->simulation->limit_ns;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One run of the simulator's event loop and its state.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_ALGORITHMS_SIMULATE_RUN_H
 #define GYRE_ALGORITHMS_SIMULATE_RUN_H
 
@@ -22,9 +19,9 @@ struct gyre_sim_call {
 struct gyre_sim_worker_state {
     double free_ns;
     double busy_ns;
-    double check_ns; /* INFINITY = until it is woken */
+    double check_ns; /* INFINITY = until woken */
     uint64_t tile;
-    uint32_t step; /* first of the group, counted within the worker */
+    uint32_t step; /* first of the group, within the worker */
     uint32_t done_mask;
     uint32_t waits_for; /* or GYRE_SIM_NO_FIFO */
 };
@@ -34,26 +31,25 @@ struct gyre_sim_event {
     uint32_t worker;
 };
 
-/* With four slots it fills one cache line. A slot is either filled or free, so it has one time. */
+/* Four slots fill a cache line. A slot is either filled or free, so it has one time. */
 struct gyre_sim_fifo_state {
     struct gyre_sim_fifo ends;
     uint8_t n_filled; /* not consumed */
-    uint8_t n_flying; /* not through the fabric yet */
+    uint8_t n_flying; /* still in the fabric */
     uint8_t post_at;
     uint8_t consume_at;
     uint8_t fly_at;
-    double at_ns[]; /* by slot: when the receiver sees that it is filled, or the sender that it is
-                     * free */
+    double at_ns[]; /* by slot: when the receiver sees it filled, or the sender free */
 };
 
 struct gyre_sim_parcel {
     double full_ns;
     double wire_bytes;
-    uint64_t step; /* that sent it, counted from 0, and its number among the step's sends */
+    uint64_t step; /* number of the step that sent it */
     uint32_t send;
 };
 
-/* Channels and workers share it. It serves one step after the other. */
+/* Serves one step after the other, of all channels and workers. */
 struct gyre_sim_port {
     double free_ns;
     double busy_ns;
@@ -75,7 +71,7 @@ struct gyre_sim_state {
     struct gyre_sim_port *ports;
     struct gyre_sim_event *queue;
     uint32_t n_queued, n_most_queued;
-    struct gyre_flows *flows;        /* NULL = there is no fabric */
+    struct gyre_flows *flows;        /* NULL = no fabric */
     struct gyre_sim_parcel *parcels; /* by FIFO and slot, with a fabric */
     double *done_ns;                 /* by tile; NULL = not asked for */
     double end_ns;
@@ -93,13 +89,13 @@ static inline uint8_t gyre_sim_next_slot(const struct gyre_sim_state *state, uin
     return slot + 1U == state->simulation->depth ? 0 : (uint8_t)(slot + 1);
 }
 
-/* Neither is NAN, for which fmax() would check. */
+/* fmax() would check for NAN. */
 static inline double gyre_sim_later(double a_ns, double b_ns)
 {
     return a_ns > b_ns ? a_ns : b_ns;
 }
 
-/* One of the channels of a variant is simulated and stands for all of them. */
+/* One channel of a variant stands for all. */
 static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, uint32_t variant)
 {
     const uint32_t n_channels = state->simulation->n_channels;
@@ -107,24 +103,23 @@ static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, 
     return n_channels / n_variants + (variant < n_channels % n_variants ? 1 : 0);
 }
 
-/** gyre_sim_check_at - unless the worker will check earlier. */
+/** Unless the worker will check earlier. */
 void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns);
 
-/** gyre_sim_wake - a slot is filled or free from `at_ns` on. */
+/** A slot is filled or free from `at_ns` on. */
 void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns);
 
 void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker,
                       const struct gyre_sim_step *step, double now_ns);
 
-/** gyre_sim_post_parcel - the slot is full at `full_ns`. Its receiver is woken when it arrives.
- * @send: as in struct gyre_sim_parcel; the step is the current one. */
+/** The slot is full at `full_ns`; its arrival wakes the receiver. @send: of the current step, as in
+ * struct gyre_sim_parcel. */
 void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, uint32_t send,
                           double full_ns, double wire_bytes);
 
-/** gyre_sim_run - the tiles that `n_tiles` leaves out are full ones from the middle. @done_ns:
- * NULL, or all 0; by tile: when all ranks were done with it. @prediction: n_steps is added to, the
- * other fields are set; the time is INFINITY if limit_ns ended the run. Errors: as
- * gyre_simulator_run(). */
+/** Tiles that `n_tiles` leaves out are full ones from the middle. @done_ns: NULL, or all 0; by
+ * tile: when all ranks were done with it. @prediction: n_steps is added to, the rest is set; the
+ * time is INFINITY if limit_ns ended the run. Errors: as gyre_simulator_run(). */
 gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction);
 

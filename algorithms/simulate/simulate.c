@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Most tiles of a call take the same time, so only a few are simulated. Once the difference between
- * two runs of different length is steady, the time of the other tiles follows from it.
+ * Only a few tiles are simulated. Once the difference between two runs of different length is
+ * steady, the time of the other tiles follows from it.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -15,17 +15,17 @@
 
 #define UNIT_BYTES 16
 
-/* A pipeline is steady if the times of two equal numbers of further tiles differ by less. */
+/* A pipeline is steady if two equal numbers of further tiles differ less. */
 #define STEADY_SHARE       0.001
 #define ROUGH_STEADY_SHARE 0.01
 
-/* After so many steps the result is extrapolated even if the pipeline is not steady, so that a
- * prediction takes seconds at most, and a rough one tens of milliseconds. */
+/* More steps are extrapolated even from an unsteady pipeline, so that a prediction takes seconds at
+ * most, and a rough one tens of milliseconds. */
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
-/* If a tile takes so many steps, a rough prediction is made of one run, and not of three. With even
- * more steps this run has as few tiles as tell the time of one. */
+/* If a tile takes more steps, a rough prediction is made of one run, not three. With even more
+ * steps this run has as few tiles as tell the time of one. */
 #define LONG_TILE_STEPS      100000
 #define VERY_LONG_TILE_STEPS 1000000
 
@@ -40,13 +40,12 @@ struct gyre_simulator {
     struct gyre_shape shape;
     struct gyre_machine machine;
     struct gyre_sim_network network;
-    struct gyre_sim_network uneven; /* for numbers of channels that `network` does not take */
+    struct gyre_sim_network uneven; /* for channels that `network` does not take */
     struct gyre_sim_network whole;  /* all ranks, where those of a host share its cores */
     bool has_uneven, has_whole;
 };
 
-/* Ranks that share cores take turns at different moments, so no rank stands for another. In larger
- * shapes this difference is ignored. */
+/* Ranks that share cores take turns, so none stands for another. Larger shapes ignore this. */
 #define MAX_RANKS_IN_TURNS 64
 
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
@@ -84,7 +83,7 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
 struct growth {
     double first_ns;
     double second_ns;
-    double busy_ns; /* of the busiest resource, in the second */
+    double busy_ns; /* the busiest resource, in the second */
 };
 
 static double busy_ns_of(const struct gyre_prediction *prediction)
@@ -111,8 +110,8 @@ static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, stru
     return GYRE_SUCCESS;
 }
 
-/* As measure(), by the last of these runs alone: when all ranks were done with a tile tells nearly
- * how long a shorter run takes. The last tile may be short, so the tiles before it are compared. */
+/* As measure(), by the last run alone: when all ranks were done with a tile is nearly the time of a
+ * shorter run. The last tile may be short, so the tiles before it are compared. */
 static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t more,
                                    struct growth *growth, struct gyre_prediction *longest)
 {
@@ -132,8 +131,8 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     return status;
 }
 
-/* If two equal numbers of further tiles take as long, the pipeline is steady; if not, the number is
- * doubled. The shortest run has more tiles than fill the FIFOs, except for very long tiles. */
+/* Doubled until two equal numbers of further tiles take as long. The shortest run has more tiles
+ * than fill the FIFOs, except for very long tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
@@ -157,8 +156,8 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
         *prediction = longest;
         if (longest.time_ns > DBL_MAX)
             return GYRE_SUCCESS;
-        /* While a pipeline fills, the busy time can be longer than what these tiles added to the
-         * call, and then later tiles take as long as it. */
+        /* While a pipeline fills, the busy time can exceed what these tiles added, and later tiles
+         * take as long as it. */
         const double more_ns = fmax(growth.second_ns, growth.busy_ns);
         const uint64_t n_left = call->n_real_tiles - 4 * more;
         prediction->time_ns = longest.time_ns + more_ns / (double)more * (double)n_left;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts how long a collective takes: the programs of all ranks run on the description of a
- * machine, tile by tile, with the FIFO depth, the credits and the shared links of a real run. The
- * model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are pure and use no
- * contracted multiply-adds, so the same input gives the same bits on every rank and plans may
- * depend on them.
+ * Predicts how long a collective takes: all ranks' programs run on a described machine, tile by
+ * tile, with FIFOs, credits and shared links. The model is like LogGP (Alexandrov et al., "LogGP",
+ * SPAA 1995). The functions are pure and contract no multiply-adds, so every rank gets the same
+ * bits and plans may depend on them.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
@@ -12,9 +11,9 @@
 #include "algorithms/algorithm.h"
 
 /* X(enum suffix, word in keys) */
-#define GYRE_LINK_TABLE(X)                                              \
-    X(HOST, host)       /* NVLink, PCIe or shared memory of one host */ \
-    X(NETWORK, network) /* a proxy moves the slots through the host's NIC */
+#define GYRE_LINK_TABLE(X)                                  \
+    X(HOST, host)       /* NVLink, PCIe or shared memory */ \
+    X(NETWORK, network) /* a proxy moves the slots through the NIC */
 
 enum gyre_link_class {
 #define GYRE_LINK_ENUM(id, name) GYRE_LINK_##id,
@@ -25,26 +24,26 @@ enum gyre_link_class {
 
 /* A rate of 0 is no limit. */
 struct gyre_cost {
-    double launch_ns;                           /* from the call to the first step */
-    double worker_launch_ns;                    /* for each worker */
+    double launch_ns;                           /* until the first step */
+    double worker_launch_ns;                    /* each */
     double step_ns[GYRE_N_PROTOS];              /* decoding and barriers */
     double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS]; /* from the sender's write to the receiver's view */
     double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
     double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
     double worker_send_bytes_per_ns[GYRE_N_LINKS];
-    double worker_step_bytes_per_ns;  /* of one worker, for a step's bytes on the wire once, beside
-                                       * what its inputs and outputs cost */
-    double worker_read_bytes_per_ns;  /* of one worker and input */
-    double worker_store_bytes_per_ns; /* of one worker and local output */
-    double fence_ns;          /* of a sending step in SIMPLE inside a host, behind its bytes */
-    double uncached_slowdown; /* of the three worker rates in calls of 16 * cached_bytes and more */
-    double cached_bytes;      /* calls of at most so many have none; 0 = no call has */
-    double parallel_workers;  /* of one rank, at the same time; 0 = all */
-    double cores_per_host;    /* 0 = no limit */
+    double worker_step_bytes_per_ns;  /* a step's bytes on the wire, beside the costs of its inputs
+                                         and outputs */
+    double worker_read_bytes_per_ns;  /* of each input */
+    double worker_store_bytes_per_ns; /* of each local output */
+    double fence_ns;                  /* of a sending step in SIMPLE inside a host */
+    double uncached_slowdown;         /* of the three worker rates, from 16 * cached_bytes on */
+    double cached_bytes;              /* calls up to this size are not slowed down; 0 = all */
+    double parallel_workers;          /* of one rank; 0 = all */
+    double cores_per_host;            /* 0 = no limit */
     double egress_bytes_per_ns[GYRE_N_LINKS];  /* of a rank */
     double ingress_bytes_per_ns[GYRE_N_LINKS]; /* of a rank */
-    double nic_bytes_per_ns;                   /* in each direction */
-    double nic_message_ns;                     /* for each slot */
+    double nic_bytes_per_ns;                   /* each way */
+    double nic_message_ns;                     /* a slot */
 };
 
 /** Threads or processes over shared memory. */
@@ -53,24 +52,23 @@ extern const struct gyre_cost gyre_cost_host;
 /** GPUs connected by NVLink 4, hosts by 400 Gbit/s NICs. */
 extern const struct gyre_cost gyre_cost_h200;
 
-/** gyre_cost_find - "host" or "h200"; else NULL. */
+/** "host" or "h200"; else NULL. */
 const struct gyre_cost *gyre_cost_find(const char *name);
 
-/** gyre_cost_from_text - "key = value" lines; `#` starts a comment. @text: untrusted. @base: has
- * the values of the other keys; may be cost_out. Errors: INVALID_ARGUMENT with the line, and the
- * legal keys if the key is unknown. */
+/** "key = value" lines; `#` starts a comment. @text: untrusted. @base: values of the other keys;
+ * may be cost_out. Errors: INVALID_ARGUMENT with the line, and the legal keys if the key is
+ * unknown. */
 gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
                                 struct gyre_cost *cost_out);
 
-/** gyre_cost_to_text - gyre_cost_from_text() reads the same bits back. @text_out: malloc'ed.
- * Errors: OUT_OF_MEMORY. */
+/** gyre_cost_from_text() reads the same bits back. @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_fabric;
 
 struct gyre_machine {
     const struct gyre_grouping *grouping; /* NULL = one host. n_nics: of each host */
-    bool is_all_network;                  /* links inside hosts are NETWORK, too */
+    bool is_all_network;                  /* also inside hosts */
     const struct gyre_fabric *fabric;     /* replaces nic_bytes_per_ns; NULL = none */
 };
 
@@ -81,9 +79,9 @@ struct gyre_simulated_step {
     uint32_t step;
     uint64_t tile;
     double start_ns; /* from the call */
-    double end_ns;   /* the worker is free again */
+    double end_ns;   /* the worker is free */
     uint32_t n_sends;
-    double arrived_ns[GYRE_STEP_MAX_SENDS]; /* by send: when the receiver sees it */
+    double arrived_ns[GYRE_STEP_MAX_SENDS]; /* by send: the receiver sees it */
 };
 
 struct gyre_simulation {
@@ -91,18 +89,18 @@ struct gyre_simulation {
     enum gyre_proto proto;
     enum gyre_proto net_proto;
     uint32_t n_channels; /* one of each variant is simulated */
-    uint32_t tile_bytes; /* payload of one slot, >= 1 */
+    uint32_t tile_bytes; /* payload of a slot, >= 1 */
     uint32_t depth;      /* 1..GYRE_SIMULATE_MAX_DEPTH */
-    uint64_t n_bytes;    /* of the vector or of one block */
+    uint64_t n_bytes;    /* the vector or one block */
     bool all_tiles;      /* else extrapolate from the first ones */
     bool is_rough;       /* an error of a percent will do */
     double limit_ns;     /* 0 = none */
-    /* Called for each simulated step, in the order in which steps start; may be NULL. Without
-     * all_tiles and all ranks some steps are left out or repeated. With a fabric, arrivals between
-     * hosts are INFINITY: they are told later, by arrive(). */
+    /* For each simulated step, in the order of their starts; may be NULL. Without all_tiles and all
+     * ranks some steps are left out or repeated. With a fabric, arrivals between hosts are
+     * INFINITY: arrive() tells them later. */
     void (*observe)(void *observer, const struct gyre_simulated_step *step);
-    /* With a fabric: a slot arrives between hosts. May be NULL. @step: how many steps were observed
-     * before the one that sent it. @send: index of its arrived_ns. */
+    /* With a fabric, for arrivals between hosts; may be NULL. @step: how many were observed before
+     * the one that sent it. @send: index of its arrived_ns. */
     void (*arrive)(void *observer, uint64_t step, uint32_t send, double arrived_ns);
     void *observer;
 };
@@ -110,7 +108,7 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_DEPTH 64
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
-/* LATENCY: no resource was busy for half of the time. X(enum suffix, name) */
+/* LATENCY: no resource was busy for half of the time. */
 #define GYRE_RESOURCE_TABLE(X) \
     X(LATENCY, latency)        \
     X(WORKER, worker)          \
@@ -129,7 +127,7 @@ enum gyre_resource {
 extern const char *const gyre_resource_names[GYRE_N_RESOURCES];
 
 struct gyre_prediction {
-    double time_ns; /* INFINITY if it is longer than limit_ns */
+    double time_ns; /* INFINITY if longer than limit_ns */
     enum gyre_resource bottleneck;
     double busy_share;    /* 0..1, of the bottleneck */
     uint32_t fabric_link; /* if the bottleneck is FABRIC */
@@ -139,15 +137,13 @@ struct gyre_prediction {
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of hosts, positions or
- * ranks does not change the programs, a few ranks stand for all. Where all pairs of more than 64
- * ranks exchange data, one host stands for all although the ranks receive in different orders; the
- * time differs by up to 4 %.
- * @shape, @machine: their groupings and the fabric must outlive the simulator. With a fabric all
- * ranks are simulated, unless its hosts are uniform and no data leave a leaf.
- * @all_ranks: simulate all ranks nevertheless.
+/** Prepares the programs of all ranks. A few ranks stand for all if a renumbering of hosts,
+ * positions or ranks does not change the programs. Where all pairs of more than 64 ranks exchange
+ * data, one host stands for all, which changes the time by up to 4 %. @shape, @machine: their
+ * groupings and the fabric must outlive the simulator. With a fabric all ranks are simulated,
+ * unless its hosts are uniform and no data leave a leaf. @all_ranks: simulate them in any case.
  * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending side has no receiving side);
- * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs, or too many steps; no route through the
+ * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs, too many steps, or no route through the
  * fabric). */
 gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, const struct gyre_machine *machine,
@@ -157,31 +153,28 @@ void gyre_simulator_close(struct gyre_simulator *simulator);
 
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_channel_unit - simulations are fast if the number of channels is a multiple of
- * it. */
+/** Simulations are fast if it divides the number of channels. */
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_least_tile_bytes - steps that move several chunks need room for 16 bytes of each
- * in a slot. */
+/** Steps that move several chunks need room for 16 bytes of each in a slot. */
 uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_steps - of a run of all tiles. Errors: INVALID_ARGUMENT. */
+/** Of all tiles. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out);
 
-/** gyre_simulator_run - one thread at a time may use a simulator. Errors: INVALID_ARGUMENT (a
- * parameter is out of range, or the programs deadlock at this depth), OUT_OF_MEMORY. */
+/** One thread at a time. Errors: INVALID_ARGUMENT (a parameter is out of range, or the programs
+ * deadlock at this depth), OUT_OF_MEMORY. */
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
 
-/** gyre_bound_ns - about the least time that the links of a machine allow a collective, without
- * latencies; 0 = not known. On several hosts all bytes of a rank are counted on its links inside
- * the host, so an algorithm can be faster by the NICs' part of both rates together (two H200 hosts
- * of 8 with 50 GB/s NICs: 13 %). @shape: coll, n_ranks and grouping (with n_nics) are used.
- * @n_bytes: of the whole vector, or of all blocks. */
+/** About the least time that the links allow, without latencies; 0 = not known. On several hosts
+ * all bytes of a rank count on its links inside the host, so an algorithm can be faster by the
+ * NICs' share of both rates. @shape: coll, n_ranks and grouping (with n_nics) are used. @n_bytes:
+ * of the whole vector, or of all blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
                      uint64_t n_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step ends when both its worker and the shared ports that it uses have had the time that they
- * need. A port serves steps in the order in which they start.
+ * A step ends when its worker and the shared ports that it uses have had their time. A port serves
+ * steps in the order of their starts.
  */
 #include "algorithms/simulate/run.h"
 
@@ -110,8 +110,8 @@ static double slowdown(const struct gyre_sim_state *state)
     return 1 + (cost->uncached_slowdown - 1) * share;
 }
 
-/* With links of both kinds, the part beside the bytes is that of the slower protocol, because the
- * worker goes on when the whole step is done. */
+/* With links of both kinds the slower protocol counts, because the worker goes on when the whole
+ * step is done. */
 static double worker_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                         double n_bytes)
 {
@@ -133,8 +133,8 @@ static double worker_ns(const struct gyre_sim_state *state, const struct gyre_si
     return ns;
 }
 
-/* If a rank, or a host, has fewer cores than workers, the workers of all channels share the cores.
- * n cores are modelled as one port that is n times as fast. */
+/* Workers of all channels share too few cores of a rank or host. n cores are modelled as one port
+ * that is n times as fast. */
 static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker *worker,
                       double start_ns, double alone_ns)
 {
@@ -177,8 +177,8 @@ static void observe(const struct gyre_sim_state *state, uint32_t worker_index,
     state->simulation->observe(state->simulation->observer, simulated);
 }
 
-/* @computed_ns: when the worker is done. @arrived_ns_out: when each slot is seen. Returns when the
- * worker is free. */
+/* @computed_ns: the worker is done. @arrived_ns_out: each slot is seen. Returns when the worker is
+ * free. */
 static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_step *step,
                          double now_ns, double computed_ns, double n_bytes, double *arrived_ns_out)
 {
