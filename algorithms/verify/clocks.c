@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond so many bytes of listed snapshots and maxima, workers add what they receive at once. */
+/* Beyond so many bytes workers add what they receive at once. */
 #define WAITING_BYTES (96U << 20)
 
-/* A list of all workers has one maximum for each worker, and a list that lacks one worker a few of
- * its own. More would only leave the caches. */
+/* A list of all workers has one maximum a worker, and a list that lacks one worker a few of its
+ * own. More would only leave the caches. */
 #define JOINS_PER_WORKER 4
 
-#define N_LATEST         8 /* searched entries of a list, which may be long */
+#define N_LATEST         8 /* searched entries of a list */
 
 struct pending {
     uint32_t *snapshots;
@@ -30,7 +30,7 @@ struct gyre_clocks {
     struct gyre_joins *joins;
     uint32_t n_most_waiting;
     struct pending *pending;
-    struct pending held; /* of steps that may run at the same time */
+    struct pending held; /* steps that may run at the same time */
     uint32_t *list;      /* as for gyre_joins_add() */
 };
 
@@ -111,9 +111,8 @@ void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t t
     clocks->own_times[worker] = time;
 }
 
-/* Does snapshot `number` show all that `other` shows? The answer can be no even if it does. A
- * snapshot shows the time of a worker's step, or a later one, only if it comes from that worker
- * after all steps of that time. */
+/* The answer can be no even if it does. A snapshot shows a worker's time only if it comes from that
+ * worker after all steps of that time. */
 static bool shows_all(const struct gyre_clocks *clocks, uint32_t number, uint32_t other)
 {
     const struct gyre_snapshot *snapshot = &clocks->snapshots.all[other];
@@ -164,8 +163,8 @@ static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
     return true;
 }
 
-/* Enter a snapshot in clocks->list. Of two of one worker, the one of the later time shows all that
- * the other shows; if both are of one time, add one to `own` instead. */
+/* Of two snapshots of one worker, the later one shows all that the other shows; if both are of one
+ * time, add one to `own` instead. */
 static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
 {
     const struct gyre_snapshot *snapshot = &clocks->snapshots.all[number];
@@ -179,9 +178,8 @@ static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
         raise(clocks, number, own);
 }
 
-/* The snapshots of all workers differ from rank to rank in programs that send to one rank after the
- * other, but the vectors behind them are the same. So only the maximum of the vectors is looked
- * for. */
+/* Where programs send to one rank after the other, the snapshots differ from rank to rank, but the
+ * vectors behind them are the same. So only the vectors' maximum is looked for. */
 static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct pending *pending)
 {
     if (!make_own(clocks, known))
@@ -195,7 +193,7 @@ static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct p
     return true;
 }
 
-/* If there is no memory, return false and keep the list. */
+/* False = no memory; the list is kept. */
 static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 {
     struct pending *pending = &clocks->pending[worker];
@@ -228,8 +226,7 @@ static bool grow(struct pending *list)
     return true;
 }
 
-/* Takes the place of an earlier snapshot of the same worker, if that is easy to find. False = no
- * memory. */
+/* Replaces an earlier snapshot of the worker, if it is easy to find. False = no memory. */
 static bool append(struct gyre_clocks *clocks, struct pending *pending, uint32_t number)
 {
     struct gyre_snapshots *snapshots = &clocks->snapshots;

@@ -1,36 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vector clocks: for each worker, how far every other worker certainly is, as the data that it
- * receives tell it. Credits are ignored, so that a proof holds at any depth. A message carries a
- * snapshot of the sender's clock, which all slots that one step fills share. A time counts the
- * steps of a worker in all tiles; steps that may run at the same time count once.
+ * Vector clocks: how far every other worker certainly is. Credits are ignored, so that a proof
+ * holds at any depth. A message carries a snapshot of the sender's clock, which the slots of one
+ * step share. A time counts a worker's steps in all tiles; steps that may run at the same time
+ * count once.
  *
- * Copying and comparing clocks would take most of the time of a proof. So a worker that learned
- * nothing new takes a snapshot that refers to an earlier one. And a worker first only lists the
- * snapshots that it receives: in all-pairs programs the list is nearly the same for all ranks, so
- * the maximum of a part of it is often known.
+ * Copying and comparing clocks would take most of the time, so a worker that learned nothing new
+ * refers to an earlier snapshot. And it first only lists what it receives: in all-pairs programs
+ * the lists are nearly equal, so the maximum of a part is often known.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 
 #include "algorithms/verify/machine.h"
 
-/* ---- snapshots --------------------------------------------------------------------------- */
-
 #define GYRE_NO_SNAPSHOT 0U         /* time 0 for every worker */
-#define GYRE_NO_ENTRY    UINT32_MAX /* of a worker that never sends */
+#define GYRE_NO_ENTRY    UINT32_MAX /* the worker never sends */
 
-/* A snapshot has either a vector with a time for each worker that sends, or a parent: then it shows
- * the time of its own worker, and for all others what the parent shows. Times have 16 bits where
- * that is enough, because the proof of an all-pairs program compares many vectors. */
+/* Either a vector of times by sending worker, or a parent, which shows the times of all workers but
+ * its own. Times have 16 bits where that is enough, because the proof of an all-pairs program
+ * compares many vectors. */
 struct gyre_snapshot {
     void *times; /* NULL: it has a parent, which can be GYRE_NO_SNAPSHOT */
     uint32_t parent;
     uint32_t n_links;
     uint32_t n_readers; /* of a free one: the next free one */
-    uint32_t entry;     /* GYRE_NO_ENTRY = a maximum of several */
+    uint32_t entry;     /* GYRE_NO_ENTRY = maximum of several */
     int32_t time;
-    int32_t shown; /* before `time` if other steps of the worker may run at the same time */
+    int32_t shown; /* before `time` if other steps may run at the same time */
 };
 
 struct gyre_snapshots {
@@ -40,26 +37,26 @@ struct gyre_snapshots {
     struct gyre_snapshot *all;
     uint32_t n_all, capacity;
     uint32_t first_free;
-    void *free_times; /* a list of unused vectors, linked by their first bytes */
+    void *free_times; /* linked by their first bytes */
     uint32_t n_vectors;
 };
 
 void gyre_snapshots_init(struct gyre_snapshots *snapshots, uint32_t n_entries, uint64_t max_time);
 void gyre_snapshots_fini(struct gyre_snapshots *snapshots);
 
-/** gyre_snapshots_take - the caller becomes a reader of the parent. @own: entry, time and shown are
- * used. GYRE_NO_SNAPSHOT = no memory. */
+/** The caller becomes a reader of the parent. @own: entry, time and shown are used.
+ * GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_snapshots_take(struct gyre_snapshots *snapshots, uint32_t parent,
                              const struct gyre_snapshot *own, uint32_t n_readers);
 
-/** gyre_snapshots_copy - with a vector, and without a worker. GYRE_NO_SNAPSHOT = no memory. */
+/** With a vector, without a worker. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_snapshots_copy(struct gyre_snapshots *snapshots, uint32_t number, uint32_t n_readers);
 
-/** gyre_snapshots_release - one reader is done. No effect on GYRE_NO_SNAPSHOT. */
+/** One reader is done. No effect on GYRE_NO_SNAPSHOT. */
 void gyre_snapshots_release(struct gyre_snapshots *snapshots, uint32_t number);
 
-/** gyre_snapshots_raise_links - raise each entry of `times` to what a snapshot and its ancestors
- * without a vector show. Returns the ancestor that has a vector, or GYRE_NO_SNAPSHOT. */
+/** Raise `times` to what a snapshot and its ancestors without a vector show. Returns the ancestor
+ * that has a vector, or GYRE_NO_SNAPSHOT. */
 uint32_t gyre_snapshots_raise_links(const struct gyre_snapshots *snapshots, uint32_t number,
                                     void *times);
 
@@ -80,8 +77,8 @@ static inline void gyre_times_set(const struct gyre_snapshots *snapshots, void *
         ((int32_t *)times)[entry] = time;
 }
 
-/** gyre_snapshots_get - the first occurrence among the ancestors is the latest, because each of
- * them knew its parent when it was taken. */
+/** The first occurrence among the ancestors is the latest, because each knew its parent when it was
+ * taken. */
 static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots, uint32_t number,
                                          uint32_t entry)
 {
@@ -96,30 +93,26 @@ static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots,
     return 0;
 }
 
-/* ---- maxima of lists of snapshots -------------------------------------------------------- */
-
-/* The maximum of a list of snapshots that have vectors, with a place for each worker's entry. A
- * binary tree splits these places, and the maximum of each two branches is remembered, so lists
- * that have most of their snapshots in common cost one pass and few comparisons. */
+/* Maxima of lists of snapshots that have vectors, with a place for each entry. A binary tree splits
+ * these places, and the maximum of each two branches is remembered, so similar lists cost one pass
+ * and few comparisons. */
 struct gyre_joins;
 
-/** gyre_joins_open - remembers at most `n_most` maxima. Errors: OUT_OF_MEMORY. */
+/** Remembers at most `n_most` maxima. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_joins_open(struct gyre_snapshots *snapshots, uint32_t n_most,
                             struct gyre_joins **joins_out);
 void gyre_joins_close(struct gyre_joins *joins);
 
-/** gyre_joins_add - raise `times` to the maximum of a list. @list: by entry: a snapshot that has a
- * vector, or GYRE_NO_SNAPSHOT; afterwards none is set. */
+/** Raise `times` to the maximum of a list. @list: by entry: a snapshot that has a vector, or
+ * GYRE_NO_SNAPSHOT; afterwards none is set. */
 void gyre_joins_add(struct gyre_joins *joins, uint32_t *list, uint32_t n_entries, void *times);
 
 void gyre_joins_forget(struct gyre_joins *joins);
 
-/* ---- clocks ------------------------------------------------------------------------------ */
-
 struct gyre_clocks;
 
-/* What a step's worker knew before, and the snapshots that the step received. These are kept apart
- * if other steps of the worker may run at the same time, because they do not learn of them. */
+/* What the worker knew before, and what the step received, which steps at the same time do not
+ * learn. */
 struct gyre_view {
     uint32_t worker;
     int32_t time;
@@ -128,9 +121,8 @@ struct gyre_view {
     uint32_t snapshots[GYRE_STEP_MAX_INS];
 };
 
-/** gyre_clocks_open - a worker that never sends has no entry, because no worker can ever know how
- * far it is. @network: its FIFOs say which workers send. @max_time: no clock will show more.
- * Errors: OUT_OF_MEMORY. */
+/** A worker that never sends has no entry, because no worker can know how far it is. @network: says
+ * which workers send. @max_time: no clock will show more. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_clocks_open(const struct gyre_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out);
 void gyre_clocks_close(struct gyre_clocks *clocks);
@@ -139,23 +131,23 @@ int32_t gyre_clocks_own_time(const struct gyre_clocks *clocks, uint32_t worker);
 
 void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t time);
 
-/** gyre_clocks_receive - the step becomes a reader of the snapshot. False = no memory. */
+/** The step becomes a reader of the snapshot. False = no memory. */
 bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uint32_t snapshot);
 
-/** gyre_clocks_learn - a worker has carried out all steps that may run at the same time, and now
- * knows what they received. Call it before another worker receives. */
+/** All steps that may run at the same time are done, so the worker knows what they received. Call
+ * it before another worker receives. */
 bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker);
 
-/** gyre_view_is_after - does the step come after all that a worker did up to `time`? */
+/** Does the step come after all that a worker did up to `time`? */
 bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view, uint32_t worker,
                         int32_t time);
 
-/** gyre_clocks_snapshot - a copy of what a step knows, until it has been released `n_readers`
- * times. GYRE_NO_SNAPSHOT = no memory. */
+/** What a step knows, until it has been released `n_readers` times. GYRE_NO_SNAPSHOT = no
+ * memory. */
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers);
 
-/** gyre_clocks_share - more readers for a snapshot that is not released by all. */
+/** More readers for a snapshot that is not released by all. */
 void gyre_clocks_share(struct gyre_clocks *clocks, uint32_t snapshot, uint32_t n_more);
 
 void gyre_clocks_release(struct gyre_clocks *clocks, uint32_t snapshot);

@@ -46,7 +46,7 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
     return GYRE_SUCCESS;
 }
 
-/* gyre_program_check() has made sure that one worker only uses a connection. */
+/* gyre_program_check() has made sure that a connection has one worker only. */
 static void find_users(const struct gyre_network *network, uint32_t rank, uint32_t *user_of)
 {
     const struct gyre_program *program = network->programs[rank];
@@ -64,7 +64,7 @@ static void find_users(const struct gyre_network *network, uint32_t rank, uint32
     }
 }
 
-/* The first pass numbers the sending sides, the second one finds each receiving side's FIFO. */
+/* The first pass numbers the sending sides, the second finds the receiving sides' FIFOs. */
 static gyre_status connect_rank(struct gyre_network *network, uint32_t rank, bool is_send,
                                 uint32_t *number_of, uint32_t *user_of)
 {
@@ -169,9 +169,7 @@ void gyre_network_close(struct gyre_network *network)
     free(network);
 }
 
-/* ---- the machine ----------------------------------------------------------------------------- */
-
-#define MOST_HOPS 4 /* of a deadlock that the message has */
+#define MOST_HOPS 4 /* of a deadlock's message */
 
 struct worker {
     const struct gyre_program *program;
@@ -181,7 +179,7 @@ struct worker {
     uint32_t first;
     uint32_t end;
     uint32_t tile;
-    uint32_t step; /* the first operand that is not available */
+    uint32_t step; /* first operand that is not available */
     uint32_t operand;
     uint32_t fifo;
     bool is_queued;
@@ -221,8 +219,7 @@ static void wake(struct machine *machine, uint32_t number)
     machine->queue[machine->n_queued++] = number;
 }
 
-/* A slot that is available stays available, so the search continues where it stopped the last
- * time. */
+/* An available slot stays so, so the search continues where it stopped. */
 static bool is_ready(const struct machine *machine, struct worker *worker)
 {
     for (; worker->step < worker->end; worker->step++, worker->operand = 0) {
@@ -306,8 +303,8 @@ static uint32_t waits_for(const struct machine *machine, uint32_t number)
     return fifo->sender == number ? fifo->receiver : fifo->sender;
 }
 
-/* Every worker waits for one other worker, so the waits end at a worker that is done, or in a
- * cycle. Returns the cycle's first worker, or @number. @n_out: length of the cycle; 0 = none. */
+/* Waits end at a worker that is done, or in a cycle. Returns the cycle's first worker, or @number.
+ * @n_out: length of the cycle; 0 = none. */
 static uint32_t find_cycle(const struct machine *machine, uint32_t number, uint32_t *n_out)
 {
     uint32_t in_cycle = number;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A machine that runs the programs of all ranks at one FIFO depth. FIFOs block and each has one
- * sending and one receiving worker, so the order in which workers run does not change the result,
- * and one run proves all of them. A sequence of WITH_NEXT steps is run together, when all slots
- * that its steps need are available. If that never deadlocks, no order of these steps deadlocks.
+ * Runs the programs of all ranks at one FIFO depth. FIFOs block and have one sending and one
+ * receiving worker, so the order of workers does not matter, and one run proves all. A WITH_NEXT
+ * sequence runs when all its slots are available: if that never deadlocks, no order of its steps
+ * does.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
@@ -26,13 +26,12 @@ struct gyre_network {
     uint32_t n_fifos;
     struct gyre_network_fifo *fifos;
     uint32_t *first_worker;     /* by rank; n_ranks + 1 entries */
-    uint32_t *first_connection; /* by rank; n_ranks + 1 entries */
+    uint32_t *first_connection; /* likewise */
     uint32_t *fifo_of;          /* by first_connection[rank] + connection */
 };
 
-/** gyre_network_open - the programs must be of one shape and stand by rank, and every sending side
- * must have a receiving side. @programs: must outlive the network. Errors: INVALID_ARGUMENT with
- * the reason, OUT_OF_MEMORY. */
+/** @programs: of one shape, by rank; must outlive the network; every sending side needs a receiving
+ * side. Errors: INVALID_ARGUMENT with the reason, OUT_OF_MEMORY. */
 gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
                               struct gyre_network **network_out);
 void gyre_network_close(struct gyre_network *network);
@@ -53,20 +52,19 @@ struct gyre_machine_options {
     void *context;
 };
 
-#define GYRE_MACHINE_TOLD 8 /* waits of a deadlock that are told */
+#define GYRE_MACHINE_TOLD 8 /* waits of a deadlock */
 
 struct gyre_machine_result {
     bool is_deadlock;
-    struct gyre_verify_place place; /* first worker that waits in a deadlock */
-    uint32_t n_waits;               /* of the deadlock's cycle, or of a chain that ends */
+    struct gyre_verify_place place;                    /* first worker of a deadlock */
+    uint32_t n_waits;                                  /* in the cycle, or in a chain that ends */
     struct gyre_verify_place waits[GYRE_MACHINE_TOLD]; /* the first ones */
     uint64_t n_steps;
 };
 
-/** gyre_machine_run - run until all workers are done. A deadlock is told as a cycle of workers
- * that wait for each other, or as a chain up to a worker that is done.
- * Errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that wait for each other,
- * or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
+/** Until all workers are done. A deadlock is told as a cycle of workers, or as a chain up to a
+ * worker that is done. Errors: INVALID_ARGUMENT with the reason (a deadlock, or slots left in a
+ * FIFO), what fire() returns, OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);

@@ -7,8 +7,7 @@
 
 #define NO_CELL UINT32_MAX
 
-/* The last read by one worker. Steps with the same time are unordered, and so are pieces of one
- * step. */
+/* By one worker. Steps of one time, and pieces of one step, are unordered. */
 struct reading {
     int32_t time; /* 0 = never */
     uint32_t step;
@@ -16,8 +15,7 @@ struct reading {
     bool many;
 };
 
-/* All that an access reads and writes lies together, because a proof of many ranks touches chunks
- * in an order that no cache foresees. */
+/* Together, because a proof of many ranks touches chunks in an order that no cache foresees. */
 struct cell {
     struct gyre_content content; /* no value: not written */
     int32_t time;
@@ -127,9 +125,9 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
     return expect;
 }
 
-/* The chunk of OUT that is the same memory as IN(chunk) in an in-place call. An all-to-all in place
- * has no defined result (gyre.h): its staged programs are right all the same, and its placed ones
- * cannot be. */
+/* The chunk of OUT that is IN(chunk)'s memory in an in-place call. An all-to-all in place has no
+ * defined result (gyre.h): its staged programs are right all the same, its placed ones cannot
+ * be. */
 static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
 {
     const uint32_t n_chunks = program->n_chunks;
@@ -235,7 +233,7 @@ static bool is_after(const struct gyre_access *access, uint32_t worker, int32_t 
     return time == 0 || gyre_view_is_after(access->clocks, &access->view, worker, time);
 }
 
-/* The cell's last write must be over and known to this piece of this step. */
+/* The last write must be over and known to this piece. */
 static gyre_status check_after_write(const struct gyre_verify_memory *memory,
                                      const struct cell *cell, const struct gyre_access *access,
                                      const char *what, unsigned chunk)
@@ -342,7 +340,7 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
     if (!expect.is_owned)
         return GYRE_SUCCESS; /* gyre_verify_write() refuses to touch it */
     if (cell->content.value == GYRE_NO_VALUE) {
-        /* In an in-place call a step need not write a chunk of OUT that holds the right input. */
+        /* In place, a step need not write a chunk of OUT that holds the right input. */
         const bool stays = memory->in_place && !expect.from_all && expect.source == rank &&
                            gyre_verify_owns_in(program) &&
                            alias_of_in(program, expect.chunk) == chunk;

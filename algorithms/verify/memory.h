@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A value is either a contribution, the input of one rank, or a reduction of values in a given
- * order. Equal expressions are stored once, so equal numbers of values mean equal bits; where any
- * order is allowed, equal sets of ranks. The memory knows the value of every chunk of OUT on every
- * rank and tile, and its last accesses, to find two without an order between them.
+ * A value is the input of one rank, or a reduction of values in a given order. Equal expressions
+ * are stored once, so equal numbers mean equal bits; where any order is allowed, equal sets of
+ * ranks. The memory has the value and the last accesses of every chunk of OUT on every rank and
+ * tile.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
@@ -13,12 +13,10 @@
 #include "algorithms/verify/verify.h"
 #include "core/foundation/model/schedule.h"
 
-/* ---- values ------------------------------------------------------------------------------ */
-
 #define GYRE_NO_VALUE 0U
 
-/* All contributions of a reduction are of one chunk and tile, and most algorithms reduce all of
- * them in few different orders, so there are few values. */
+/* Contributions to a reduction are of one chunk and tile, and orders are few, so there are few
+ * values. */
 struct gyre_content {
     uint32_t value;
     uint16_t chunk;
@@ -28,7 +26,7 @@ struct gyre_content {
 struct gyre_value {
     uint32_t first_in;
     uint32_t set;        /* ranks that contributed; 0 = an interval: */
-    uint32_t first_rank; /* from this rank on; rank 0 follows the last rank */
+    uint32_t first_rank; /* its first rank; rank 0 follows the last rank */
     uint32_t n_ranks_in;
     uint16_t n_ins; /* 0 = a contribution */
     bool is_final;
@@ -42,9 +40,7 @@ enum gyre_value_fault {
 
 struct gyre_values;
 
-/** gyre_values_open - a store of the contributions of `n_ranks` ranks.
- * @any_order: reductions of the same ranks are one value, whatever their order.
- * Errors: OUT_OF_MEMORY. */
+/** @any_order: reductions of the same ranks are one value. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_values_open(unsigned n_ranks, bool any_order, struct gyre_values **values_out);
 void gyre_values_close(struct gyre_values *values);
 
@@ -53,23 +49,20 @@ static inline uint32_t gyre_values_input(unsigned rank)
     return rank + 1;
 }
 
-/** gyre_values_reduce - in this order. @is_final: the result is divided afterwards, which makes it
- * a different value. @value_out: set on GYRE_VALUE_FINE. New values are numbered one after the
- * other. */
+/** In this order. @is_final: the result is divided afterwards, which makes it a different value.
+ * @value_out: set on GYRE_VALUE_FINE. New values are numbered one after the other. */
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out);
 
-/** gyre_values_get - valid until the next value is added. */
+/** Valid until the next value is added. */
 const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint32_t value);
 
 bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank);
 
-/** gyre_values_compare - two different expressions, each on a line after the words "rank N", and
- * the first place where they differ. Sums of many ranks are shortened to sets: {0-3}. */
+/** Writes two different expressions, each on a line after "rank N", and the first place where they
+ * differ. Sums of many ranks are shortened to sets: {0-3}. */
 void gyre_values_compare(const struct gyre_values *values, const uint32_t of_rank[2],
                          const unsigned ranks[2], char *text_out, size_t text_bytes);
-
-/* ---- memory ------------------------------------------------------------------------------ */
 
 struct gyre_access {
     uint16_t rank;
@@ -77,7 +70,7 @@ struct gyre_access {
     uint32_t tile;
     uint32_t step;
     uint32_t piece; /* of the step's range; pieces may run in any order */
-    int32_t time;   /* the same for steps that may run at the same time */
+    int32_t time;   /* equal for steps that may run at the same time */
     struct gyre_clocks *clocks;
     struct gyre_view view;
 };
@@ -91,7 +84,7 @@ struct gyre_expectation {
 
 struct gyre_verify_memory;
 
-/** gyre_verify_memory_open - @network: must outlive it. Errors: OUT_OF_MEMORY. */
+/** @network: must outlive it. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out);
 void gyre_verify_memory_close(struct gyre_verify_memory *memory);
@@ -100,23 +93,22 @@ bool gyre_verify_owns_in(const struct gyre_program *program);
 
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk);
 
-/** gyre_verify_shares_chunks - does a worker write a chunk that another worker touches, or are data
- * placed? Otherwise clocks do not matter. */
+/** Does a worker write a chunk that another one touches, or are data placed? Otherwise clocks do
+ * not matter. */
 bool gyre_verify_shares_chunks(const struct gyre_verify_memory *memory);
 
-/** gyre_verify_read - @content_out: without a value, it stands for the caller's input. Errors:
- * INVALID_ARGUMENT with the reason. */
+/** @content_out: no value = the caller's input. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
                              struct gyre_operand operand, struct gyre_content *content_out);
 
-/** gyre_verify_write - @owner: access->rank or, for placed data, the receiving rank. Errors:
- * INVALID_ARGUMENT with the reason. */
+/** @owner: access->rank, or the receiving rank of placed data. Errors: INVALID_ARGUMENT with the
+ * reason. */
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
                               uint16_t owner, uint32_t chunk, struct gyre_content content);
 
-/** gyre_verify_outputs - does every OUT hold the expected contributions, and have all ranks the
- * same expressions? @place_out: set on failure. @orders_differ_out: set if an order is what is
- * wrong. Errors: INVALID_ARGUMENT with the reason. */
+/** Every OUT must hold the expected contributions, the same expression on all ranks. @place_out:
+ * set on failure. @orders_differ_out: set if an order is wrong. Errors: INVALID_ARGUMENT with the
+ * reason. */
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values,
                                 struct gyre_verify_place *place_out, bool *orders_differ_out);

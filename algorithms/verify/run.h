@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The state of the verifier's symbolic run.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_ALGORITHMS_VERIFY_RUN_H
 #define GYRE_ALGORITHMS_VERIFY_RUN_H
 
@@ -11,7 +8,7 @@
 
 #define GYRE_VERIFY_REMEMBERED 2 /* credits are judged at depth 2 */
 
-/* A slot in flight: the chunks that it carries, as in struct gyre_step, and the sender's clock. */
+/* In flight: its chunks, as in struct gyre_step, and the sender's clock. */
 struct gyre_verify_slot {
     uint32_t snapshot;
     uint16_t tile;
@@ -22,8 +19,7 @@ struct gyre_verify_slot {
     struct gyre_content contents[];
 };
 
-/* Its slots follow it in memory, because a step uses its FIFOs in an order that no cache
- * foresees. */
+/* The slots follow it in memory, because no cache foresees the order of a step's FIFOs. */
 struct gyre_verify_fifo {
     uint32_t n_sent;
     uint32_t n_received;
@@ -65,15 +61,14 @@ struct gyre_verify_act {
     const struct gyre_content *received[GYRE_STEP_MAX_INS];
 };
 
-/** gyre_verify_needs_clocks - clocks tell whether two workers may touch a chunk at the same time,
- * and whether credits can be left out. */
+/** Clocks tell whether two workers may touch a chunk at the same time, and whether credits can be
+ * left out. */
 static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
 {
     return run->shares_chunks || run->credits_elidable;
 }
 
-/** gyre_verify_step - errors: INVALID_ARGUMENT with the reason why the step is wrong,
- * OUT_OF_MEMORY. */
+/** Errors: INVALID_ARGUMENT with the reason why the step is wrong, OUT_OF_MEMORY. */
 gyre_status gyre_verify_step(struct gyre_verify_act *act);
 
 bool gyre_verify_receives(const struct gyre_step *step);

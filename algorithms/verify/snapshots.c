@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The pool of snapshots, and the maxima of lists of them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/clocks.h"
 
 #include "core/foundation/base/status.h"
@@ -9,13 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The compiler makes vector instructions of a loop of constant length; without them the verifier
- * takes four times as long for 1024 ranks. Times have a sign, because not every processor compares
- * vectors of unsigned numbers. */
+/* Loops of constant length become vector instructions, without which 1024 ranks take four times as
+ * long. Times have a sign, because not every processor compares vectors of unsigned numbers. */
 #define STRIDE 32
 
-/* Snapshots with a parent in a row. More would save few vectors, and make it slow to look up a
- * time. */
+/* Parents in a row. More would save few vectors, and make it slow to look up a time. */
 #define MOST_LINKS 16
 
 void gyre_snapshots_init(struct gyre_snapshots *snapshots, uint32_t n_entries, uint64_t max_time)

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Carries out one step symbolically.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/run.h"
 
 #include "core/foundation/base/status.h"
@@ -33,7 +30,6 @@ static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
     return (struct gyre_verify_slot *)(void *)&first[number % run->depth * run->slot_bytes];
 }
 
-/* All blocks are equally long. */
 static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
 {
     const struct gyre_step *step = act->step;
@@ -141,7 +137,7 @@ static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
     return GYRE_SUCCESS;
 }
 
-/* FINAL is set on exactly the step whose result holds all contributions for the first time. */
+/* FINAL is set where a result first holds all contributions. */
 static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t *ins,
                                uint32_t result)
 {
@@ -243,8 +239,7 @@ bool gyre_verify_receives(const struct gyre_step *step)
     return false;
 }
 
-/* Steps that may run at the same time and receive nothing know the same, so they share one
- * snapshot. */
+/* Simultaneous steps that receive nothing know the same, so they share one. */
 static uint32_t take_snapshot(struct gyre_verify_act *act, uint32_t n_sends)
 {
     struct gyre_clocks *clocks = act->run->clocks;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All data are in arrays that only grow. Along rings and chains, every set is an interval of ranks,
- * and a ring of n ranks has n * n of these sets, so an interval is stored as its two ends. Any
- * other set is a bitmap.
+ * All data are in arrays that only grow. A ring of n ranks has n * n sets, which are intervals of
+ * ranks, so an interval is stored as its two ends, any other set as a bitmap.
  */
 #include "algorithms/verify/memory.h"
 
@@ -13,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It has most of the hash, so that a search reads few wrong values, and the index can grow without
- * reading any. */
+/* With most of the hash a search reads few wrong values, and the index can grow without reading
+ * any. */
 struct entry {
     uint32_t hash;
     uint32_t value; /* 0 = free */
@@ -35,8 +34,8 @@ struct gyre_values {
     uint32_t n_entries, n_used;
 };
 
-/* FNV, which works byte by byte, would take most of the run. The constant is 2^64 divided by the
- * golden ratio, made odd. */
+/* FNV, byte by byte, would take most of the run. The constant is 2^64 divided by the golden ratio,
+ * made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -144,7 +143,7 @@ void gyre_values_close(struct gyre_values *values)
     free(values);
 }
 
-/* @at_out: if GYRE_NO_VALUE is returned, its place in the index. */
+/* @at_out: with GYRE_NO_VALUE, its place in the index. */
 static uint32_t find_reduction(const struct gyre_values *values, const uint32_t *ins,
                                unsigned n_ins, bool is_final, uint32_t *at_out)
 {
@@ -169,8 +168,8 @@ static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint
     return (rank + n) % values->n_ranks;
 }
 
-/* Can the sets, which are intervals, be put together one after the other? They share no rank as
- * long as there are no more ranks in them than there are ranks. */
+/* Can the intervals be put one after the other? They share no rank if their lengths add up to at
+ * most the number of ranks. */
 static bool join_intervals(const struct gyre_values *values, const uint32_t *ins, unsigned n_ins,
                            struct gyre_value *result)
 {
@@ -240,8 +239,8 @@ static const uint64_t *words_of(const struct gyre_values *values, const struct g
     return &values->sets[(size_t)value->set * values->n_words];
 }
 
-/* The one form of a set, so that equal sets are found: all ranks are the interval from rank 0, and
- * a bitmap is an interval if its ranks follow each other. */
+/* Equal sets need one form: all ranks are the interval from rank 0, and a bitmap of consecutive
+ * ranks is an interval. */
 static void normalize(struct gyre_values *values, struct gyre_value *result)
 {
     if (result->set != 0) {
@@ -277,7 +276,6 @@ static uint32_t hash_set(const struct gyre_values *values, const struct gyre_val
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* As find_reduction(), by the set of ranks. */
 static uint32_t find_set(const struct gyre_values *values, const struct gyre_value *value,
                          uint32_t *at_out)
 {
@@ -352,8 +350,6 @@ bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned 
     return (set[rank / 64] >> rank % 64 & 1) != 0;
 }
 
-/* ---- two orders side by side ------------------------------------------------------------- */
-
 #define MOST_SHOWN 88 /* bytes of an expression */
 
 struct print {
@@ -391,7 +387,7 @@ static void put_set(struct print *print, uint32_t value)
     put(print, "}");
 }
 
-/* @depth: sums inside so many sums are shown as sets. */
+/* @depth: deeper sums are shown as sets. */
 static void put_value(struct print *print, uint32_t value, int depth, bool is_outer)
 {
     const struct gyre_value *v = &print->values->values[value];
@@ -412,7 +408,6 @@ static void put_value(struct print *print, uint32_t value, int depth, bool is_ou
     }
 }
 
-/* As deep as fits. */
 static void put_fitting(struct print *print, uint32_t value)
 {
     char text[MOST_SHOWN + 1];

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A proof finds the least depth of the FIFOs, runs all programs symbolically, and checks the
- * outputs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/verify/verify.h"
 
 #include "algorithms/verify/machine.h"
@@ -15,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that may run at the same time do not know of each other, so what one of them receives is no
- * part of the worker's clock before all of them are done, and in their clocks this worker has still
- * its previous time. */
+/* Simultaneous steps do not know of each other, so the worker's clock learns what they receive when
+ * all are done, and until then has its previous time. */
 static gyre_status run_fire(void *context, const struct gyre_firing *firing)
 {
     struct gyre_verify_run *run = context;
@@ -116,8 +111,8 @@ static void run_close(struct gyre_verify_run *run)
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
-/* Counts slots without computing values. @result_out: place and waits are those of the last
- * deadlock that was found. */
+/* Counts slots without computing values. @result_out: place and waits of the last deadlock that was
+ * found. */
 static gyre_status find_min_depth(const struct gyre_network *network, uint32_t first_depth,
                                   uint32_t *depth_out, struct gyre_machine_result *result_out)
 {
@@ -138,7 +133,7 @@ static gyre_status find_min_depth(const struct gyre_network *network, uint32_t f
     return status;
 }
 
-/* @result_out: of the machine, which says where a deadlock is. */
+/* @result_out: where a deadlock is. */
 static gyre_status verify(const struct gyre_network *network,
                           const struct gyre_verify_options *options,
                           struct gyre_verify_report *report, struct gyre_machine_result *result_out)
@@ -178,12 +173,10 @@ static gyre_status verify(const struct gyre_network *network,
     return status;
 }
 
-/* ---- remedies for a deadlock -------------------------------------------------------------- */
-
 #define MOST_RANKS_TRIED 64 /* each trial is a proof */
 
-/* Exchange the steps that a worker runs together, of which one waits, and those after them. Returns
- * false if there are none. */
+/* Exchange the steps that a worker runs together, of which one waits, and those after them. False =
+ * there are none. */
 static bool exchange_steps(struct gyre_program *program, const struct gyre_verify_place *place)
 {
     if (place->worker >= (int32_t)program->n_workers ||
@@ -215,7 +208,7 @@ static bool exchange_steps(struct gyre_program *program, const struct gyre_verif
     return true;
 }
 
-/* Are the programs proved if one rank, or if each, exchanges the steps at this place? */
+/* Are the programs proved if one rank, or each, exchanges the steps at this place? */
 static bool helps(const struct gyre_network *network, const struct gyre_verify_options *options,
                   const struct gyre_verify_place *place, bool on_all_ranks)
 {
@@ -241,7 +234,7 @@ static bool helps(const struct gyre_network *network, const struct gyre_verify_o
     return is_proved;
 }
 
-/* Adds to the cause of a deadlock what would help, if that is found. */
+/* Adds to the cause of a deadlock what would help. */
 static gyre_status add_remedy(const struct gyre_network *network,
                               const struct gyre_verify_options *options,
                               const struct gyre_machine_result *deadlock, gyre_status status)
@@ -277,7 +270,7 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
     memset(report_out, 0, sizeof(*report_out));
     report_out->place = gyre_verify_nowhere;
     gyre_status status = gyre_network_open(programs, n_ranks, &network);
-    /* In the strict order first, so that the report says whether the bits are the same. */
+    /* The strict order first, so that the report says whether the bits are the same. */
     if (status == GYRE_SUCCESS) {
         struct gyre_verify_options strict = *options;
         strict.any_order = false;

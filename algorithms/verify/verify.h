@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier runs all ranks' programs of one shape symbolically. The content of a chunk or slot
- * is an expression over contributions (rank, chunk, tile) with one node for each reducing step, so
- * equal expressions mean equal bits. The verifier proves:
+ * Runs all ranks' programs of one shape symbolically. A chunk or slot contains an expression over
+ * contributions (rank, chunk, tile) with a node for each reducing step, so equal expressions mean
+ * equal bits. This proves:
  *   - every output chunk holds exactly the right contributions, and the same expression on all
  *     ranks (unless any order is allowed);
  *   - FINAL is set exactly where a reduction becomes complete;
@@ -17,13 +17,13 @@
 #include "core/foundation/model/schedule.h"
 
 struct gyre_verify_options {
-    bool in_place;    /* IN and OUT alias as gyre.h says for the collective */
-    bool any_order;   /* ranks may reduce in different orders, so their bits may differ */
-    uint32_t depth;   /* slots of each FIFO, 1..GYRE_MAX_DEPTH; 0 = the least without a deadlock */
+    bool in_place;    /* as gyre.h says for the collective */
+    bool any_order;   /* so that ranks' bits may differ */
+    uint32_t depth;   /* of each FIFO, 1..GYRE_MAX_DEPTH; 0 = the least without a deadlock */
     uint32_t n_tiles; /* at most 65535; 0 = depth + 2 */
 };
 
-/* The place of an error; -1 where it concerns no single rank, worker, step, tile or chunk. */
+/* -1 where an error concerns no single rank, worker, step, tile or chunk. */
 struct gyre_verify_place {
     int32_t rank;
     int32_t worker;
@@ -33,9 +33,9 @@ struct gyre_verify_place {
 };
 
 struct gyre_verify_report {
-    uint32_t min_depth;    /* if options.depth was 0: the least depth that suffices */
+    uint32_t min_depth;    /* if options.depth was 0 */
     uint64_t n_steps;      /* of all ranks and tiles */
-    bool credits_elidable; /* at depth 2 no sender ever waits for credit */
+    bool credits_elidable; /* at depth 2 no sender waits for credit */
     bool same_bits;        /* all ranks reduce in one order */
     char reason[768];      /* "" = proved */
     struct gyre_verify_place place;
@@ -43,8 +43,8 @@ struct gyre_verify_report {
 
 extern const struct gyre_verify_place gyre_verify_nowhere;
 
-/** gyre_verify - @programs: by rank. @report_out: always filled. Errors: INVALID_ARGUMENT
- * (report_out->reason names rank, worker, step and problem), OUT_OF_MEMORY. */
+/** @programs: by rank. @report_out: always filled. Errors: INVALID_ARGUMENT (report_out->reason
+ * names rank, worker, step and problem), OUT_OF_MEMORY. */
 gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
                         const struct gyre_verify_options *options,
                         struct gyre_verify_report *report_out);
