@@ -70,8 +70,7 @@ struct gyre_given_programs {
     const struct gyre_program *const *programs[GYRE_MAX_VARIANTS]; /* each by rank */
 };
 
-/* In the order in which the tuner tries them. `spread` is in ring.c, `doubling` in halving.c,
- * `sendrecv` in direct.c. */
+/* In the tuner's order. `spread` is in ring.c, `doubling` in halving.c, `sendrecv` in direct.c. */
 #define GYRE_ALGORITHM_LIST(X)                    \
     X(ring)                                       \
     X(tree)    /* double and binary */            \
@@ -96,9 +95,9 @@ GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
 /** GYRE_ALGORITHM_LIST, then those that were added; ended by NULL. */
 extern const struct gyre_algorithm *gyre_algorithms[GYRE_MAX_ALGORITHMS + 1];
 
-/** No thread may read the list meanwhile (core/engine/plan/plugins.h). @algorithm: lives as long as
- * the process; `from` is set. Errors: INVALID_ARGUMENT (its name is taken or too long, or a field
- * is missing), UNSUPPORTED (there are too many). */
+/** No thread may read the list meanwhile. @algorithm: lives as long as the process; `from` is set.
+ * Errors: INVALID_ARGUMENT (its name is taken or too long, or a field is missing), UNSUPPORTED
+ * (there are too many). */
 gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm);
 
 /** Take back all but the first @n, before anything has used them. */
@@ -125,17 +124,15 @@ struct gyre_ability gyre_algorithm_ability(const struct gyre_algorithm *algorith
 /** False also for two-level algorithms on one host, where they gain nothing. */
 bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
 
-/** Make an algorithm for the one shape of given programs. Its ability is that of the algorithm that
- * emits the same programs, else follows from the steps. @given: n_variants and programs are set,
- * the rest is filled in; lives as long as the algorithm. Errors: INVALID_ARGUMENT (the programs are
- * not those of one shape, by rank), OUT_OF_MEMORY. */
+/** For the one shape of the programs. Its ability is that of the algorithm that emits the same
+ * programs, else follows from the steps. @given: n_variants and programs are set; lives as long as
+ * the algorithm. Errors: INVALID_ARGUMENT (the programs are not those of one shape, by rank),
+ * OUT_OF_MEMORY. */
 gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
                                 const struct gyre_grouping *grouping,
                                 struct gyre_algorithm *algorithm_out);
 
-/** 1..GYRE_MAX_VARIANTS, which have the same n_chunks, n_lanes and min_depth. Ignores the variant
- * of
- * @shape. */
+/** All variants have the same n_chunks, n_lanes and min_depth. Ignores the variant of @shape. */
 int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
 
 /** One rank alone copies IN to OUT. Errors: INVALID_ARGUMENT (shape, rank, or the algorithm cannot
@@ -144,8 +141,8 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, int rank,
                                 struct gyre_program **program_out);
 
-/** All others from rank + 1 on, so that the ranks do not all send to the same peer first.
- * @peers_out: n_ranks - 1 entries. Returns how many. */
+/** From rank + 1 on, so that the ranks do not all send to the same peer first. @peers_out: n_ranks
+ * - 1 entries. Returns how many. */
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
 
@@ -156,9 +153,8 @@ struct gyre_peer_counts {
     uint32_t n_far;
 };
 
-/** Marks the ranks of other hosts with which no algorithm of GYRE_REACH_NEAR exchanges data; the
- * relation is symmetric. @grouping: NULL = one host, where no rank is far. @is_far_out: by rank.
- * Errors: OUT_OF_MEMORY. */
+/** Ranks of other hosts are far if no algorithm of GYRE_REACH_NEAR exchanges data with them, which
+ * is symmetric. @grouping: NULL = one host. @is_far_out: by rank. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned n_ranks, int rank,
                                  uint8_t *is_far_out);
 
@@ -166,8 +162,8 @@ gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned 
 gyre_status gyre_near_peers_count(const struct gyre_grouping *grouping, unsigned n_ranks,
                                   struct gyre_peer_counts *counts_out);
 
-/** The ranks, and the rails on which the ring crosses hosts: "0 1 2 3 | rail 3 | 7 4 5 6 | rail 2".
- * @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */
+/** With the rails on which it crosses hosts: "0 1 2 3 | rail 3 | 7 4 5 6 | rail 2". @text_out:
+ * malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_ring_to_text(const struct gyre_shape *shape, char **text_out);
 
 #endif

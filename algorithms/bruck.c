@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bruck's all-gather and all-to-all(J. Bruck et al., Efficient Algorithms for All-to-All
+ * Bruck's all-gather and all-to-all (J. Bruck et al., Efficient Algorithms for All-to-All
  * Communications in Multiport Message-Passing Systems, 1997). All-gather: a rank sends all its
- * blocks to the rank at distance 1, 2, 4, ... before it, and gets those that follow:
+ * blocks to distance 1, 2, 4, ... before it:
  *
  *   round   rank 0          rank 1          rank 2          rank 3
  *     0     b0 to 3         b1 to 0         b2 to 1         b3 to 2
@@ -84,8 +84,7 @@ static int moved_at(const struct gyre_shape *shape, int radix, int weight, int d
     return shape->n_ranks / period * weight + (rest < 0 ? 0 : rest < weight ? rest : weight);
 }
 
-/* A block moves for each digit of its distance that is not 0: a larger radix has fewer bytes and
- * more rounds. */
+/* A larger radix has fewer bytes and more rounds: a block moves for each digit that is not 0. */
 static void emit_all_to_all(const struct gyre_shape *shape, int radix, int rank,
                             struct gyre_builder *builder)
 {

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Direct ("one-shot"): every rank sends its data straight to every other rank. All-reduce of four
- * ranks, with whole vectors:
+ * Direct ("one-shot"). All-reduce of four ranks with whole vectors, of which other collectives send
+ * parts:
  *
  *   round          rank 0        rank 1        rank 2        rank 3
  *     0  sends to  1 2 3         2 3 0         3 0 1         0 1 2        own input, unordered
  *     1  sums      0+1+2+3       0+1+2+3       0+1+2+3       0+1+2+3      in this order, all alike
  *
- * The other collectives are these two rounds with fewer messages: with a root, it is one end of
- * each.
+ * Cost (n ranks, B bytes a rank): one hop. An all-reduce sends (n-1) B, all-gather, reduce-scatter
+ * and all-to-all the fewest possible bytes. More than eight contributions are summed in groups of
+ * eight, the same on all ranks.
  *
- * Cost (n ranks, B bytes a rank): one hop. An all-reduce sends and receives (n-1) B; all-gather,
- * reduce-scatter and all-to-all move the fewest possible bytes. More than eight contributions are
- * summed in groups of eight, the same on all ranks, so that all get the same bits.
- *
- * `sendrecv` has two ranks, of which the root sends; the plan maps them to ranks of the
- * communicator. Four ranks that swap data in pairs:
+ * `sendrecv`: the root sends; the plan maps the two ranks to the communicator's. Four ranks that
+ * swap data in pairs:
  *
  *   0 -> 1    in  ->  out        program of (0, 1), and at the same time of (1, 0)
  *   2 -> 3    in  ->  out        program of (2, 3), and at the same time of (3, 2)

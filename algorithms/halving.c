@@ -2,8 +2,7 @@
  *
  * Recursive doubling and recursive halving: ranks exchange in pairs whose numbers are at distance
  * 1, 2, 4, ... If the number of ranks is no power of two, the first ranks are folded two by two:
- * the odd rank gives its data to the rank before it, has no number, and gets the result from that
- * rank, in two more hops.
+ * the odd rank gives its data to the rank before it, and gets the result back, in two more hops.
  *
  * `doubling`, all-reduce of four ranks with whole vectors:
  *
@@ -17,8 +16,7 @@
  * Cost (n ranks, B bytes): log2(n) hops, and log2(n) B out of every rank.
  *
  * `halving`, reduce-scatter: at distance n/2, n/4, ... a rank gives away the half of its blocks
- * that is nearer to the partner, and sums the other half. All-gather is the same way back, and
- * all-reduce both. Four ranks, a chunk for each:
+ * that is nearer to the partner. All-gather is the way back, and all-reduce both. Four ranks:
  *
  *   round     rank 0             rank 1             rank 2             rank 3
  *   halve 2   sends c2-3 to 2    sends c2-3 to 3    sends c0-1 to 0    sends c0-1 to 1
@@ -30,8 +28,8 @@
  *
  * A rank into which another one is folded stands for both and their two chunks.
  *
- * Cost (n ranks, B bytes of the whole vector): log2(n) hops and B (n-1)/n out of every rank each
- * way. Folding adds a hop and up to B. The longest range is n/2 chunks, with folding n.
+ * Cost (n ranks, B bytes of the vector): log2(n) hops and B (n-1)/n each way. Folding adds a hop
+ * and up to B. The longest range is n/2 chunks, with folding n.
  */
 #include "algorithms/blocks.h"
 

@@ -4,8 +4,8 @@
  *
  *     host 0: 0 3 2 1   -> rail 1 ->   host 1: 5 6 7 4   -> rail 0 ->   host 0
  *
- * In variant 1 the ring enters at rank 1 and leaves at rank 2, and so on: over four variants each
- * of four NICs carries a quarter in each direction.
+ * Variant 1 enters at rank 1 and leaves at rank 2, and so on, so that four NICs carry a quarter
+ * each.
  */
 #include "algorithms/hosts.h"
 
@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How many ranks follow each other on one host: they are mostly numbered host after host, so
- * handling runs is faster. */
+/* Ranks are mostly numbered host after host, so handling runs is faster. */
 static unsigned run_of(const struct gyre_shape *shape, unsigned rank)
 {
     const uint16_t *host_of = shape->grouping->host_of;

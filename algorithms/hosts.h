@@ -39,14 +39,14 @@ int gyre_hosts_rank(const struct gyre_hosts *hosts, int host, int position);
 
 void gyre_hosts_find(const struct gyre_hosts *hosts, int rank, int *host_out, int *position_out);
 
-/** The position of the rank that uses a rail; the host may have more or fewer ranks than there are
- * rails. @rail: modulo @n_rails. */
+/** The rank that uses a rail; the host may have more or fewer ranks than there are rails. @rail:
+ * modulo @n_rails. */
 int gyre_hosts_at_rail(const struct gyre_hosts *hosts, int host, int rail, int n_rails);
 
-/** The ring of the shape's variant; for broadcast a chain from the root, for reduce one to it. The
- * ranks of a host follow each other. Variant v crosses from host i at rail v if i is even, else at
- * rail v + 1, so that over all variants every rank sends to other hosts as often as it receives
- * from them. @order_out: n_ranks entries. */
+/** The ring of the shape's variant; for broadcast a chain from the root, for reduce one to it. A
+ * host's ranks follow each other. Variant v crosses from host i at rail v if i is even, else v + 1,
+ * so that over all variants every rank sends to other hosts as often as it receives. @order_out:
+ * n_ranks entries. */
 void gyre_hosts_ring(const struct gyre_hosts *hosts, const struct gyre_shape *shape,
                      uint16_t *order_out);
 

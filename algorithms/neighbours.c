@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks are neighbours in binary trees, and in large calls on several hosts.
+ * Neighbours in binary trees, and in large calls on several hosts.
  *
- * In-order binary tree over positions 1..n: the height of a position is its number of trailing zero
- * bits.
+ * In-order binary tree: the height of a position, from 1, is its number of trailing zero bits.
  *
  * Four items:
  *
@@ -27,8 +26,8 @@ static int top_position(int n)
     return top;
 }
 
-/* Tree 1 is tree 0 mirrored if n is even, else shifted by one, so that the leaves of tree 0 are
- * inner nodes, except for one if n is odd. */
+/* Tree 1 is tree 0 mirrored if n is even, else shifted by one, which makes one item a leaf of
+ * both. */
 static int position_of(int tree, int n, int item)
 {
     if (tree == 0)
@@ -76,8 +75,7 @@ int gyre_tree_children(int tree, int n, int item, int *children_out)
     return n_children;
 }
 
-/* Large calls go along rails to hosts at a distance of 1, 2, 4, ... A test compares these pairs
- * with the algorithms' programs. */
+/* Rails go to hosts at a distance of 1, 2, 4, ... A test compares these pairs with the programs. */
 struct near {
     const struct gyre_hosts *hosts;
     int n_rails;
@@ -87,9 +85,9 @@ struct near {
     uint32_t n_near;
 };
 
-/* Rings and trees: powers of two. The exception is a broadcast over an even number of hosts: its
- * root is above both trees, and the top of the second one is one host before a power of two.
- * @distance: in both directions. */
+/* Powers of two, except in a broadcast over an even number of hosts: the root is above both
+ * trees, and the top of the second one is one host before a power of two. @distance: in both
+ * directions. */
 static bool is_near_distance(int n_hosts, int distance)
 {
     int power = 1;

@@ -2,8 +2,8 @@
  *
  * Aggregated trees, one for each block: few blocks travel far and many near (after S. Jeaugey, PAT:
  * a new algorithm for all-gather and reduce-scatter operations at scale, 2025; without its limit on
- * what a rank keeps). All-gather begins with the largest distance, so that later rounds move blocks
- * that are a power of two apart. Reduce-scatter is the same way back:
+ * what a rank keeps). All-gather begins with the largest distance, so that later blocks are a power
+ * of two apart. Reduce-scatter is the way back:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0              rank 1              rank 2              rank 3
@@ -15,8 +15,7 @@
  *     2     b0 to 2             b1 to 3             b2 to 0             b3 to 1
  *     3     b0 b2 to 3          b1 b3 to 0          b2 b0 to 1          b3 b1 to 2
  *
- * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
- * each way, mostly between near numbers.
+ * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way.
  */
 #include "algorithms/blocks.h"
 

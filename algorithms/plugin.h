@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms in a .so of their own (GYRE_ALGORITHMS, docs/extend.md). The .so links nothing: it
- * gets gyre's functions as a table. Its source includes this header alone and ends with
- * GYRE_PLUGIN(&its_algorithm, ...).
+ * Algorithms in a .so (docs/extend.md), which links nothing: it gets gyre's functions as a table.
+ * Its source includes this header alone and ends with GYRE_PLUGIN(&its_algorithm, ...).
  */
 #ifndef GYRE_ALGORITHMS_PLUGIN_H
 #define GYRE_ALGORITHMS_PLUGIN_H

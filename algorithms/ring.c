@@ -14,18 +14,15 @@
  *               keeps B    keeps C    keeps D    keeps A ... and the last one is only kept
  *
  * Reduce-scatter is rounds 0 to 3 without the sends of round 3. All-gather is rounds 3 to 5 with a
- * rank's own block for the finished chunk. Broadcast and reduce are a chain from or to the root,
- * pipelined by tiles. Cost (n ranks, B bytes): all-reduce has 2(n-1) hops and 2(n-1)/n B a link,
- * chains n-1 hops and B a link.
+ * rank's own block for the finished chunk. Broadcast and reduce are a chain. Cost (n ranks, B
+ * bytes): all-reduce has 2(n-1) hops and 2(n-1)/n B a link, chains n-1 hops and B.
  *
  * The depth is 2, because a rank sends while its slot of the previous round may be unread.
  *
- * nccl_ring moves each chunk as two slices, as NCCL's Simple protocol does: the next rank works on
- * the first while the second is sent. Its depth is 3.
+ * nccl_ring moves each chunk as two slices, as NCCL's Simple protocol does. Its depth is 3.
  *
- * Spread is an all-reduce that begins like reduce-scatter. Then every rank sends its finished chunk
- * to all others at once: as many bytes, in n hops, and with placed data the second half is large
- * copies only.
+ * Spread is reduce-scatter, then every rank sends its chunk to all others at once: as many bytes,
+ * in n hops. With placed data the second half is large copies only.
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"

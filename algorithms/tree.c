@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Double binary tree (hosts.h) over the hosts. Inside a host the ranks form a chain that ends at
- * the rank which is the host's node; it differs by tree and by variant. On one host the trees are
- * over its ranks.
+ * Double binary tree (hosts.h) over the hosts. Inside a host the ranks form a chain to the host's
+ * node, another one for each tree and variant. On one host the trees are over its ranks.
  *
  * Four ranks of one host, or one rank on each of four hosts:
  *
@@ -16,12 +15,11 @@
  *     2     3 finishes       3 -> 1            0 finishes       0 -> 2
  *     3                      1 -> 0,2                           2 -> 3,1
  *
- * Up and down are different workers, which overlap for successive tiles; at the top one worker sums
- * and sends down in one step. Broadcast and reduce use one direction; their root is above both
- * trees, which consist of the other hosts. Cost (n ranks on h hosts, B bytes): all-reduce has 2
- * (log2(h) + n/h) hops and 2 B in and out of a host, broadcast and reduce half of both.
+ * Up and down are different workers, except at the top. The root of broadcast and reduce is above
+ * both trees, which consist of the other hosts. Cost (n ranks on h hosts, B bytes): all-reduce has
+ * 2 (log2(h) + n/h) hops and 2 B in and out of a host, broadcast and reduce half.
  *
- * On one host nccl_tree has a chain for each tree, as NCCL does.
+ * On one host nccl_tree has a chain a tree, as NCCL.
  *
  * The lane is the number of the tree, in which an ordered pair of ranks carries data either up or
  * down, never both.

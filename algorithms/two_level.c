@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the host, along the rails between hosts, inside the host (two_level.h). All-reduce of two
- * hosts of two ranks, a chunk for each rail, by pairs:
+ * Rails are described in two_level.h. All-reduce of two hosts of two ranks, a chunk for each rail,
+ * by pairs:
  *
  *   round   host 0: ranks 0 and 1             host 1: ranks 2 and 3
  *     0     chunk 1: 0 -> 1, chunk 0: 1 -> 0  chunk 1: 2 -> 3, chunk 0: 3 -> 2   own input
@@ -62,8 +62,8 @@ static bool is_inside_host(const struct gyre_two_level *level, struct gyre_ref r
     return false;
 }
 
-/* If one step has too few outputs, the first step has those to other hosts, so that data leave
- * early, and the number of steps is still the least. */
+/* If a step has too few outputs, the first one has those to other hosts, so that data leave
+ * early. */
 static int count_first_outs(const struct gyre_two_level *level, const struct gyre_ref *outs,
                             int n_outs)
 {
@@ -91,8 +91,8 @@ void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const st
         gyre_builder_scatter(builder, chunk, outs[0], &outs[n_first], n_outs - n_first);
 }
 
-/* One send after the other: once an owner has a chunk, the result may come back and be written over
- * IN. @part: which of the n_parts chunks of each rail. */
+/* One after the other: once an owner has a chunk, the result may come back and be written over IN.
+ * @part: which of the n_parts chunks of each rail. */
 static void send_to_owners(const struct gyre_two_level *level, int part, int n_parts)
 {
     for (int i = 1; i <= gyre_two_level_others(level); i++) {
@@ -214,8 +214,7 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
 }
 
 /* If the number of hosts is no power of two, each of the last ones adds its part to a host at the
- * largest distance before it, and gets the result from there. So all distances are powers of two,
- * and the pairs are near (neighbours.c). */
+ * largest distance before it. So all pairs are at powers of two, and near (neighbours.c). */
 static void emit_pairs(const struct gyre_two_level *level)
 {
     const int chunk = level->rail;
@@ -252,8 +251,8 @@ static void emit_pairs(const struct gyre_two_level *level)
     gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* The chunk of the root's own rail comes from the rank before this one, and goes on to the next.
- * @root_rail: -1 = the root owns none. */
+/* The root's own chunk comes from the rank before this one, and goes on to the next. @root_rail: -1
+ * = the root owns none. */
 static void keep_beside_root(const struct gyre_two_level *level, int root_rail, int root_position)
 {
     const struct gyre_hosts *hosts = level->hosts;
@@ -288,8 +287,8 @@ static void send_to_rails(const struct gyre_two_level *level, int worker)
     }
 }
 
-/* The root gives the chunk of its own rail to the next rank of its host only, and every rank passes
- * it on, so that the root does not send nearly twice the data. */
+/* The root gives the chunk of its own rail to the next rank only, and every rank passes it on, so
+ * that the root does not send nearly twice the data. */
 static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position, root_rail = -1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A rail is a line of ranks, one of each host; there are as many rails as the smallest host has
- * ranks. The rank on rail r of a host owns part r of the host's data: the host's ranks exchange
- * part r with it, and owners exchange it along their rail, so that the fewest bytes cross between
- * hosts.
+ * ranks. The rank on rail r of a host owns part r of its data: the host's ranks exchange part r
+ * with it, and owners along their rail, so that the fewest bytes cross between hosts.
  *
  * With one vector, one worker sums inside the host and moves data along the rail, and a second one
  * receives what owners have finished. Inside a host the first one receives over lane 0, the second

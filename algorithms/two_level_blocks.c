@@ -17,8 +17,8 @@
  * Both move as many bytes; a block crosses up to n - 1 links of a ring of n hosts, or log2(n) of a
  * tree.
  *
- * One worker moves blocks along the rail, and two exchange blocks inside the host, for which one
- * would be too slow. With many hosts there are more of both, each for a range of distances.
+ * One worker moves blocks along the rail, and two inside the host, where one would be too slow;
+ * with many hosts there are more.
  */
 #include "algorithms/two_level.h"
 
@@ -46,19 +46,19 @@ int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, int lan
     return n;
 }
 
-/* With many hosts blocks are short, and a step takes about as long whatever its bytes, so several
- * workers share a rail's blocks. They need two lanes each, which leaves fewer channels: a launch
- * has a thread block for each worker of each channel, and at most one a multiprocessor (132 of an
- * H100 or H200). */
+/* Where blocks are short, several workers share a rail's blocks, because a step takes about as
+ * long whatever its bytes. They need two lanes each, which leaves fewer channels: a launch has a
+ * thread block for each worker of each channel, and at most one a multiprocessor (132 of an H100
+ * or H200). */
 #define MANY_HOSTS          256
 #define MANY_RAIL_WORKERS   4
 #define FEW_INSIDE_WORKERS  2
 #define MANY_INSIDE_WORKERS 10
 
 /* How much earlier than its distance says a block is handled, so that sums arrive in time: odd
- * distances are leaves of the trees, and 2, 6, 10, ... stand above some of them. At least three
- * steps are between sending and needing a sum, at most three slots of a FIFO are in use, and no two
- * distances have the same turn. */
+ * distances are leaves, and 2, 6, 10, ... stand above some of them. At least three steps lie
+ * between sending and needing a sum, a FIFO uses at most three slots, and no two distances have the
+ * same turn. */
 #define LEAVES_EARLY 10
 #define MIDDLE_EARLY 4
 #define MIN_DEPTH    4
@@ -192,8 +192,8 @@ static int rank_without_rail(const struct gyre_two_level *level, int host, int i
     return -1;
 }
 
-/* In pass 0 the owner, then ranks without a rail, dealt out to the rails in turn, in each variant
- * from another rail on. -1 = the rail serves fewer ranks of this host. */
+/* In pass 0 the owner, then ranks without a rail in turn, in each variant from another rail on. -1
+ * = none. */
 static int served(const struct gyre_two_level *level, int host, int rail, int pass)
 {
     const int n = level->n_rails;

@@ -9,7 +9,7 @@
  *        sends to  1 2 3         2 3 0         3 0 1         0 1 2         and keeps it
  *     2  keeps     3 2 1         0 3 2         1 0 3         2 1 0         as they come
  *
- * With placed data round 1 writes the peers' OUT and round 2 only waits.
+ * With placed data round 2 only waits.
  *
  * In broadcast and reduce the root owns no chunk, so that it sends or receives the vector only
  * once.
@@ -39,8 +39,8 @@ static int chunk_of(struct owners owners, int rank)
     return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
 }
 
-/* 1: ascending from the next rank. -1: descending from the previous rank, the order in which they
- * send to this rank. Returns 0 = no memory, which the builder remembers. */
+/* 1: ascending from the next rank. -1: descending, the order in which they send to this rank.
+ * Returns 0 = no memory, which the builder remembers. */
 static int other_owners(struct owners owners, int rank, int direction, struct gyre_builder *builder,
                         const uint16_t **owners_out)
 {
@@ -55,9 +55,8 @@ static int other_owners(struct owners owners, int rank, int direction, struct gy
     return n;
 }
 
-/* With `keep` copy to OUT too, as the root of a broadcast does. Where owners place data into this
- * rank's OUT, which may be IN, one send follows the other: an owner may overwrite a chunk once it
- * has received it. */
+/* With `keep` copy to OUT too. Where owners place data into this rank's OUT, which may be IN, one
+ * send follows the other: an owner may overwrite a chunk once it has received it. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
     const uint16_t *peers;

@@ -67,16 +67,16 @@ gyre_status gyre_nccl_choose(const struct gyre_contender_machine *machine,
 
 #define GYRE_NCCL_MOST_WAYS 16
 
-/** All ways that NCCL compares, with its estimates, unordered. Returns how many; 0 = it does not
- * compare, as for all-to-all. @ways_out: GYRE_NCCL_MOST_WAYS entries. */
+/** All ways that NCCL compares, with its estimates. Returns how many; 0 = it does not compare, as
+ * for all-to-all. @ways_out: GYRE_NCCL_MOST_WAYS entries. */
 int gyre_nccl_list(const struct gyre_contender_machine *machine,
                    const struct gyre_contender_call *call, struct gyre_contender_way *ways_out);
 
 #define GYRE_MPI_MOST_WAYS 8
 
 /** The way that `algorithm` names or that Open MPI's fixed rules choose; where no rule is known,
- * all possible ones, of which the fastest counts. One channel, whole messages. Returns how many; 0
- * = the algorithm is unknown, or cannot do it. */
+ * all possible ones, of which the fastest counts. Returns how many; 0 = unknown, or it cannot do
+ * it. */
 int gyre_mpi_list(const struct gyre_contender_machine *machine,
                   const struct gyre_contender_call *call, struct gyre_contender_way *ways_out);
 

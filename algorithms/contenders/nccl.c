@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL takes times for each algorithm and protocol out of tables, the least one wins, and small
- * calls get fewer channels. Numbers are facts of NCCL 2.30.7, in us and GB/s.
+ * Times come out of tables, and small calls get fewer channels. Numbers are facts of NCCL 2.30.7,
+ * in us and GB/s.
  */
 #include "algorithms/contenders/contender.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPI libraries over the network, one process a host: every message is one slot, and the program
- * has one channel. And the one-kernel all-reduces of inference engines.
+ * MPI libraries over the network, one process a host: a message is one slot, with one channel. And
+ * one-kernel all-reduces of inference engines.
  */
 #include "algorithms/contenders/contender.h"
 

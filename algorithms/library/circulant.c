@@ -15,8 +15,8 @@
  *     2     b0 to 3             b1 to 0             b2 to 1             b3 to 2
  *     3     b0 b1 to 2          b1 b2 to 3          b2 b3 to 0          b3 b0 to 1
  *
- * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
- * each way. Sums are not in the order of ranks, but the same on all ranks.
+ * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way. Sums are
+ * in the same order on all ranks.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Halving and doubling with the prime factors of n in place of 2, so that no rank is folded: a
- * rank's number has a digit for each factor, and in a round the ranks that differ in one digit
- * exchange all with all. (Rings of groups as in BlueConnect, Cho et al., MLSys 2019; recursive
- * multiplying, Wilkins et al., CLUSTER 2023.) Six ranks, digits to base 2 and 3:
+ * Halving with the prime factors of n in place of 2: a rank's number has a digit for each factor,
+ * and the ranks that differ in one digit exchange all with all. (Rings of groups as in BlueConnect,
+ * Cho et al., MLSys 2019; recursive multiplying, Wilkins et al., CLUSTER 2023.) Six ranks, digits
+ * to base 2 and 3:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0                    rank 1                    rank 5
@@ -13,8 +13,8 @@
  *           adds  b0!                 adds  b1!                 adds  b5!
  *   all-gather, all-reduce: the same way back
  *
- * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n out of
- * every rank each way.
+ * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n each
+ * way.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's NVLS as messages between ranks: rank k owns chunk k. The phases of successive tiles
- * overlap, because each is a worker. All-reduce of four ranks:
+ * NCCL's NVLS as messages between ranks. Phases are workers, so that they overlap. All-reduce of
+ * four ranks, where rank k owns chunk k:
  *
  *   worker         rank 0          rank 1          rank 2          rank 3
  *     0  sends     1>1 2>2 3>3     2>2 3>3 0>0     3>3 0>0 1>1     0>0 1>1 2>2     chunk>owner

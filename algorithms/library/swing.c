@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pairs at distances 1, -1, 3, -5, 11, ..., so that messages travel fewer hops on a torus than in
- * halving, 2^k/3 in place of 2^k. Even ranks add the distance, odd ranks subtract it. Eight ranks:
+ * Pairs at distances 1, -1, 3, -5, 11, ..., for fewer hops on a torus: 2^k/3 in place of 2^k. Even
+ * ranks add the distance, odd ranks subtract it. Eight ranks:
  *
  *   step 0   0 1   2 3   4 5   6 7
  *   step 1   0 7   1 2   3 4   5 6
@@ -12,8 +12,7 @@
  * SC 2025: the butterfly whose distances halve) begins with the last step: the blocks of a message
  * follow each other. Both need even numbers of ranks.
  *
- * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
- * each way.
+ * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/butterfly.h"

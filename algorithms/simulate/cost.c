@@ -15,8 +15,8 @@
 
 /* Inside a host: fitted by `build/bench/tune --from docs/performance` of commit b7aab6a to calls of
  * 2 and 4 H200 (NVLink 4, CUDA 13.0, 2026-11). Between hosts: NCCL's model, not measured
- * (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL / Simple / LL128, the
- * cost of a step included). A 400 Gbit/s NIC moves 49 GB/s (perftest, 1 QP). */
+ * (src/graph/tuning.cc, 2.28: a hop includes the cost of a step). A 400 Gbit/s NIC moves 49 GB/s
+ * (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,

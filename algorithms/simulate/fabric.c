@@ -131,8 +131,7 @@ static gyre_status fail_route(const struct gyre_fabric *fabric, uint32_t from_ni
                      to_nic - fabric->hosts[hosts[1]].first_nic, leaves[1], reason);
 }
 
-/* The number of the NIC, or a hash of both NICs as in switches, picks one of the spines that both
- * leaves reach. */
+/* The NIC's number, or a hash of both NICs as in switches, picks a spine that both leaves reach. */
 static gyre_status find_spine(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic,
                               uint32_t *spine_out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts with GPUs and NICs, leaf and spine switches, and their links. docs/fabric.md has the text
- * form.
+ * docs/fabric.md has the text form.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_FABRIC_H
 #define GYRE_ALGORITHMS_SIMULATE_FABRIC_H
@@ -69,8 +68,8 @@ gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_ra
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** Renumbering the hosts changes no route within a leaf: all have as many GPUs and NICs, the same
- * leaves and NICs of one rate. */
+/** All hosts have as many GPUs and NICs, and the same leaves, so renumbering them changes no route
+ * within a leaf. */
 bool gyre_fabric_is_uniform(const struct gyre_fabric *fabric);
 
 bool gyre_fabric_is_in_leaf(const struct gyre_fabric *fabric, uint32_t rank, uint32_t other);

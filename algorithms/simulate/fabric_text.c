@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines may stand in any order, so passes read them: first those that say how much there is of
- * everything, last those that change one link.
+ * Passes read the lines, which may stand in any order: first how much there is of everything, last
+ * what changes one link.
  */
 #include "algorithms/simulate/fabric.h"
 
@@ -363,8 +363,8 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* Neighbours share a NIC if a host has fewer NICs than GPUs. A rank whose NIC is dead takes its
- * host's next one that works. */
+/* Neighbours share a NIC if there are too few. A dead NIC's ranks take the host's next one that
+ * works. */
 static gyre_status assign_nics(struct gyre_fabric *fabric)
 {
     for (uint32_t h = 0; h < fabric->n_hosts; h++) {

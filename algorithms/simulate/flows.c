@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An event changes the rates of the flows that share a link with its flow, of those that share a
- * link with these, and so on. Only this part of the fabric is filled again.
+ * An event changes the rates of flows that share a link with its flow, with these, and so on. Only
+ * this part is filled again.
  */
 #include "algorithms/simulate/flows.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Flows share links at max-min fair rates, found by progressive filling (Bertsekas and Gallager,
- * "Data Networks", section 6.5.2): all flows grow alike until a link is full, its flows keep their
- * rate, and the others go on growing.
+ * Max-min fair rates by progressive filling (Bertsekas and Gallager, "Data Networks", section
+ * 6.5.2): all flows grow alike until a link is full, its flows keep their rate, and the others go
+ * on.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_FLOWS_H
 #define GYRE_ALGORITHMS_SIMULATE_FLOWS_H

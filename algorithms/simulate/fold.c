@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds ranks that are alike: under a renumbering, a rank's program must be that of the kept rank
- * that stands for it.
+ * Under a renumbering, a rank's program must be that of the kept rank that stands for it.
  */
 #include "algorithms/simulate/network.h"
 
@@ -56,8 +55,8 @@ gyre_status gyre_sim_fold_emit(const struct gyre_sim_fold *fold, unsigned varian
     return gyre_algorithm_emit(fold->algorithm, &shape, (int)rank, program_out);
 }
 
-/* Not byte by byte, because programs of thousands of ranks have millions of operands. The
- * multiplier is 2^64 divided by the golden ratio, made odd. */
+/* Not byte by byte, because there are millions of operands. The multiplier is 2^64 divided by the
+ * golden ratio, made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -135,8 +134,7 @@ static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kep
     return GYRE_SUCCESS;
 }
 
-/* An algorithm that treats some hosts or variants differently does so with the first, the middle or
- * the last ones. */
+/* Algorithms treat the first, the middle or the last ones differently, if any. */
 static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 {
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;
@@ -195,9 +193,9 @@ static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
     return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
 }
 
-/* Rotations of the positions on all hosts: the first fits two-level algorithms, which treat all
- * rails alike, the second rings and trees, whose variants cross between hosts at different ranks.
- * Ranks that share a NIC are all kept, because they wait for each other there. */
+/* The first rotation of positions fits two-level algorithms, which treat all rails alike, the
+ * second rings and trees, whose variants cross hosts at different ranks. Ranks that share a NIC are
+ * all kept, because they wait for each other there. */
 static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
 {
     const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
@@ -240,9 +238,8 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-/* Every rank adds its inputs in the order of ranks, so no two receive in the same relative order.
- * Large shapes ignore this, because a rank that has sent to all others has received nearly
- * everything. */
+/* Inputs are added in the order of ranks, so no two ranks receive in the same relative order. Large
+ * shapes ignore this, because a rank that has sent to all has received nearly everything. */
 static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
 {
     if (compares_all(fold))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only one program is in memory at a time, because all steps of a ring of 1024 ranks would take 170
- * MB. Sorting brings the two sides of each FIFO together.
+ * One program at a time is in memory, because all steps of a ring of 1024 ranks would take 170 MB.
+ * Sorting joins the two sides of each FIFO.
  */
 #include "algorithms/simulate/network.h"
 
@@ -237,8 +237,7 @@ static uint32_t find_nic(const struct build *build, unsigned rank)
                : position;
 }
 
-/* Where ranks stand for others, all routes stay within a leaf: out of the sender's NIC and into the
- * receiver's. */
+/* Where ranks stand for others, all routes stay within a leaf. */
 static gyre_status find_routes(const struct build *build, const struct gyre_fabric *fabric)
 {
     struct gyre_sim_network *network = build->network;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of all variants of a shape as the simulator runs them: steps have costs and FIFOs,
- * but no meaning. Of ranks that a renumbering of hosts or positions maps onto each other, one is
- * kept and stands for the others.
+ * All variants' programs as the simulator runs them: steps have costs and FIFOs, but no meaning. Of
+ * ranks that a renumbering of hosts or positions maps onto each other, one is kept.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An event is a moment at which a worker checks whether it can go on. A step starts when its slots
- * have arrived, its sends have credit and its worker is free.
+ * In an event a worker checks whether it can go on: its step's slots have arrived, its sends have
+ * credit and it is free.
  */
 #include "algorithms/simulate/run.h"
 
@@ -38,8 +38,8 @@ static bool is_valid(const struct gyre_sim_state *state, struct gyre_sim_event e
            event.at_ns >= state->workers[event.worker].check_ns;
 }
 
-/* Drop invalid events, and all but one of a worker's simultaneous ones: meanwhile a worker whose
- * event stays has no time at which it will check. */
+/* Drop invalid events, and all but one of a worker's simultaneous ones. A worker whose event stays
+ * has no check time meanwhile. */
 static void clean(struct gyre_sim_state *state)
 {
     const uint32_t n = state->n_queued;
@@ -106,8 +106,7 @@ static double next_event_ns(struct gyre_sim_state *state)
     return state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
 }
 
-/* The event that next_event_ns() has found. Simultaneous events are in the order of workers, so
- * that all runs are equal. */
+/* Simultaneous events are in the order of workers, so that all runs are equal. */
 static uint32_t take_event(struct gyre_sim_state *state)
 {
     const uint32_t worker = state->queue[0].worker;
@@ -195,8 +194,8 @@ static void advance(const struct gyre_sim_state *state, uint32_t index)
     }
 }
 
-/* The step of a group that can start first. @at_ns_out: INFINITY = not known yet. @missing_out:
- * where the group's last step waits, else GYRE_SIM_NO_FIFO. */
+/* @at_ns_out: INFINITY = not known yet. @missing_out: where the group's last step waits, else
+ * GYRE_SIM_NO_FIFO. */
 static unsigned find_first(const struct gyre_sim_state *state,
                            const struct gyre_sim_worker_state *worker,
                            const struct gyre_sim_step *group, double *at_ns_out,

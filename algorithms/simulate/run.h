@@ -31,7 +31,7 @@ struct gyre_sim_event {
     uint32_t worker;
 };
 
-/* Four slots fill a cache line. A slot is either filled or free, so it has one time. */
+/* Four slots fill a cache line. A slot is either filled or free. */
 struct gyre_sim_fifo_state {
     struct gyre_sim_fifo ends;
     uint8_t n_filled; /* not consumed */
@@ -118,8 +118,8 @@ void gyre_sim_post_parcel(struct gyre_sim_state *state, uint32_t fifo, uint32_t 
                           double full_ns, double wire_bytes);
 
 /** Tiles that `n_tiles` leaves out are full ones from the middle. @done_ns: NULL, or all 0; by
- * tile: when all ranks were done with it. @prediction: n_steps is added to, the rest is set; the
- * time is INFINITY if limit_ns ended the run. Errors: as gyre_simulator_run(). */
+ * tile: when all ranks were done with it. @prediction: n_steps is added to; the time is INFINITY if
+ * limit_ns ended the run. Errors: as gyre_simulator_run(). */
 gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles, double *done_ns,
                          struct gyre_prediction *prediction);
 

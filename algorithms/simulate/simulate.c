@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only a few tiles are simulated. Once the difference between two runs of different length is
- * steady, the time of the other tiles follows from it.
+ * Once the difference between two runs of different length is steady, the time of the other tiles
+ * follows from it.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -19,13 +19,13 @@
 #define STEADY_SHARE       0.001
 #define ROUGH_STEADY_SHARE 0.01
 
-/* More steps are extrapolated even from an unsteady pipeline, so that a prediction takes seconds at
- * most, and a rough one tens of milliseconds. */
+/* More steps are extrapolated even if unsteady, so that a prediction takes seconds, and a rough one
+ * tens of milliseconds. */
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
-/* If a tile takes more steps, a rough prediction is made of one run, not three. With even more
- * steps this run has as few tiles as tell the time of one. */
+/* With longer tiles a rough prediction is one run, not three, and in the end of as few tiles as
+ * tell the time of one. */
 #define LONG_TILE_STEPS      100000
 #define VERY_LONG_TILE_STEPS 1000000
 
@@ -91,8 +91,8 @@ static double busy_ns_of(const struct gyre_prediction *prediction)
     return prediction->busy_share * prediction->time_ns;
 }
 
-/* Runs of 2, 3 and 4 times `more` tiles. @longest: the last run, with the steps of all; INFINITY if
- * a run passed limit_ns. */
+/* Runs of 2, 3 and 4 times `more` tiles. @longest: with the steps of all; INFINITY if a run passed
+ * limit_ns. */
 static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, struct growth *growth,
                            struct gyre_prediction *longest)
 {
@@ -110,8 +110,8 @@ static gyre_status measure(const struct gyre_sim_call *call, uint64_t more, stru
     return GYRE_SUCCESS;
 }
 
-/* As measure(), by the last run alone: when all ranks were done with a tile is nearly the time of a
- * shorter run. The last tile may be short, so the tiles before it are compared. */
+/* By the last run alone: when all ranks were done with a tile is nearly a shorter run's time. The
+ * last tile may be short, so those before it are compared. */
 static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t more,
                                    struct growth *growth, struct gyre_prediction *longest)
 {
@@ -131,8 +131,8 @@ static gyre_status measure_roughly(const struct gyre_sim_call *call, uint64_t mo
     return status;
 }
 
-/* Doubled until two equal numbers of further tiles take as long. The shortest run has more tiles
- * than fill the FIFOs, except for very long tiles. */
+/* Doubled until two equal numbers of tiles take as long. The shortest run fills the FIFOs, except
+ * with very long tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts how long a collective takes: all ranks' programs run on a described machine, tile by
- * tile, with FIFOs, credits and shared links. The model is like LogGP (Alexandrov et al., "LogGP",
- * SPAA 1995). The functions are pure and contract no multiply-adds, so every rank gets the same
- * bits and plans may depend on them.
+ * Predicts how long a collective takes, with FIFOs, credits and shared links of a described
+ * machine. The model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995). The functions are pure
+ * and contract no multiply-adds, so every rank gets the same bits and plans may depend on them.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
@@ -95,12 +94,12 @@ struct gyre_simulation {
     bool all_tiles;      /* else extrapolate from the first ones */
     bool is_rough;       /* an error of a percent will do */
     double limit_ns;     /* 0 = none */
-    /* For each simulated step, in the order of their starts; may be NULL. Without all_tiles and all
-     * ranks some steps are left out or repeated. With a fabric, arrivals between hosts are
-     * INFINITY: arrive() tells them later. */
+    /* In the order of starts; may be NULL. Without all_tiles and all ranks some steps are left
+     * out or repeated. With a fabric, arrivals between hosts are INFINITY: arrive() tells them
+     * later. */
     void (*observe)(void *observer, const struct gyre_simulated_step *step);
-    /* With a fabric, for arrivals between hosts; may be NULL. @step: how many were observed before
-     * the one that sent it. @send: index of its arrived_ns. */
+    /* May be NULL. @step: how many were observed before the one that sent it. @send: index of its
+     * arrived_ns. */
     void (*arrive)(void *observer, uint64_t step, uint32_t send, double arrived_ns);
     void *observer;
 };
@@ -137,14 +136,12 @@ struct gyre_prediction {
 
 struct gyre_simulator;
 
-/** Prepares the programs of all ranks. A few ranks stand for all if a renumbering of hosts,
- * positions or ranks does not change the programs. Where all pairs of more than 64 ranks exchange
- * data, one host stands for all, which changes the time by up to 4 %. @shape, @machine: their
- * groupings and the fabric must outlive the simulator. With a fabric all ranks are simulated,
- * unless its hosts are uniform and no data leave a leaf. @all_ranks: simulate them in any case.
- * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending side has no receiving side);
- * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs, too many steps, or no route through the
- * fabric). */
+/** A few ranks stand for all if a renumbering does not change the programs, and one host where all
+ * pairs of more than 64 ranks exchange data, which changes the time by up to 4 %. @shape, @machine:
+ * their groupings and the fabric must outlive the simulator. With a fabric all ranks are simulated,
+ * unless its hosts are uniform and no data leave a leaf. Errors: as gyre_algorithm_emit();
+ * INVALID_ARGUMENT (a sending side has no receiving side); UNSUPPORTED (more than
+ * GYRE_SIMULATE_MAX_FIFOS FIFOs, too many steps, or no route through the fabric). */
 gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, const struct gyre_machine *machine,
                                 bool all_ranks, struct gyre_simulator **simulator_out);
@@ -171,10 +168,9 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
 
-/** About the least time that the links allow, without latencies; 0 = not known. On several hosts
- * all bytes of a rank count on its links inside the host, so an algorithm can be faster by the
- * NICs' share of both rates. @shape: coll, n_ranks and grouping (with n_nics) are used. @n_bytes:
- * of the whole vector, or of all blocks. */
+/** About the least time by the links, without latencies; 0 = not known. On several hosts all bytes
+ * of a rank count on its links inside the host, so algorithms can be faster. @shape: coll, n_ranks
+ * and grouping (with n_nics) are used. @n_bytes: of the whole vector, or of all blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
                      uint64_t n_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step ends when its worker and the shared ports that it uses have had their time. A port serves
- * steps in the order of their starts.
+ * A step ends when its worker and its shared ports have had their time. A port serves steps in the
+ * order of their starts.
  */
 #include "algorithms/simulate/run.h"
 
@@ -110,7 +110,7 @@ static double slowdown(const struct gyre_sim_state *state)
     return 1 + (cost->uncached_slowdown - 1) * share;
 }
 
-/* With links of both kinds the slower protocol counts, because the worker goes on when the whole
+/* With both kinds of links the slower protocol counts, because the worker goes on when the whole
  * step is done. */
 static double worker_ns(const struct gyre_sim_state *state, const struct gyre_sim_step *step,
                         double n_bytes)
@@ -133,8 +133,8 @@ static double worker_ns(const struct gyre_sim_state *state, const struct gyre_si
     return ns;
 }
 
-/* Workers of all channels share too few cores of a rank or host. n cores are modelled as one port
- * that is n times as fast. */
+/* Workers of all channels share a rank's or host's cores. n cores are one port that is n times as
+ * fast. */
 static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker *worker,
                       double start_ns, double alone_ns)
 {

@@ -9,8 +9,8 @@
 /* Beyond so many bytes workers add what they receive at once. */
 #define WAITING_BYTES (96U << 20)
 
-/* A list of all workers has one maximum a worker, and a list that lacks one worker a few of its
- * own. More would only leave the caches. */
+/* One maximum a worker for lists of all workers, and a few for lists that lack one. More would
+ * leave the caches. */
 #define JOINS_PER_WORKER 4
 
 #define N_LATEST         8 /* searched entries of a list */
@@ -178,8 +178,8 @@ static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
         raise(clocks, number, own);
 }
 
-/* Where programs send to one rank after the other, the snapshots differ from rank to rank, but the
- * vectors behind them are the same. So only the vectors' maximum is looked for. */
+/* Where programs send to one rank after the other, snapshots differ by rank, but not the vectors
+ * behind them. So only the vectors' maximum is looked for. */
 static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct pending *pending)
 {
     if (!make_own(clocks, known))

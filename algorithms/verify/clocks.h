@@ -5,9 +5,9 @@
  * step share. A time counts a worker's steps in all tiles; steps that may run at the same time
  * count once.
  *
- * Copying and comparing clocks would take most of the time, so a worker that learned nothing new
- * refers to an earlier snapshot. And it first only lists what it receives: in all-pairs programs
- * the lists are nearly equal, so the maximum of a part is often known.
+ * Comparing clocks would take most of the time, so a worker that learned nothing new refers to an
+ * earlier snapshot, and first only lists what it receives: the lists of all-pairs programs are
+ * nearly equal, so a part's maximum is often known.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_CLOCKS_H
 #define GYRE_ALGORITHMS_VERIFY_CLOCKS_H
@@ -94,8 +94,7 @@ static inline int32_t gyre_snapshots_get(const struct gyre_snapshots *snapshots,
 }
 
 /* Maxima of lists of snapshots that have vectors, with a place for each entry. A binary tree splits
- * these places, and the maximum of each two branches is remembered, so similar lists cost one pass
- * and few comparisons. */
+ * the places and remembers maxima of branches, so similar lists cost one pass. */
 struct gyre_joins;
 
 /** Remembers at most `n_most` maxima. Errors: OUT_OF_MEMORY. */
@@ -103,8 +102,7 @@ gyre_status gyre_joins_open(struct gyre_snapshots *snapshots, uint32_t n_most,
                             struct gyre_joins **joins_out);
 void gyre_joins_close(struct gyre_joins *joins);
 
-/** Raise `times` to the maximum of a list. @list: by entry: a snapshot that has a vector, or
- * GYRE_NO_SNAPSHOT; afterwards none is set. */
+/** @list: by entry: a snapshot that has a vector, or GYRE_NO_SNAPSHOT; afterwards none is set. */
 void gyre_joins_add(struct gyre_joins *joins, uint32_t *list, uint32_t n_entries, void *times);
 
 void gyre_joins_forget(struct gyre_joins *joins);
@@ -134,8 +132,7 @@ void gyre_clocks_set_time(struct gyre_clocks *clocks, uint32_t worker, int32_t t
 /** The step becomes a reader of the snapshot. False = no memory. */
 bool gyre_clocks_receive(struct gyre_clocks *clocks, struct gyre_view *view, uint32_t snapshot);
 
-/** All steps that may run at the same time are done, so the worker knows what they received. Call
- * it before another worker receives. */
+/** All steps that may run at the same time are done. Call it before another worker receives. */
 bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker);
 
 /** Does the step come after all that a worker did up to `time`? */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the programs of all ranks at one FIFO depth. FIFOs block and have one sending and one
- * receiving worker, so the order of workers does not matter, and one run proves all. A WITH_NEXT
- * sequence runs when all its slots are available: if that never deadlocks, no order of its steps
- * does.
+ * FIFOs block and have one sending and one receiving worker, so the order of workers does not
+ * matter, and one run proves all. A WITH_NEXT sequence runs when all its slots are available: if
+ * that never deadlocks, no order of its steps does.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
@@ -62,9 +61,9 @@ struct gyre_machine_result {
     uint64_t n_steps;
 };
 
-/** Until all workers are done. A deadlock is told as a cycle of workers, or as a chain up to a
- * worker that is done. Errors: INVALID_ARGUMENT with the reason (a deadlock, or slots left in a
- * FIFO), what fire() returns, OUT_OF_MEMORY. */
+/** A deadlock is told as a cycle of workers, or as a chain up to a worker that is done. Errors:
+ * INVALID_ARGUMENT with the reason (a deadlock, or slots left in a FIFO), what fire() returns,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);

@@ -126,8 +126,7 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
 }
 
 /* The chunk of OUT that is IN(chunk)'s memory in an in-place call. An all-to-all in place has no
- * defined result (gyre.h): its staged programs are right all the same, its placed ones cannot
- * be. */
+ * defined result (gyre.h): staged programs are right all the same, placed ones cannot be. */
 static uint32_t alias_of_in(const struct gyre_program *program, uint32_t chunk)
 {
     const uint32_t n_chunks = program->n_chunks;

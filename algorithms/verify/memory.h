@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A value is the input of one rank, or a reduction of values in a given order. Equal expressions
- * are stored once, so equal numbers mean equal bits; where any order is allowed, equal sets of
- * ranks. The memory has the value and the last accesses of every chunk of OUT on every rank and
- * tile.
+ * A value is a rank's input, or a reduction of values in a given order. Equal expressions are
+ * stored once, so equal numbers mean equal bits; where any order is allowed, equal sets of ranks.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
@@ -59,8 +57,8 @@ const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint3
 
 bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank);
 
-/** Writes two different expressions, each on a line after "rank N", and the first place where they
- * differ. Sums of many ranks are shortened to sets: {0-3}. */
+/** Two expressions, each on a line after "rank N", and where they first differ. Sums of many ranks
+ * are shortened to sets: {0-3}. */
 void gyre_values_compare(const struct gyre_values *values, const uint32_t of_rank[2],
                          const unsigned ranks[2], char *text_out, size_t text_bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All data are in arrays that only grow. A ring of n ranks has n * n sets, which are intervals of
- * ranks, so an interval is stored as its two ends, any other set as a bitmap.
+ * Arrays only grow. A ring of n ranks has n * n sets, which are intervals of ranks, so an interval
+ * is stored as its two ends, any other set as a bitmap.
  */
 #include "algorithms/verify/memory.h"
 
@@ -168,8 +168,7 @@ static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint
     return (rank + n) % values->n_ranks;
 }
 
-/* Can the intervals be put one after the other? They share no rank if their lengths add up to at
- * most the number of ranks. */
+/* They share no rank if their lengths add up to at most the number of ranks. */
 static bool join_intervals(const struct gyre_values *values, const uint32_t *ins, unsigned n_ins,
                            struct gyre_value *result)
 {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Simultaneous steps do not know of each other, so the worker's clock learns what they receive when
- * all are done, and until then has its previous time. */
+/* Simultaneous steps do not know of each other, so until all are done the worker's clock has its
+ * previous time. */
 static gyre_status run_fire(void *context, const struct gyre_firing *firing)
 {
     struct gyre_verify_run *run = context;
@@ -175,8 +175,8 @@ static gyre_status verify(const struct gyre_network *network,
 
 #define MOST_RANKS_TRIED 64 /* each trial is a proof */
 
-/* Exchange the steps that a worker runs together, of which one waits, and those after them. False =
- * there are none. */
+/* Exchange the steps that run together, of which one waits, and those after them. False = there are
+ * none. */
 static bool exchange_steps(struct gyre_program *program, const struct gyre_verify_place *place)
 {
     if (place->worker >= (int32_t)program->n_workers ||
