@@ -33,7 +33,7 @@ struct gyre_ability {
     bool keeps_sums; /* in scratch even where one step could add all inputs */
     bool ranges;     /* of chunks, which GPUs cannot move */
     bool two_level;
-    bool fans_in; /* a rank receives from several hosts at a time */
+    bool fans_in; /* with 3 hosts or more, a rank receives from several at a time */
 };
 
 struct gyre_algorithm {
@@ -64,8 +64,7 @@ struct gyre_given_programs {
     uint16_t n_variants;
     bool is_placed;
     struct gyre_ability ability;
-    /* The algorithm that emits exactly these programs, so that its measurements hold; NULL = none.
-     */
+    /* Emits exactly these programs, so that its measurements hold; NULL = none. */
     const struct gyre_algorithm *like;
     const struct gyre_program *const *programs[GYRE_MAX_VARIANTS]; /* each by rank */
 };
@@ -103,7 +102,7 @@ gyre_status gyre_algorithms_add(const struct gyre_algorithm *algorithm);
 /** Take back all but the first @n, before anything has used them. */
 void gyre_algorithms_drop(int n);
 
-/** In upper or lower case; NULL = there is none. */
+/** In upper or lower case; NULL = none. */
 const struct gyre_algorithm *gyre_algorithm_find(const char *name);
 
 static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,

@@ -191,7 +191,6 @@ static void reduce_scatter(const struct halving *halving)
     gyre_blocks_copy(&halving->b, own, gyre_scratch(halving->b.rank), gyre_out(0));
 }
 
-/* Also of the rank that is folded into this one. */
 static void begin_all_gather(const struct halving *halving)
 {
     const int rank = halving->b.rank;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a shape by host, orders of rings and chains, and binary trees.
+ * Ranks by host, rings, chains and binary trees.
  */
 #ifndef GYRE_ALGORITHMS_HOSTS_H
 #define GYRE_ALGORITHMS_HOSTS_H
@@ -26,7 +26,7 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
 /** As many as let every NIC of a host carry its share. 1 on one host. */
 int gyre_hosts_variants(const struct gyre_shape *shape);
 
-/** The ranks of the smallest host, because a rail takes one rank of each. */
+/** Those of the smallest host, because a rail takes one rank of each. */
 int gyre_hosts_rails(const struct gyre_shape *shape);
 
 static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)

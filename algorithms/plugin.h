@@ -10,7 +10,7 @@
 
 #define GYRE_PLUGIN_VERSION 1
 
-/* New functions are appended; anything else is a new version. */
+/* Functions are appended; anything else is a new version. */
 struct gyre_plugin_host {
     uint32_t version;
     const struct gyre_collective_traits *collectives;
@@ -32,7 +32,7 @@ struct gyre_plugin_host {
                            struct gyre_ref *peers_out);
 };
 
-/* The sizes are those of the .so's build and must be gyre's. */
+/* Sizes are those of the .so's build and must be gyre's. */
 struct gyre_plugin {
     uint32_t version; /* GYRE_PLUGIN_VERSION */
     uint32_t algorithm_bytes, shape_bytes, ability_bytes, ref_bytes;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of our programs other libraries would run, and with which protocol, channels and slots, for
- * the simulator.
+ * Which of our programs other libraries would run, with which protocol, channels and slots.
  */
 #ifndef GYRE_ALGORITHMS_CONTENDER_H
 #define GYRE_ALGORITHMS_CONTENDER_H
@@ -33,7 +32,7 @@ struct gyre_contender_machine {
     double nic_gbytes;
     unsigned n_nics;       /* of a host; 0 = one a rank */
     bool is_intel;         /* CPUs */
-    double net_latency_us; /* stated by the NIC's driver; NCCL adds it to its own */
+    double net_latency_us; /* from the NIC's driver; NCCL adds it to its own */
     unsigned version;      /* 2.18 is 218; 0 = new */
     uint64_t eager_bytes;  /* MPI: longest message sent without asking */
 };
@@ -80,7 +79,7 @@ int gyre_nccl_list(const struct gyre_contender_machine *machine,
 int gyre_mpi_list(const struct gyre_contender_machine *machine,
                   const struct gyre_contender_call *call, struct gyre_contender_way *ways_out);
 
-/** As gyre_mpi_list(), of the all-reduce of vLLM and SGLang. */
+/** As gyre_mpi_list(), for vLLM's and SGLang's all-reduce. */
 int gyre_one_kernel_list(const struct gyre_contender_call *call,
                          struct gyre_contender_way *ways_out);
 

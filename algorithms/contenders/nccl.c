@@ -37,7 +37,7 @@ const char *const gyre_gpu_names[GYRE_N_GPUS] = {
 #undef GPU_NAME
 };
 
-/* What the search of the topology finds; rates are of one channel. */
+/* What the search of the topology finds; rates are of a channel. */
 struct graph {
     unsigned n_channels;
     double intra, inter;
@@ -250,7 +250,6 @@ static double estimate_us(const struct model *model, enum algo algo, enum proto 
     return us + (double)n_bytes / (1000 * gbytes);
 }
 
-/* Threads and channels have a least number of bytes. */
 static uint32_t count_channels(const struct model *model, enum algo algo, enum proto proto)
 {
     const uint64_t n_bytes = model->call->n_bytes;
@@ -354,7 +353,7 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
         .store_factor = 1};
 }
 
-/* MSCCL in RCCL: every rank exchanges with every other one. */
+/* MSCCL in RCCL. */
 static struct gyre_contender_way all_pairs_way(const struct gyre_contender_machine *machine,
                                                const struct gyre_contender_call *call)
 {

@@ -20,7 +20,6 @@ int gyre_butterfly_steps(const struct gyre_shape *shape)
     return n_steps;
 }
 
-/* In the order in which a rank reaches the others. */
 static void name_from(struct walk *walk, int rank, int step, int *n_named)
 {
     if (step < walk->b->n_steps) {
@@ -45,7 +44,7 @@ static void add_reached(const struct walk *walk, int rank, int step, uint8_t *se
     add_reached(walk, walk->b->partner(walk->b, rank, step), step + 1, set);
 }
 
-/* Takes a range out of a set, if there is one: equal runs at equal distances. */
+/* Takes a range out of a set: equal runs at equal distances. */
 static bool take_range(const struct walk *walk, uint8_t *set, struct gyre_chunks *chunks_out)
 {
     const int n = walk->n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any number of ranks without folding: each distance is half of the one before, rounded up (J. L.
- * Traeff, Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024). A rank that holds
- * sums of s blocks from its own on sends the last s - t of them, t = s/2 rounded up, to the rank at
- * distance t. All-gather is the way back:
+ * Each distance is half of the one before, rounded up (J. L. Traeff, Optimal, non-pipelined
+ * reduce-scatter and allreduce algorithms, 2024). A rank that holds sums of s blocks from its own
+ * on sends the last s - t of them, t = s/2 rounded up, to the rank at distance t. All-gather is the
+ * way back:
  *
  *   reduce-scatter, all-reduce
  *   round   rank 0              rank 1              rank 2              rank 3

@@ -75,7 +75,6 @@ static struct gyre_ref sum_of(const struct factors *f, int chunk)
     return gyre_blocks_sum(&f->b, needs_one ? 0 : chunk);
 }
 
-/* In groups of as many inputs as a step can have. */
 static void add_all(const struct factors *f, const struct round *round, bool is_first, bool is_last)
 {
     const struct gyre_chunks own = blocks_of(f, round, digit_of(f, round));

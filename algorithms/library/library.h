@@ -24,13 +24,13 @@
 GYRE_LIBRARY_LIST(GYRE_DECLARE_ALGORITHM)
 #undef GYRE_DECLARE_ALGORITHM
 
-/* For predictions alone, because it cannot run in place. */
+/* For predictions alone: it cannot run in place. */
 extern const struct gyre_algorithm gyre_algorithm_nccl_p2p;
 
 /** Ended by NULL. */
 extern const struct gyre_algorithm *const gyre_library[];
 
-/** In upper or lower case; NULL = there is none. */
+/** In upper or lower case; NULL = none. */
 const struct gyre_algorithm *gyre_library_find(const char *name);
 
 #endif

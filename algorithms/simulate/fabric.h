@@ -41,7 +41,6 @@ struct gyre_fabric {
     bool routes_by_rail; /* else by a hash */
 };
 
-/* Between ranks of two hosts, perhaps over a spine. */
 struct gyre_fabric_route {
     uint32_t n_links;
     uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
@@ -64,7 +63,7 @@ double gyre_fabric_host_rate(const struct gyre_fabric *fabric);
 gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
                               uint32_t to_rank, struct gyre_fabric_route *route_out);
 
-/** To a rank whose NIC has the same leaf. */
+/** The NICs have the same leaf. */
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out);
 

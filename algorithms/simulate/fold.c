@@ -170,7 +170,7 @@ static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_posit
     return status;
 }
 
-/* 1 unless all hosts have as many ranks, with consecutive numbers. */
+/* 1 unless all hosts have as many consecutive ranks. */
 static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;

@@ -17,7 +17,7 @@ enum gyre_sim_folding {
 
 enum gyre_sim_renumbering { GYRE_SIM_BY_ADDING, GYRE_SIM_BY_XOR };
 
-/* Ranks are numbered host after host, n_of_host on each; otherwise every rank is a host. */
+/* Ranks are numbered host after host; otherwise every rank is a host. */
 struct gyre_sim_fold {
     const struct gyre_algorithm *algorithm;
     const struct gyre_shape *shape;

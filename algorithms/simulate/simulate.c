@@ -24,8 +24,8 @@
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
-/* With longer tiles a rough prediction is one run, not three, and in the end of as few tiles as
- * tell the time of one. */
+/* With longer tiles a rough prediction is one run instead of three. With much longer ones this run
+ * has the fewest tiles that tell the time of one. */
 #define LONG_TILE_STEPS      100000
 #define VERY_LONG_TILE_STEPS 1000000
 

@@ -139,12 +139,11 @@ bool gyre_clocks_learn(struct gyre_clocks *clocks, uint32_t worker);
 bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view, uint32_t worker,
                         int32_t time);
 
-/** What a step knows, until it has been released `n_readers` times. GYRE_NO_SNAPSHOT = no
- * memory. */
+/** Lives until it has been released `n_readers` times. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers);
 
-/** More readers for a snapshot that is not released by all. */
+/** The snapshot is not released by all. */
 void gyre_clocks_share(struct gyre_clocks *clocks, uint32_t snapshot, uint32_t n_more);
 
 void gyre_clocks_release(struct gyre_clocks *clocks, uint32_t snapshot);

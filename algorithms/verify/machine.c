@@ -64,7 +64,6 @@ static void find_users(const struct gyre_network *network, uint32_t rank, uint32
     }
 }
 
-/* The first pass numbers the sending sides, the second finds the receiving sides' FIFOs. */
 static gyre_status connect_rank(struct gyre_network *network, uint32_t rank, bool is_send,
                                 uint32_t *number_of, uint32_t *user_of)
 {

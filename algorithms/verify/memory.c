@@ -160,7 +160,7 @@ struct touch {
     bool is_written;
 };
 
-/* True if another worker touches the part, too, and one of them writes. */
+/* Another worker touches the part, too, and one of them writes. */
 static bool note_touch(const struct gyre_verify_memory *memory, struct touch *touches,
                        const struct touch *own, struct gyre_operand operand, uint32_t part)
 {

@@ -58,7 +58,7 @@ const struct gyre_value *gyre_values_get(const struct gyre_values *values, uint3
 bool gyre_values_has(const struct gyre_values *values, uint32_t value, unsigned rank);
 
 /** Two expressions, each on a line after "rank N", and where they first differ. Sums of many ranks
- * are shortened to sets: {0-3}. */
+ * become sets: {0-3}. */
 void gyre_values_compare(const struct gyre_values *values, const uint32_t of_rank[2],
                          const unsigned ranks[2], char *text_out, size_t text_bytes);
 

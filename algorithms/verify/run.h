@@ -68,7 +68,7 @@ static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
     return run->shares_chunks || run->credits_elidable;
 }
 
-/** Errors: INVALID_ARGUMENT with the reason why the step is wrong, OUT_OF_MEMORY. */
+/** Errors: INVALID_ARGUMENT with the reason, OUT_OF_MEMORY. */
 gyre_status gyre_verify_step(struct gyre_verify_act *act);
 
 bool gyre_verify_receives(const struct gyre_step *step);

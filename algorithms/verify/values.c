@@ -205,7 +205,7 @@ static bool add_set(struct gyre_values *values, const struct gyre_value *in)
     return shared == 0;
 }
 
-/* A single operand is not an interval here, so its bitmap is the union. */
+/* A single operand is no interval here, so its bitmap is the union. */
 static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uint32_t *ins,
                                            unsigned n_ins, struct gyre_value *result)
 {

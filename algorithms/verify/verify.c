@@ -208,7 +208,7 @@ static bool exchange_steps(struct gyre_program *program, const struct gyre_verif
     return true;
 }
 
-/* Are the programs proved if one rank, or each, exchanges the steps at this place? */
+/* If one rank, or each, exchanges the steps at this place. */
 static bool helps(const struct gyre_network *network, const struct gyre_verify_options *options,
                   const struct gyre_verify_place *place, bool on_all_ranks)
 {
@@ -234,7 +234,6 @@ static bool helps(const struct gyre_network *network, const struct gyre_verify_o
     return is_proved;
 }
 
-/* Adds to the cause of a deadlock what would help. */
 static gyre_status add_remedy(const struct gyre_network *network,
                               const struct gyre_verify_options *options,
                               const struct gyre_machine_result *deadlock, gyre_status status)
@@ -270,7 +269,7 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
     memset(report_out, 0, sizeof(*report_out));
     report_out->place = gyre_verify_nowhere;
     gyre_status status = gyre_network_open(programs, n_ranks, &network);
-    /* The strict order first, so that the report says whether the bits are the same. */
+    /* The strict order first, so that the report tells about bits. */
     if (status == GYRE_SUCCESS) {
         struct gyre_verify_options strict = *options;
         strict.any_order = false;
