@@ -53,7 +53,7 @@ struct gyre_contender_way {
     uint32_t n_channels;
     uint32_t tile_bytes;
     uint32_t depth;
-    double rate_factor;  /* what the switch saves, or a mesh lacks */
+    double rate_factor;  /* of links: what the switch saves, or a mesh lacks */
     double store_factor; /* one store of a worker reaches several ranks */
     double estimated_us; /* by the library's model; 0 = it has none */
 };

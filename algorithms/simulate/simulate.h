@@ -107,7 +107,7 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_DEPTH 64
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
-/* LATENCY: no resource was busy for half of the time. */
+/* X(enum suffix, name). LATENCY: no resource was busy for half of the time. */
 #define GYRE_RESOURCE_TABLE(X) \
     X(LATENCY, latency)        \
     X(WORKER, worker)          \

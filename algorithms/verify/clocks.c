@@ -163,8 +163,8 @@ static bool add(struct gyre_clocks *clocks, uint32_t *known, uint32_t number)
     return true;
 }
 
-/* Of two snapshots of one worker, the later one shows all that the other shows; if both are of one
- * time, add one to `own` instead. */
+/* A later snapshot of a worker shows all that an earlier one shows; if both are of one time, add
+ * one to `own` instead. */
 static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
 {
     const struct gyre_snapshot *snapshot = &clocks->snapshots.all[number];

@@ -52,7 +52,7 @@ uint32_t gyre_snapshots_take(struct gyre_snapshots *snapshots, uint32_t parent,
 /** With a vector, without a worker. GYRE_NO_SNAPSHOT = no memory. */
 uint32_t gyre_snapshots_copy(struct gyre_snapshots *snapshots, uint32_t number, uint32_t n_readers);
 
-/** One reader is done. No effect on GYRE_NO_SNAPSHOT. */
+/** No effect on GYRE_NO_SNAPSHOT. */
 void gyre_snapshots_release(struct gyre_snapshots *snapshots, uint32_t number);
 
 /** Raise `times` to what a snapshot and its ancestors without a vector show. Returns the ancestor
@@ -143,7 +143,7 @@ bool gyre_view_is_after(struct gyre_clocks *clocks, const struct gyre_view *view
 uint32_t gyre_clocks_snapshot(struct gyre_clocks *clocks, const struct gyre_view *view,
                               uint32_t n_readers);
 
-/** The snapshot is not released by all. */
+/** @snapshot: not released by all. */
 void gyre_clocks_share(struct gyre_clocks *clocks, uint32_t snapshot, uint32_t n_more);
 
 void gyre_clocks_release(struct gyre_clocks *clocks, uint32_t snapshot);

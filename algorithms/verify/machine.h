@@ -29,8 +29,8 @@ struct gyre_network {
     uint32_t *fifo_of;          /* by first_connection[rank] + connection */
 };
 
-/** @programs: of one shape, by rank; must outlive the network; every sending side needs a receiving
- * side. Errors: INVALID_ARGUMENT with the reason, OUT_OF_MEMORY. */
+/** @programs: of one shape, by rank; must outlive the network. Errors: INVALID_ARGUMENT with the
+ * reason, OUT_OF_MEMORY. */
 gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
                               struct gyre_network **network_out);
 void gyre_network_close(struct gyre_network *network);
@@ -61,7 +61,7 @@ struct gyre_machine_result {
     uint64_t n_steps;
 };
 
-/** A deadlock is told as a cycle of workers, or as a chain up to a worker that is done. Errors:
+/** A deadlock is told as a cycle of workers, or a chain up to a worker that is done. Errors:
  * INVALID_ARGUMENT with the reason (a deadlock, or slots left in a FIFO), what fire() returns,
  * OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,

@@ -104,8 +104,8 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
                               uint16_t owner, uint32_t chunk, struct gyre_content content);
 
-/** Every OUT must hold the expected contributions, the same expression on all ranks. @place_out:
- * set on failure. @orders_differ_out: set if an order is wrong. Errors: INVALID_ARGUMENT with the
+/** Every OUT must hold the expected contributions, the same on all ranks. @place_out: set on
+ * failure. @orders_differ_out: set if an order is wrong. Errors: INVALID_ARGUMENT with the
  * reason. */
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values,

@@ -19,7 +19,7 @@ struct gyre_verify_slot {
     struct gyre_content contents[];
 };
 
-/* The slots follow it in memory, because no cache foresees the order of a step's FIFOs. */
+/* The slots follow it, because no cache foresees the order of a step's FIFOs. */
 struct gyre_verify_fifo {
     uint32_t n_sent;
     uint32_t n_received;
@@ -61,8 +61,7 @@ struct gyre_verify_act {
     const struct gyre_content *received[GYRE_STEP_MAX_INS];
 };
 
-/** Clocks tell whether two workers may touch a chunk at the same time, and whether credits can be
- * left out. */
+/** For workers that touch a chunk at the same time, and for credits to leave out. */
 static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
 {
     return run->shares_chunks || run->credits_elidable;

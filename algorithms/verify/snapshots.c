@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loops of constant length become vector instructions, without which 1024 ranks take four times as
- * long. Times have a sign, because not every processor compares vectors of unsigned numbers. */
+/* Loops of constant length become vector instructions: 1024 ranks are four times as fast. Times
+ * have a sign, because not every processor compares unsigned vectors. */
 #define STRIDE 32
 
-/* Parents in a row. More would save few vectors, and make it slow to look up a time. */
+/* Parents in a row. More would save few vectors and slow down searches. */
 #define MOST_LINKS 16
 
 void gyre_snapshots_init(struct gyre_snapshots *snapshots, uint32_t n_entries, uint64_t max_time)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays only grow. A ring of n ranks has n * n sets, which are intervals of ranks, so an interval
- * is stored as its two ends, any other set as a bitmap.
+ * Arrays only grow. A ring of n ranks has n * n sets, which are intervals of ranks, so these are
+ * stored as two ends, others as bitmaps.
  */
 #include "algorithms/verify/memory.h"
 
@@ -239,7 +239,7 @@ static const uint64_t *words_of(const struct gyre_values *values, const struct g
 }
 
 /* Equal sets need one form: all ranks are the interval from rank 0, and a bitmap of consecutive
- * ranks is an interval. */
+ * ranks is one, too. */
 static void normalize(struct gyre_values *values, struct gyre_value *result)
 {
     if (result->set != 0) {
