@@ -208,7 +208,7 @@ static void order_from_root(const struct gyre_hosts *hosts, int variant, int roo
         const int leave = leave_at(hosts, host, enter, variant + i % 2);
         n += walk_host(hosts, host, enter, leave, &order_out[n]);
     }
-    const int rail = variant + (hosts->n_hosts - 1) % 2; /* of leaving the last host */
+    const int rail = variant + (hosts->n_hosts - 1) % 2; /* out of the last host */
     const int back = gyre_hosts_at_rail(hosts, root_host, rail, n_variants);
     const int first = back == root_at ? root_at + 1 : back;
     for (int i = 0; is_direct && i < gyre_hosts_size(hosts, root_host); i++) {

@@ -19,7 +19,7 @@
  * both trees, which consist of the other hosts. Cost (n ranks on h hosts, B bytes): all-reduce has
  * 2 (log2(h) + n/h) hops and 2 B in and out of a host, broadcast and reduce half.
  *
- * On one host nccl_tree has a chain a tree, as NCCL.
+ * On one host nccl_tree has a chain a tree, as NCCL does.
  *
  * The lane is the number of the tree, in which an ordered pair of ranks carries data either up or
  * down, never both.
@@ -41,8 +41,7 @@ struct place {
     int children[3];
 };
 
-/* @apart: the trees of one host are over its ranks. False = no memory, which the builder remembers.
- */
+/* @apart: one host's trees are over its ranks. False = no memory, which the builder remembers. */
 static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape, bool apart,
                        struct gyre_builder *builder)
 {

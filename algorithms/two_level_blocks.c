@@ -212,8 +212,7 @@ static int count_passes(const struct gyre_two_level *level)
     return (most + level->n_rails - 1) / level->n_rails;
 }
 
-/* A rank without a rail exchanges its block inside the host itself, because owners have more to do.
- */
+/* A rank without a rail exchanges its block inside the host itself: owners have more to do. */
 static bool is_beside_rails(int distance, int pass)
 {
     return distance == 0 && pass > 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times come out of tables, and small calls get fewer channels. Numbers are facts of NCCL 2.30.7,
- * in us and GB/s.
+ * Small calls get fewer channels. Numbers are facts of NCCL 2.30.7, in us and GB/s.
  */
 #include "algorithms/contenders/contender.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks exchange in pairs, given by a rule for the partner. In reduce-scatter, rank q is
- * responsible for the blocks R(q, k) before step k, with
+ * Ranks exchange in pairs. In reduce-scatter, rank q is responsible for the blocks R(q, k) before
+ * step k, with
  *
  *     R(q, n_steps) = {q},  R(q, k) = R(q, k + 1) and R(partner(q, k), k + 1).
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Constants of measured machines, their text form, and the bound.
+ * Constants of measured machines and the bound.
  */
 #include "algorithms/simulate/simulate.h"
 
@@ -214,10 +214,11 @@ gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
 
 /* The fewest bytes that each of h hosts must send:
  *
- * all-reduce 2 B (h-1)/h reduce-scatter, all-gather B (h-1)/h (B: all blocks) broadcast, reduce B
+ *  all-reduce                   2 B (h-1)/h
+ *  reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
+ *  broadcast, reduce              B
  *
- * For ranks, h is their number.
- */
+ * For ranks, h is their number. */
 static double share_of(enum gyre_collective coll, double n)
 {
     switch (coll) {

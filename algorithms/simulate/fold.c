@@ -134,7 +134,7 @@ static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kep
     return GYRE_SUCCESS;
 }
 
-/* Algorithms treat the first, the middle or the last ones differently, if any. */
+/* If an algorithm treats some differently, then the first, the middle or the last ones. */
 static bool is_sample(unsigned i, unsigned n, unsigned n_first, unsigned n_last)
 {
     return i < n_first || i / 2 == n / 4 || i + n_last >= n;

@@ -27,8 +27,9 @@ struct gyre_sim_fold {
     unsigned n_of_host;
     unsigned n_kept_hosts;
     unsigned n_kept_positions; /* position p is like p modulo this number */
-    unsigned variant_shift; /* variant v of a rank is like v - k * variant_shift of the kept rank k
-                             * n_kept_positions before it */
+    /* Variant v of a rank is like variant v - k * variant_shift of the kept rank which is
+     * k * n_kept_positions ranks before it. */
+    unsigned variant_shift;
     enum gyre_sim_renumbering renumbering;
     /* The kept ranks receive in another order. */
     bool any_order;

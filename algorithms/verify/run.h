@@ -61,7 +61,8 @@ struct gyre_verify_act {
     const struct gyre_content *received[GYRE_STEP_MAX_INS];
 };
 
-/** For workers that touch a chunk at the same time, and for credits to leave out. */
+/** Clocks tell whether workers may touch a chunk at the same time, and whether credits can be left
+ * out. */
 static inline bool gyre_verify_needs_clocks(const struct gyre_verify_run *run)
 {
     return run->shares_chunks || run->credits_elidable;

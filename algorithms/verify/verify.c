@@ -111,8 +111,7 @@ static void run_close(struct gyre_verify_run *run)
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
-/* Counts slots without computing values. @result_out: place and waits of the last deadlock that was
- * found. */
+/* Counts slots only. @result_out: place and waits of the last deadlock. */
 static gyre_status find_min_depth(const struct gyre_network *network, uint32_t first_depth,
                                   uint32_t *depth_out, struct gyre_machine_result *result_out)
 {
