@@ -20,7 +20,6 @@ struct gyre_ipc_import {
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == GYRE_IPC_HANDLE_BYTES, "ranks send it to each other");
 
-/* Process-wide, as CUDA's mappings. */
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gyre_ipc_import *imports;
 
@@ -73,7 +72,7 @@ static void close_import(const struct gyre_ipc_import *import)
                   cudaGetErrorString(cudaGetLastError()));
 }
 
-/* The caller holds imports_lock. */
+/* imports_lock is held. */
 static gyre_status add_import(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
                               struct gyre_ipc_import **import_out)
 {

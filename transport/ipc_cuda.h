@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of GPUs that ranks share. A handle is opened once for each GPU of this process and its
- * users are counted, because some drivers refuse a second opening. A buffer is identified by the
- * driver's number of its allocation, because a later one may have the same address.
+ * Memory that GPUs share. A handle is opened once for each GPU of this process and its users are
+ * counted, because some drivers refuse a second opening. The driver's number identifies an
+ * allocation, because a later one may have the same address.
  */
 #ifndef GYRE_TRANSPORT_IPC_CUDA_H
 #define GYRE_TRANSPORT_IPC_CUDA_H
@@ -14,11 +14,11 @@
 
 struct gyre_ipc_import;
 
-/** gyre_ipc_export - @base: the start of an allocation. @bytes_out: GYRE_IPC_HANDLE_BYTES. */
+/** @base: the start of an allocation. @bytes_out: GYRE_IPC_HANDLE_BYTES. */
 gyre_status gyre_ipc_export(void *base, uint8_t *bytes_out);
 
 /** gyre_ipc_acquire, _release - the first user maps the memory and the last one unmaps it. @key:
- * GYRE_IPC_KEY_BYTES, unique to this memory and never used again. @bytes: of gyre_ipc_export(). */
+ * GYRE_IPC_KEY_BYTES, never used again. @bytes: of gyre_ipc_export(). */
 gyre_status gyre_ipc_acquire(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
                              struct gyre_ipc_import **import_out);
 void gyre_ipc_release(struct gyre_ipc_import *import);
@@ -27,7 +27,7 @@ void *gyre_ipc_base(const struct gyre_ipc_import *import);
 
 gyre_status gyre_ipc_enable_peer(int ordinal, int peer_ordinal);
 
-/** As in transport.h, for GPU memory. The peer is on this host. */
+/** As in transport.h, for a peer on this host. */
 gyre_status gyre_share_export_cuda(bool to_processes, void *buffer,
                                    struct gyre_share_handle *handle_out);
 gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre_peer_info *mine,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The p2p transport: ranks address each other's memory. On the host they are threads of one
- * process.
+ * The p2p transport. On the host its ranks are threads of one process.
  */
 #include "transport/slab.h"
 
@@ -9,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-
-/* ---- host memory of one process ----------------------------------------------------------- */
 
 static bool threads_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                               const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
@@ -32,8 +29,7 @@ static gyre_status threads_alloc(const struct gyre_transport_config *config, siz
                                  struct gyre_slab_mapping *mapping_out)
 {
     (void)config;
-    /* Not the device's memory, because a slab may outlive the communicator that opened the device.
-     */
+    /* Not the device's memory: a slab may outlive the communicator that opened the device. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return gyre_fail_errno(errno, "slots: mmap(%zu bytes)", n_bytes);
@@ -108,7 +104,7 @@ static bool is_near_enough(const struct gyre_params *params, const struct gyre_p
         return true;
     if (gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), text, &farthest) !=
         GYRE_SUCCESS)
-        return true; /* init has refused it, or ignores it */
+        return true;
     const bool is_known = peer->path_level < GYRE_TOPO_N_LEVELS;
     const enum gyre_topo_level level =
         is_known ? (enum gyre_topo_level)peer->path_level : GYRE_TOPO_SYS;

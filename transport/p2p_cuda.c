@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs in GPU memory: in one process with peer access, from other processes with cudaIpc.
+ * Slabs in GPU memory, which other processes map with cudaIpc.
  */
 #include "transport/ipc_cuda.h"
 #include "transport/slab.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Such allocations share no page with others; a handle exports whole pages. */
+/* A handle exports whole pages, so no other allocation shares them. */
 #define IPC_PAGE_BYTES (2ULL << 20)
 
 GYRE_STATIC_ASSERT(GYRE_IPC_HANDLE_BYTES <= GYRE_SLAB_HANDLE_BYTES, "travels in the handle");
@@ -56,13 +56,14 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
 {
     int can_access = 0;
     (void)params;
-    if (mine->uid != peer->uid) { /* the driver shares memory between processes of one user only */
+    if (mine->uid != peer->uid) { /* the driver shares within one user only */
         snprintf(why_out, why_bytes, "rank %u runs as user %u, this rank as user %u", peer->rank,
                  peer->uid, mine->uid);
         return false;
     }
     const int ordinal = ordinal_here(mine, peer);
-    /* CUDA cannot be asked about a GPU that CUDA_VISIBLE_DEVICES hides, but can map its memory. */
+    /* CUDA maps the memory of a GPU that CUDA_VISIBLE_DEVICES hides, but answers no question about
+     * it. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)
         return true;
     const cudaError_t error = cudaDeviceCanAccessPeer(&can_access, mine->device.ordinal, ordinal);
@@ -110,7 +111,7 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
 {
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
-    /* A peer that aborts late may still write to memory that it maps, so that is not pooled. */
+    /* A peer that aborts late may still write to memory that it maps. */
     const bool is_exported = has_other_processes(config);
     void (*release)(void *, size_t) = is_exported ? free_slab : free_pooled_slab;
     void *base = NULL;

@@ -15,23 +15,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the thread polls after the last slot: longer than an executor takes for a slot, so it
- * sees the next one of a running operation at once. */
+/* Polling after the last slot. An executor takes less for a slot, so the proxy sees the next one at
+ * once. */
 #define PROXY_WARM_NS 200000
-/* It does not yield during the first part of that time. */
+/* It yields only after this time. */
 #define PROXY_SPIN_NS 2000
-/* Sleeps double from the first to the second, which is the most that an operation waits if nothing
- * wakes the proxy. */
+/* Sleeps double up to the second. An operation waits no longer if nothing wakes the proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* While an executor helps. The helper wakes the thread if work is left, so no rank waits for the
- * end of this sleep. */
+/* While an executor helps, which wakes the thread if work is left. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
-    WAKE_RUNNING, /* the thread polls; a wake sets WAKE_NOTED */
-    WAKE_NAPPING, /* the thread sleeps; a wake must also write to wake_fd */
-    WAKE_NOTED    /* gyre_proxy_wake() was called since the last check */
+    WAKE_RUNNING,
+    WAKE_NAPPING, /* a wake must also write to wake_fd */
+    WAKE_NOTED
 };
 
 struct gyre_proxy {
@@ -109,7 +107,7 @@ static void *proxy_main(void *argument)
             gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
         const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
         const uint64_t now_ns = gyre_now_ns();
-        if (has_note) /* helpers before the wake leave the rest to this thread */
+        if (has_note)
             n_helps_seen = n_helps;
         if (has_note || has_moved) {
             moved_at_ns = now_ns;
@@ -118,7 +116,7 @@ static void *proxy_main(void *argument)
             gyre_cpu_relax();
         } else if (now_ns - moved_at_ns < PROXY_WARM_NS) {
             sched_yield();
-        } else if (n_helps != n_helps_seen) { /* an executor has helped */
+        } else if (n_helps != n_helps_seen) {
             n_helps_seen = n_helps;
             nap(proxy, 1, PROXY_HELPED_NAP_NS);
         } else if (!do_locked(proxy, settle_clients)) {
@@ -198,9 +196,9 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        /* Written again, because the proxy may be taking it now. With a compare-exchange, either
-         * the caller finds the note gone, or the proxy's next poll sees the slots that the caller
-         * has published. A load promises neither on ARM64 (tests/litmus/proxy_wake.litmus). */
+        /* Written again, because the proxy may be taking it now: either the caller finds the note
+         * gone, or the next poll sees the slots that it has published. A load promises neither on
+         * ARM64 (tests/litmus/proxy_wake.litmus). */
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
@@ -287,7 +285,7 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, u
 
 /* ---- slots of LL ---------------------------------------------------------------------------- */
 
-/* A division takes long, and every round asks for every FIFO. */
+/* A division would take long in a round over every FIFO. */
 static uint64_t slot_of(const struct gyre_line_slots *ring, uint64_t number)
 {
     const uint32_t mask = ring->depth - 1;
@@ -313,7 +311,7 @@ bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_
     *n_lines_out = (uint32_t)announcement;
     if (!gyre_ll_is_announced(announcement, number))
         return false;
-    /* The last line usually arrives last, so a waiting proxy mostly reads one word. */
+    /* The last line usually arrives last, so one word tells mostly. */
     for (uint32_t i = 2 * *n_lines_out; i > 0; i--)
         if (gyre_load_relaxed_u64(&words[i - 1]) >> 32 != flag_of(number) >> 32)
             return false;

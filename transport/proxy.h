@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread of a proxied transport, and the sides of FIFOs that it serves. A proxy never
- * reads a program: its clients move published slots and return credit. When nothing moves, the
- * thread sleeps, each time longer up to a bound, until it is woken.
+ * The proxy thread of a proxied transport never reads a program: its clients move published slots
+ * and return credit. When nothing moves, it sleeps, each time longer, until it is woken.
  *
  * A waiting executor may move slots in its own thread (gyre_proxy_help()), which saves a small
- * message two switches of threads. Meanwhile the proxy thread does not poll.
+ * message two switches of threads.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -15,46 +14,44 @@
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/line.h"
 
-/* A part of a transport. No function blocks, and only one of them runs at a time. A client raises
- * its failures on the fault itself. */
+/* No function blocks, and only one runs at a time. A client raises its failures on the fault
+ * itself. */
 struct gyre_proxy_client {
-    /* One round of work; true if anything moved. */
+    /* True if anything moved. */
     bool (*poll)(void *context);
-    /* Are there published slots that were not sent? With has_credit, only those count for which the
-     * peer has room. NULL = never. */
+    /* Are there published slots that were not sent? With has_credit, only those for which the peer
+     * has room. NULL = never. */
     bool (*is_behind)(const void *context, bool has_credit);
-    /* The thread is about to sleep: let new events make nap_fd readable. True if anything moved.
-     * NULL = nothing to do. */
+    /* Before a sleep: let new events make nap_fd readable. True if anything moved. NULL = nothing
+     * to do. */
     bool (*settle)(void *context);
     void *context;
-    const int *nap_fd; /* its becoming readable ends a sleep. NULL = none. Outlives the proxy */
+    const int *nap_fd; /* readable: ends a sleep. NULL = none. Outlives the proxy */
 };
 
 struct gyre_proxy;
 
-/** gyre_proxy_open - start the thread. It ends when the fault is raised or at gyre_proxy_close().
- * @clients: copied. @rank: for log lines. */
+/** The thread ends when the fault is raised or at gyre_proxy_close(). @clients: copied. @rank: for
+ * log lines. */
 gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out);
 
-/** gyre_proxy_wake - does not block; any thread. */
+/** Does not block; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
-/** gyre_proxy_help - poll all clients once in the caller's thread, unless the proxy thread polls.
- * True if anything moved. @is_last: the caller will not help again soon, so the thread takes
- * over. */
+/** Poll all clients once, unless the proxy thread polls. True if anything moved. @is_last: the
+ * caller will not help again soon, so the thread takes over. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_pause, _resume - waits for the end of a poll. No thread may help meanwhile. */
+/** gyre_proxy_pause, _resume - wait for the end of a poll. No thread may help meanwhile. */
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 
 void gyre_proxy_close(struct gyre_proxy *proxy);
 
-/* One side of a proxied FIFO, in host memory that the device can address; slots may be in GPU
- * memory that the NIC reaches. Sender: the executor writes slots, slot_info and tail; the proxy
- * writes head when a slot's bytes have left. Receiver: the proxy writes slots, slot_info and tail;
- * the executor writes head. */
+/* One side of a FIFO, in host memory that the device can address; slots may be in GPU memory.
+ * Sender: the executor writes slots, slot_info and tail; the proxy writes head when a slot's bytes
+ * have left. Receiver: the proxy writes slots, slot_info and tail; the executor writes head. */
 struct gyre_proxy_fifo {
     unsigned char *slots; /* depth * slot_bytes */
     uint32_t slot_bytes;
@@ -62,21 +59,19 @@ struct gyre_proxy_fifo {
     struct gyre_credit *credit;
 };
 
-/** gyre_proxy_slots_bytes - whole pages, or below a page a multiple of 256 bytes. */
+/** Whole pages, or a multiple of 256 bytes below a page. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
-/** gyre_proxy_fifos_alloc - allocate one block of host memory, which the device can address, for n
- * sides of FIFOs. @fifos: slot_bytes is set, 0 = the slots are elsewhere; the rest is filled in.
- * @memory_out: to be freed with device->ops->host_free. */
+/** One block of host memory, which the device can address. @fifos: slot_bytes is set, 0 = the slots
+ * are elsewhere; the rest is filled in. @memory_out: to be freed with device->ops->host_free. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
                                    struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
                                    size_t *n_bytes_out);
 
 struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
 
-/* ---- slots of LL (core/foundation/model/line.h) --------------------------------------------
- *
- * Two words are a line. Each has 4 bytes of data and a flag. */
+/* Slots of LL. Two words are a line, each with 4 bytes of data and a flag
+ * (core/foundation/model/line.h). */
 
 struct gyre_line_slots {
     unsigned char *slots;
@@ -84,19 +79,19 @@ struct gyre_line_slots {
     uint32_t depth;
 };
 
-/** gyre_lines_announced - has the sending executor announced slot `number`, and are all its lines
- * there? @n_lines_out: 0 for an empty slot. */
+/** The executor has announced slot `number`, and all its lines are there. @n_lines_out: 0 for an
+ * empty slot. */
 bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_inbox *inbox,
                           uint64_t number, uint32_t *n_lines_out);
 
-/** gyre_lines_clean - once in GYRE_LL_CLEAN_PERIOD slots, write the flag of slot `number` into its
- * lines from n_lines on. Returns how many lines of the slot have the flag. */
+/** Once in GYRE_LL_CLEAN_PERIOD slots, write the slot's flag into its lines from n_lines on.
+ * Returns how many lines have it. */
 uint32_t gyre_lines_clean(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines);
 
 void gyre_lines_unpack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                        unsigned char *to);
 
-/** gyre_lines_pack - each word is stored as a whole, because an executor may poll it meanwhile. */
+/** Stores whole words, because an executor may poll them meanwhile. */
 void gyre_lines_pack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                      const unsigned char *from);
 

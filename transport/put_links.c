@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every slot is one message. A thread takes the messages of all links, and so does a rank that
- * waits for a signal, which saves a switch of threads.
+ * Every slot is one message. A rank that waits for a signal takes messages too, which saves a
+ * switch of threads.
  */
 #include "transport/proxy.h"
 #include "transport/transport.h"
@@ -19,7 +19,7 @@
 GYRE_STATIC_ASSERT(sizeof(struct gyre_put_head) == 32, "ranks send it to each other");
 
 struct link {
-    struct gyre_connector send; /* inbox NULL: there is no link */
+    struct gyre_connector send; /* inbox NULL: no link */
     struct gyre_connector recv;
     pthread_mutex_t lock; /* guards n_posted */
     uint64_t n_posted;
@@ -42,7 +42,7 @@ uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links)
     return links->most_bytes;
 }
 
-/* The caller holds the link's lock. */
+/* The link's lock is held. */
 static bool post(struct link *link, const struct gyre_put_head *head, const void *data)
 {
     const struct gyre_connector *end = &link->send;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * On the host, threads of one process use each other's addresses, and other processes map the file
- * that the buffer lies in.
+ * Threads of a host use each other's addresses. Other processes map the buffer's file.
  */
 #include "transport/transport.h"
 

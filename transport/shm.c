@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shm transport: host memory between ranks of one host. A slab is an anonymous file; GPUs that
- * cannot address each other register it.
+ * The shm transport. A slab is an anonymous file; GPUs that cannot address each other register it.
  */
 #include "transport/slab.h"
 
@@ -32,8 +31,8 @@ GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
-/* Tries the steps of shm_import that the kernel may refuse. It asks for the same user and group,
- * and closes the descriptors of processes that changed their identity: setuid(), file capabilities,
+/* Tries what shm_import needs. The kernel asks for the same user and group, and closes the
+ * descriptors of processes that changed their identity: setuid(), file capabilities,
  * prctl(PR_SET_DUMPABLE). */
 static bool can_open_descriptors(const struct gyre_peer_info *mine,
                                  const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
@@ -78,10 +77,10 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     return false;
 }
 
-/* A page that cannot be had later would end the process by SIGBUS. */
+/* A page that is missing later would end the process by SIGBUS. */
 static gyre_status reserve(int fd, size_t n_bytes)
 {
-    /* Past this limit the kernel sends SIGXFSZ, which ends the process. */
+    /* Past this limit SIGXFSZ ends the process. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         n_bytes > limit.rlim_cur)
@@ -103,7 +102,7 @@ static gyre_status reserve(int fd, size_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-/* The mapping owns base and fd from then on. */
+/* The mapping then owns base and fd. */
 static gyre_status finish_mapping(const struct gyre_transport_config *config, void *base,
                                   size_t n_bytes, int fd, struct gyre_slab_mapping *mapping_out)
 {

@@ -10,7 +10,7 @@
 #define SLAB_MAGIC     0x62616c7365727967ULL /* "gyreslab", little endian */
 #define SLAB_MAX_BYTES (1ULL << 46)          /* below the 47-bit user address space */
 
-/* The owner's list of n_peers ranks, of type uint16_t, follows it. */
+/* The owner's n_peers ranks, of uint16_t, follow it. */
 struct slab_blob {
     uint64_t magic;
     uint64_t n_bytes;
@@ -128,12 +128,11 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
                                   end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
     if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->ring_prev_peer)
         return offset_bytes;
-    /* Large areas of the ring predecessor's FIFOs before this one. */
     const uint64_t n_large = peer_index == layout->ring_prev_peer ? fifo : layout->n_fifos;
     return offset_bytes + n_large * (layout->ring_area_bytes - layout->area_bytes[proto]);
 }
 
-/* @peers: n_peers of uint16_t, of any alignment. */
+/* @peers: uint16_t, of any alignment. */
 static uint32_t find_ring_prev(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
 {
@@ -208,7 +207,7 @@ close_slab:
     return status;
 }
 
-/* @my_index_out: this rank's in the peer's list of peers. */
+/* @my_index_out: in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,
@@ -347,8 +346,6 @@ void gyre_slab_close(struct gyre_transport *transport)
     free(slab->imported);
     free(slab);
 }
-
-/* ---- the slabs of this process --------------------------------------------------------------- */
 
 struct gyre_slab_entry {
     struct gyre_slab_entry *next;

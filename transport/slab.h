@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of mapped transports. A rank has one slab: for every peer and FIFO, the inbox and
- * slots into which it receives, and the credit words that it polls as a sender. Offsets follow from
- * the FIFO spec and the owner's list of peers, so a peer computes them.
- *
- * A kind of memory is one struct gyre_slab_memory_ops: of one process (p2p.c), memfd (shm.c), GPU
- * memory (p2p_cuda.c). slab.c never dereferences slab memory, because it may be a GPU's.
+ * slots into which it receives, and the credit words that it polls as a sender. A peer computes
+ * offsets from the FIFO spec and the owner's list of peers. slab.c never dereferences slab memory,
+ * because it may be a GPU's.
  */
 #ifndef GYRE_TRANSPORT_SLAB_H
 #define GYRE_TRANSPORT_SLAB_H
@@ -16,9 +14,9 @@
 #define GYRE_SLAB_TOKEN_BYTES  16
 #define GYRE_SLAB_HANDLE_BYTES 128
 
-/* The first page belongs to the kind of memory (shm keeps the token there). Inboxes and credits are
- * arrays by (peer index, FIFO), and so are the slot areas of each protocol, which are whole pages.
- * The ring predecessor's SIMPLE areas are larger. */
+/* The first page belongs to the kind of memory (shm keeps the token there). Then inboxes, credits
+ * and each protocol's slots, whole pages, by (peer index, FIFO). The ring predecessor's SIMPLE
+ * areas are larger. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
@@ -33,14 +31,14 @@ struct gyre_slab_layout {
 
 #define GYRE_SLAB_NO_RING_PREV UINT32_MAX
 
-/** gyre_slab_layout_make - @ring_prev_peer: index of the peer whose data arrive in slots of
- * spec->ring_slot_bytes, or GYRE_SLAB_NO_RING_PREV. Errors: INVALID_ARGUMENT (depth out of range,
- * no SIMPLE slots, a size past 2^46 bytes). */
+/** @ring_prev_peer: the peer whose data arrive in slots of spec->ring_slot_bytes, or
+ * GYRE_SLAB_NO_RING_PREV. Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size
+ * past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
                                   uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out);
 
-/** gyre_slab_inbox_offset, _credit_offset, _slots_offset - of one FIFO between the owner and its
- * peer number peer_index. Inbox and slots serve data from that peer, credit data to it. */
+/** Between the owner and its peer number peer_index. Inbox and slots serve data from that peer,
+ * credit data to it. */
 uint64_t gyre_slab_inbox_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo);
 uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
@@ -49,25 +47,24 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
                                 uint32_t fifo, unsigned proto);
 
 struct gyre_slab_handle {
-    uint8_t token[GYRE_SLAB_TOKEN_BYTES]; /* random; proves that the memory found is this slab */
+    uint8_t token[GYRE_SLAB_TOKEN_BYTES]; /* random; proves that the memory is this slab */
     uint8_t bytes[GYRE_SLAB_HANDLE_BYTES];
 };
 
 struct gyre_slab_mapping {
     void *base; /* NULL = no mapping */
     size_t n_bytes;
-    void *state; /* belongs to the kind of memory */
+    void *state; /* of the kind of memory */
 };
 
 struct gyre_slab_memory_ops {
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
-    /* Allocate zeroed, page aligned memory and describe it in handle->bytes; handle->token is set.
-     * Errors: OUT_OF_MEMORY or SYSTEM naming n_bytes. */
+    /* Allocate zeroed, page aligned memory and fill handle->bytes; handle->token is set. Errors:
+     * OUT_OF_MEMORY or SYSTEM naming n_bytes. */
     gyre_status (*alloc)(const struct gyre_transport_config *config, size_t n_bytes,
                          struct gyre_slab_handle *handle, struct gyre_slab_mapping *mapping_out);
-    /* Map a peer's slab of n_bytes. Errors: REMOTE (the slab is gone, or the memory found has
-     * another token), SYSTEM. */
+    /* Errors: REMOTE (the slab is gone, or the memory has another token), SYSTEM. */
     gyre_status (*import)(const struct gyre_transport_config *config,
                           const struct gyre_peer_info *peer, const struct gyre_slab_handle *handle,
                           size_t n_bytes, struct gyre_slab_mapping *mapping_out);
@@ -80,22 +77,20 @@ struct gyre_slab_memory_ops {
 #ifdef GYRE_WITH_CUDA
 extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
 
-/** gyre_p2p_cuda_has_native_atomics - over NVLink, but not over PCIe. False if this process cannot
- * see the peer's GPU. */
+/** Over NVLink, not PCIe. False if this process does not see the peer's GPU. */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
 #endif
 
-/** gyre_slab_open - @config: what it points to must outlive the transport. */
+/** What @config points to outlives the transport. */
 gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
                            const struct gyre_slab_memory_ops *memory,
                            const struct gyre_transport_config *config,
                            struct gyre_transport **transport_out, void **blob_out,
                            size_t *blob_bytes_out);
 
-/** gyre_slab_connect - map the slabs of all peers and fill the connectors. Blobs are untrusted and
- * checked. Does not wait. Errors: REMOTE or INVALID_USAGE naming the peer, and those of
- * import(). */
+/** Blobs are untrusted and checked. Does not wait. Errors: REMOTE or INVALID_USAGE naming the peer,
+ * and those of import(). */
 gyre_status gyre_slab_connect(struct gyre_transport *transport, const void *blobs,
                               const size_t *offsets, uint64_t deadline_ns,
                               struct gyre_connector *connectors);
@@ -104,28 +99,24 @@ const char *gyre_slab_describe(const struct gyre_transport *transport, int peer)
 
 size_t gyre_slab_memory_bytes(const struct gyre_transport *transport);
 
-/** gyre_slab_wake, _help - do nothing, because no proxy serves a mapped FIFO. */
+/** No proxy serves a mapped FIFO, so these do nothing. */
 void gyre_slab_wake(struct gyre_transport *transport);
 
 bool gyre_slab_help(struct gyre_transport *transport, bool is_last);
 
 void gyre_slab_close(struct gyre_transport *transport);
 
-/* ---- slabs of this process ------------------------------------------------------------------
- *
- * Threads of one process find each other's slabs by token. An entry lives until its last user has
+/* Threads of one process find each other's slabs by token. An entry lives until its last user has
  * released it, so a rank that aborts never frees memory that another rank still writes. */
 
 struct gyre_slab_entry;
 
-/** gyre_slab_registry_add - the caller is the first user. @release: frees the memory, on the last
- * user's thread. */
+/** The caller is the first user. @release: runs on the last user's thread. */
 gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], void *base,
                                    size_t n_bytes, void (*release)(void *base, size_t n_bytes),
                                    struct gyre_slab_entry **entry_out);
 
-/** gyre_slab_registry_acquire - become a user. Errors: REMOTE (no such slab, because its owner has
- * closed it, or not of n_bytes). */
+/** Errors: REMOTE (no such slab, because its owner has closed it, or not of n_bytes). */
 gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
                                        void **base_out, struct gyre_slab_entry **entry_out);
 

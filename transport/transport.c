@@ -34,10 +34,8 @@ bool gyre_transport_no_lines(const struct gyre_transport *transport)
     return false;
 }
 
-/* ---- the description of a rank --------------------------------------------------------------- */
-
-/* A random number, because pids repeat between namespaces and hosts. Ranks with the same number may
- * use each other's pointers. A forked child draws its own. */
+/* Ranks with the same number may use each other's pointers. It is random, because pids repeat
+ * between namespaces and hosts, and a forked child draws its own. */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t process_id; /* 0 = not drawn yet; under process_lock */
 
@@ -48,7 +46,7 @@ static void forget_id(void)
 
 GYRE_WATCH_FORKS(&process_lock, forget_id)
 
-/* Below a VLAN a bond, below the bond a port, and one more. */
+/* Below a VLAN a bond, below that the port, and one more. */
 #define MAX_INTERFACE_DEPTH 3
 
 static bool has_hardware(const char *name, int depth)
@@ -127,7 +125,7 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
     struct stat stats;
     if (stat("/proc/self/ns/pid", &stats) == 0)
         info.pid_namespace = stats.st_ino;
-    else if (errno != ENOENT) /* without /proc there is no shm, and nothing else is missing */
+    else if (errno != ENOENT) /* without /proc only shm is missing */
         return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
     GYRE_TRY(device->ops->info(device, &info.device));
     info.path_level = GYRE_PEER_PATH_UNKNOWN;
@@ -149,7 +147,7 @@ void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer
     if (from >= 0 && to >= 0)
         peer->path_level = (uint32_t)gyre_topo_level_between(topo, from, to);
 #ifdef GYRE_WITH_CUDA
-    /* Without NVML nothing is known of NVLinks, but native atomics between GPUs need one. */
+    /* Without NVML no NVLink is known, but native atomics between GPUs need one. */
     if (topo->n_links == 0 && gyre_p2p_cuda_has_native_atomics(mine, peer))
         peer->path_level = GYRE_TOPO_NVL;
 #endif

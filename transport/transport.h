@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A transport makes connectors. With a mapped one (p2p, shm) both ranks address the same slots.
- * With a proxied one (socket, ib) each rank has slots of its own, and a proxy thread moves
- * published slots.
+ * With a mapped transport (p2p, shm) both ranks address the same slots. With a proxied one (socket,
+ * ib) each rank has its own, and a proxy thread moves published slots.
  */
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
@@ -17,7 +16,7 @@
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
-/* Ranks send it to each other, so its layout is fixed. */
+/* Sent between ranks: the layout is fixed. */
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* random */
@@ -25,24 +24,24 @@ struct gyre_peer_info {
     uint32_t pid;
     uint32_t uid; /* effective */
     uint32_t rank;
-    uint32_t n_interfaces; /* over which the ranks of a host spread their data sockets; 1 or more */
+    uint32_t n_interfaces; /* among which a host's ranks spread their data sockets; 1 or more */
     char host_name[64];
     struct gyre_device_info device;
-    uint32_t net_mbit_per_s; /* of the network interface for sockets; 0 = unknown */
+    uint32_t net_mbit_per_s; /* of the interface for sockets; 0 = unknown */
     uint32_t net_is_virtual; /* 1 = no hardware stands behind it */
     uint32_t ib_mbit_per_s;  /* of the slowest RDMA port; 0 = unknown */
     uint32_t ib_n_ports;
     char net_name[16];  /* "" = none */
-    uint32_t ib_usable; /* 1 = the ib transport found a device and a GID */
-    /* enum gyre_topo_level between this GPU and that of the rank that holds this copy, or
-     * GYRE_PEER_PATH_UNKNOWN. gyre_peer_info_measure() fills it in. */
+    uint32_t ib_usable; /* 1 = a device and a GID were found */
+    /* enum gyre_topo_level to the GPU of the rank that holds this copy, or GYRE_PEER_PATH_UNKNOWN.
+     * gyre_peer_info_measure() sets it. */
     uint32_t path_level;
     char ib_reason[128]; /* why ib_usable is 0 */
     uint64_t topo_hash;  /* 0 = unknown. The communicator sets it */
-    uint64_t trace_hash; /* of the trace file; 1 = it is named after the rank, 0 = none. The
-                          * communicator sets it */
-    struct gyre_sock_list regroup_addresses; /* where the rank listens when the bootstrap is gone;
-                                              * all zero = nowhere. The communicator sets it */
+    uint64_t trace_hash; /* 1 = the trace file is named after the rank, 0 = none. The communicator
+                          * sets it */
+    struct gyre_sock_list regroup_addresses; /* where the rank listens without a bootstrap; all zero
+                                              * = nowhere. The communicator sets it */
 };
 
 struct gyre_transport_config {
@@ -53,10 +52,10 @@ struct gyre_transport_config {
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
     const uint16_t *peers;              /* ascending */
     int n_peers;
-    bool for_puts; /* serves put links: measures nothing and repeats no warning */
+    bool for_puts; /* measure nothing and repeat no warning */
     struct gyre_fifo_spec spec;
-    const uint16_t *ring_prev; /* by rank; read if spec.ring_slot_bytes is not 0 */
-    const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = no rank is far */
+    const uint16_t *ring_prev; /* by rank; if spec.ring_slot_bytes is not 0 */
+    const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = none */
     const struct gyre_sock_address *rendezvous; /* this rank's; NULL or family 0 = unknown */
     const uint8_t *secret;                      /* GYRE_SECRET_BYTES */
     /* gyre_authenticate() of bootstrap.h, which transports may not include. */
@@ -66,8 +65,8 @@ struct gyre_transport_config {
     int service_level; /* -1 = from params */
     struct gyre_fault *fault;
     struct gyre_trace *trace; /* outlives the transport. NULL = none */
-    /* Are all ranks alive? If not, the cause names the rank that died or reported an error. NULL =
-     * unknown. */
+    /* Are all ranks alive? The cause names the rank that died or reported an error. NULL = unknown.
+     */
     gyre_status (*check_ranks)(void *context);
     void *check_context;
 };
@@ -78,14 +77,14 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
     return gyre_fifo_size_of(&config->spec, config->is_far != NULL && config->is_far[peer] != 0);
 }
 
-/** gyre_transport_check - may set-up go on? Every wait of open and connect calls this a few times a
- * second and ends with its status: this rank has given up, or another one has died or reported an
- * error. Does not block. One thread at a time may call it. */
+/** Every wait of open and connect calls this a few times a second and ends with its status: this
+ * rank has given up, or another one has died or reported an error. Does not block. One thread at a
+ * time. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 #define GYRE_MEASURE_NS 12000000ULL
 
-/* Ranks send it to each other, so its layout is fixed. 0 = unknown. */
+/* Sent between ranks: the layout is fixed. 0 = unknown. */
 struct gyre_wire {
     uint64_t round_trip_ns; /* the shortest */
     uint64_t mbit_per_s;    /* of arriving data */
@@ -99,41 +98,38 @@ struct gyre_transport {
 
 struct gyre_transport_ops {
     const char *name;
-    bool is_direct;  /* ranks address each other's memory */
-    bool is_rdma;    /* the NIC writes into the peer's memory */
-    bool is_proxied; /* a proxy thread moves the slots */
-    bool has_lines;  /* proxied: makes slots of LL, too */
+    bool is_direct; /* ranks address each other's memory */
+    bool is_rdma;   /* the NIC writes into the peer's memory */
+    bool is_proxied;
+    bool has_lines; /* proxied: makes slots of LL, too */
 
-    /* Can the rank `mine` reach `peer`? Both ranks ask. A pair uses the first transport that both
-     * allow. @why_out: the reason if not. */
+    /* A pair uses the first transport that both ranks allow. @why_out: the reason if not. */
     bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
                       const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
 
-    /* Allocate memory and listen. @blob_out: malloc'ed bytes that all ranks get. */
+    /* @blob_out: malloc'ed bytes that all ranks get. */
     gyre_status (*open)(const struct gyre_transport_config *config,
                         struct gyre_transport **transport_out, void **blob_out,
                         size_t *blob_bytes_out);
 
-    /* Connect to all peers and fill the connectors of both directions of all FIFOs, before
-     * deadline_ns. @blobs, @offsets: as the bootstrap's all_gather_v returns them; empty for ranks
-     * without this transport. @connectors: in the order of gyre_connector_index(). */
+    /* Fill the connectors of both directions of all FIFOs with all peers. @blobs, @offsets: of the
+     * bootstrap's all_gather_v; empty for ranks without this transport. @connectors: in the order
+     * of gyre_connector_index(). */
     gyre_status (*connect)(struct gyre_transport *transport, const void *blobs,
                            const size_t *offsets, uint64_t deadline_ns,
                            struct gyre_connector *connectors);
 
-    /* For the log line of a peer: "P2P/direct", "P2P/IPC", "SHM", "NET/IB/0/GDRDMA",
-     * "NET/Socket/0". Static or owned by the transport. */
+    /* For a peer's log line, e.g. "NET/IB/0/GDRDMA". Static or owned by the transport. */
     const char *(*describe)(const struct gyre_transport *transport, int peer);
 
-    /* What open and connect allocated. */
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
-    /* Does this rank have slots of LL that a NIC or its proxy writes? Only if has_lines, after
-     * open: the NIC may not reach the device's memory. */
+    /* Does a NIC or its proxy write slots of LL of this rank? Only if has_lines, after open: the
+     * NIC may not reach the device's memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
-    /* What this rank measured of the network to other hosts, after all ranks have connected and
-     * before the first slot moves. Takes GYRE_MEASURE_NS at most. */
+    /* The network to other hosts, after all ranks have connected and before the first slot moves.
+     * Takes GYRE_MEASURE_NS at most. */
     void (*measure)(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
     /* Wake a sleeping proxy. Does not block; any thread. */
@@ -142,9 +138,8 @@ struct gyre_transport_ops {
     /* gyre_proxy_help() for the transport's proxies. */
     bool (*help)(struct gyre_transport *transport, bool is_last);
 
-    /* Stop proxies, unmap memory and free what this rank owns. Before it all ranks have left, or
-     * the fault is raised. The operating system frees memory that a live peer may still use when
-     * the last process has unmapped it. */
+    /* Before it all ranks have left, or the fault is raised. The operating system frees memory that
+     * a live peer may still use when the last process has unmapped it. */
     void (*close)(struct gyre_transport *transport);
 };
 
@@ -159,46 +154,42 @@ void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *
 
 bool gyre_transport_no_lines(const struct gyre_transport *transport);
 
-/** gyre_peer_info_fill - errors: SYSTEM, and those of the device's info(). */
+/** Errors: SYSTEM, and those of the device's info(). */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
 
-/** gyre_peer_info_tells_rate - hardware stands behind the interface for sockets, and its driver
- * tells a rate. */
+/** The interface for sockets is hardware whose driver tells a rate. */
 static inline bool gyre_peer_info_tells_rate(const struct gyre_peer_info *info)
 {
     return info->net_mbit_per_s > 0 && info->net_is_virtual == 0;
 }
 
-/** gyre_peer_info_measure - set peer->path_level; UNKNOWN between hosts, for host devices, and for
- * a GPU that is not in the topology. */
+/** Sets path_level: UNKNOWN between hosts, for host devices, and for a GPU that the topology lacks.
+ */
 void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
                             struct gyre_peer_info *peer);
 
-/** gyre_transport_ib_probe - set ib_usable and ib_reason. */
+/** Set ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
 
-/* ---- put links (transport/put_links.c) --------------------------------------------------------
- *
- * A put link carries one-sided calls between two ranks that a proxy serves: a FIFO in each
- * direction, of a transport that serves nothing else. Messages arrive in the order in which they
- * were posted. */
+/* A put link carries one-sided calls between two ranks that a proxy serves: a FIFO in each
+ * direction, of a transport that serves nothing else. Messages arrive in the order of posting. */
 
 enum gyre_put_kind {
     GYRE_PUT_DATA = 1, /* bytes for a window, a signal, or both */
-    GYRE_PUT_FENCE,    /* the messages before it have been taken */
+    GYRE_PUT_FENCE,    /* the messages before it were taken */
     GYRE_PUT_GOODBYE,  /* the rank has left; its last message */
     GYRE_PUT_BLOCKED   /* the rank leaves, but waits for signals; its last message. offset_bytes is
                         * n_ended of struct gyre_blocked */
 };
 
-/* Stands before the bytes of a message. Ranks send it to each other, so its layout is fixed. */
+/* Stands before a message's bytes. Sent between ranks: the layout is fixed. */
 struct gyre_put_head {
-    uint64_t offset_bytes; /* in the receiving rank's buffer of the window */
+    uint64_t offset_bytes; /* in the receiver's buffer of the window */
     uint32_t kind;
     uint32_t window;
     uint32_t n_bytes;
-    int32_t signal; /* counted up behind the bytes; GYRE_NO_SIGNAL = none */
+    int32_t signal; /* counted up after the bytes; GYRE_NO_SIGNAL = none */
     uint64_t pad;
 };
 
@@ -207,13 +198,12 @@ struct gyre_put_links;
 struct gyre_put_links_config {
     int rank;
     int n_ranks;
-    uint32_t slot_bytes;                     /* at least 4096 */
-    const struct gyre_connector *connectors; /* of one FIFO a pair, in the order of
-                                              * gyre_connector_index(); zeros = no link. Copied */
+    uint32_t slot_bytes; /* at least 4096 */
+    const struct gyre_connector
+        *connectors; /* of one FIFO a pair, by gyre_connector_index(); zeros = no link. Copied */
     struct gyre_fault *fault;
     void (*wake)(void *context); /* any thread */
-    /* Called for each message, by one thread at a time; does not block. @data: head->n_bytes bytes.
-     */
+    /* Called by one thread at a time; does not block. @data: head->n_bytes bytes. */
     void (*take)(void *context, int rank, const struct gyre_put_head *head, const void *data);
     void *context;
 };
@@ -223,54 +213,51 @@ gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
 
 uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links);
 
-/** gyre_put_links_post - any thread; does not block. False = all slots are in flight: try again
- * later. */
+/** Any thread; does not block. False = all slots are in flight. */
 bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gyre_put_head *head,
                          const void *data);
 
-/** gyre_put_links_help - take messages in the caller's thread. True if any arrived. */
+/** Take messages. True if any arrived. */
 bool gyre_put_links_help(struct gyre_put_links *links);
 
-/** gyre_put_links_leave - say goodbye on all links, as soon as they have room: this rank posts
- * nothing any more. Does not block. */
+/** Say goodbye on each link once it has room: this rank posts nothing any more. Does not block. */
 void gyre_put_links_leave(struct gyre_put_links *links);
 
-/** gyre_put_links_close - before the links' transports are closed. NULL does nothing. */
+/** Before the links' transports are closed. NULL does nothing. */
 void gyre_put_links_close(struct gyre_put_links *links);
 
-/* ---- shared buffers (transport/share.c): user buffers that peers can address ----------------- */
+/* User buffers that peers can address (share.c). */
 
 #define GYRE_SHARE_IPC_BYTES 64
 
-/* What a peer needs to map a buffer. Ranks send it to each other, so its layout is fixed. */
+/* Sent between ranks: the layout is fixed. */
 struct gyre_share_handle {
     uint64_t address;          /* in the owner's process */
     uint64_t offset_bytes;     /* of the buffer in its allocation */
-    uint64_t allocation_id;    /* never used twice in the owner's process */
+    uint64_t allocation_id;    /* never used twice in that process */
     uint64_t allocation_bytes; /* 0 = host memory that only the owner's process can address */
     uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* for other processes. Host: struct gyre_shared_file */
 };
 
 struct gyre_share_mapping {
     void *address;
-    void *state;     /* CUDA: belongs to the device's code; NULL = nothing to release */
-    void *host_base; /* host memory that is held; NULL = none */
+    void *state;     /* of the device's code; NULL = nothing to release */
+    void *host_base; /* held host memory; NULL = none */
 };
 
-/** gyre_share_export - @to_processes: some peer is in another process. Errors: UNSUPPORTED with the
- * reason (on the host: not memory of gyre_mem_alloc()), DEVICE. */
+/** @to_processes: for peers in other processes. Errors: UNSUPPORTED (on the host: not memory of
+ * gyre_mem_alloc()), DEVICE. */
 gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
                               struct gyre_share_handle *handle_out);
 
-/** gyre_share_import - host memory of gyre_mem_alloc() lives on until gyre_share_release(), also if
- * its owner frees it before. Errors: UNSUPPORTED (another host), REMOTE (the memory is gone),
- * SYSTEM, DEVICE. */
+/** Host memory lives on until gyre_share_release(), also if its owner frees it before. Errors:
+ * UNSUPPORTED (another host), REMOTE (the memory is gone), SYSTEM, DEVICE. */
 gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
                               const struct gyre_peer_info *peer,
                               const struct gyre_share_handle *handle,
                               struct gyre_share_mapping *mapping_out);
 
-/** gyre_share_release - nothing if the mapping is all zero. */
+/** Nothing if the mapping is all zero. */
 void gyre_share_release(struct gyre_share_mapping *mapping);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The socket transport: TCP between hosts, moved by proxy threads.
+ * The socket transport: TCP between hosts.
  */
 #include "transport/socket/socket.h"
 
@@ -17,12 +17,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* More unsent bytes in the kernel only make credit wait. */
+/* More unsent bytes would make credit wait. */
 #define NOTSENT_LOWAT_BYTES 262144
 #define BYE_NS              500000000ULL
-#define BYE_FAULT_NS        100000000ULL /* peers may have stopped reading */
-
-/* ---- the memory of FIFOs --------------------------------------------------------------------- */
+#define BYE_FAULT_NS        100000000ULL
 
 static bool has_lines(const struct socket_transport *transport)
 {
@@ -36,7 +34,7 @@ static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
     for (uint32_t f = 0; f < peer->n_fifos; f++) {
         struct socket_fifo *fifo = &peer->fifos[f];
-        /* Executors know one inbox and one credit for both protocols. */
+        /* Both protocols share an inbox and a credit word. */
         const struct socket_fifo *simple = &peer->fifos[f % peer->size.n_fifos];
         fifo->proto = f < peer->size.n_fifos ? GYRE_PROTO_SIMPLE : GYRE_PROTO_LL;
         fifo->send = ends[2 * f];
@@ -126,7 +124,7 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* NULL = there is no fault. */
+/* NULL = no fault. */
 static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
 {
     const struct gyre_peer_info *own = &config->infos[config->rank];
@@ -189,8 +187,8 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
     return (uint32_t)CPU_COUNT(&usable) / n_ranks;
 }
 
-/* Each connection takes a descriptor, of which a process with many peers would run out. With few
- * peers and enough processors more connections pay, because each has a thread of its own. */
+/* A process with many peers would run out of descriptors. With few peers and enough processors more
+ * connections pay, because each has a thread of its own. */
 #define MANY_PEERS      64
 #define FEW_PEERS       16
 #define MANY_PROCESSORS 16
@@ -207,9 +205,8 @@ static int choose_links(const struct gyre_transport_config *config)
     return config->n_peers <= MANY_PEERS ? 4 : 2;
 }
 
-/* A thread copies every byte, which is slower than a fast network, so threads share a pair's
- * connections. Half of the rank's processors are left to the application. NCCL's variable counts
- * the threads of one direction. */
+/* One thread that copies every byte is slower than a fast network. Half of the rank's processors
+ * are left to the application. NCCL's variable counts the threads of one direction. */
 static uint32_t choose_threads(const struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -368,7 +365,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
 static bool socket_takes_lines(const struct gyre_transport *transport)
 {
     (void)transport;
-    return true; /* proxies store lines into host memory */
+    return true;
 }
 
 static const char *socket_describe(const struct gyre_transport *transport, int peer)

@@ -6,11 +6,11 @@
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A batch is first the headers of
  * all its frames, then their payloads in the same order, so one system call reads a batch into its
- * slots. A slot is sent only with credit, so a receiver always has room and never stops reading.
+ * slots. A slot is sent only with credit, so a receiver always has room.
  *
- * Slots of LL are frames of FIFOs of their own, numbered behind those of SIMPLE. They travel
- * without flags. The receiving proxy stores the lines, each word as a whole, because an executor
- * polls them. All lines of a pair use link 0, so a small call in several channels is one batch.
+ * Slots of LL are frames of FIFOs of their own, numbered behind those of SIMPLE, and travel without
+ * flags. The receiving proxy stores the lines in whole words, because an executor polls them. All
+ * lines of a pair use link 0, so a small call in several channels is one batch.
  */
 #ifndef GYRE_TRANSPORT_SOCKET_H
 #define GYRE_TRANSPORT_SOCKET_H
@@ -27,21 +27,21 @@
 
 #define SOCKET_MAX_ADDRESSES 8
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
-#define SOCKET_STAGING_BYTES 4096 /* for headers, and small slots with them */
+#define SOCKET_STAGING_BYTES 4096 /* for headers and small slots */
 #define SOCKET_BATCH_FRAMES  32
-/* Credit waits behind at most one batch, whose system call takes negligible time. */
+/* Credit waits behind one batch at most, whose system call takes negligible time. */
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
     SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL n_lines; then the data */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
-    SOCKET_FRAME_BYE = 3,    /* the stream ends, which is no failure */
-    SOCKET_FRAME_FAULT = 4   /* the rank has failed; value = bytes of the cause, which follows */
+    SOCKET_FRAME_BYE = 3,    /* the stream ends without failure */
+    SOCKET_FRAME_FAULT = 4   /* the rank has failed; value = bytes of the cause that follows */
 };
 
 struct socket_header {
     uint16_t kind;
-    uint16_t n_following; /* headers of its batch behind this one */
+    uint16_t n_following; /* headers of its batch behind it */
     uint32_t fifo;
     uint64_t value;
 };
@@ -49,7 +49,7 @@ struct socket_header {
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
 struct socket_fifo {
-    struct gyre_proxy_fifo send; /* inbox and credit are the same for both protocols */
+    struct gyre_proxy_fifo send; /* inbox and credit serve both protocols */
     struct gyre_proxy_fifo recv;
     enum gyre_proto proto;
     uint64_t n_batched;
@@ -57,7 +57,7 @@ struct socket_fifo {
     uint64_t n_credited;  /* slots that the peer consumed */
     uint64_t n_announced; /* slots whose header was received */
     uint64_t n_arrived;   /* of SIMPLE = tail of `recv` */
-    uint64_t n_returned;  /* consumed slots that the peer knows of */
+    uint64_t n_returned;  /* consumed slots, as the peer knows */
 };
 
 struct socket_payload {
@@ -81,13 +81,13 @@ struct socket_link {
     struct socket_thread *thread;
     bool is_readable; /* until a read comes back short */
     bool is_writable; /* until a write comes back short */
-    bool is_ending;   /* the peer closed: read until the end of the stream */
+    bool is_ending;   /* the peer closed: read to the end of the stream */
     bool has_bye;
     struct gyre_sock_address remote;
     const char *interface;     /* of this rank */
-    uint32_t epoch;            /* of its connection: one more with each attempt */
+    uint32_t epoch;            /* of its connection; grows with each attempt */
     uint64_t broken_since_ns;  /* 0 = it is not */
-    uint64_t refused_since_ns; /* the peer's listening socket refuses; 0 = it does not */
+    uint64_t refused_since_ns; /* since when the peer's listening socket refuses; 0 = it does not */
     char broken_why[240];
 
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -95,8 +95,8 @@ struct socket_link {
     struct socket_arrival arrivals[SOCKET_BATCH_FRAMES];
     uint32_t n_arrivals;
     uint32_t first_arrival;
-    uint32_t n_following;         /* headers of the batch still to come */
-    unsigned char *line_arrivals; /* socket_line_batch_bytes(); NULL = no lines on this link */
+    uint32_t n_following;         /* headers of the batch to come */
+    unsigned char *line_arrivals; /* NULL = no lines on this link */
     uint32_t line_arrival_bytes;
 
     struct socket_header headers[SOCKET_BATCH_FRAMES];
@@ -116,11 +116,11 @@ struct socket_peer {
     uint32_t n_links;
     struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES]; /* the likeliest first */
     int n_addresses;
-    int preferred; /* worked last, tried first */
+    int preferred; /* worked last */
     struct socket_link *links;
     struct gyre_fifo_size size;
-    uint32_t n_fifos;          /* size.n_fifos, or twice as many with lines */
-    struct socket_fifo *fifos; /* those of SIMPLE, then those of LL */
+    uint32_t n_fifos;          /* twice size.n_fifos with lines */
+    struct socket_fifo *fifos; /* of SIMPLE, then of LL */
 };
 
 struct socket_thread {
@@ -146,49 +146,47 @@ struct socket_transport {
     struct socket_thread threads[SOCKET_MAX_LINKS];
     uint32_t n_threads;
     struct gyre_trace_buffer *recorded; /* NULL: nothing is */
-    pthread_mutex_t recording;          /* held by the thread that writes into `recorded` */
+    pthread_mutex_t recording;          /* held to write into `recorded` */
     struct gyre_wire wire;
-    bool survives_resets; /* GYRE_FAILOVER: a link that breaks is connected again */
-    struct setup *setup;  /* NULL: set-up has not begun, or its threads have ended */
+    bool survives_resets; /* GYRE_FAILOVER: a broken link is connected again */
+    struct setup *setup;  /* NULL: before set-up, or its threads have ended */
 };
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
 
-/** socket_watch_link - the link's thread moves its new connection. */
+/** The link's thread moves its new connection. */
 gyre_status socket_watch_link(struct socket_link *link);
 
-/** socket_line_batch_bytes - at least a slot's data. */
 uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
 
 /* ---- socket_address.c ----------------------------------------------------------------------- */
 
-/* Ranks send it to each other, so its layout is fixed. */
+/* Sent between ranks. */
 struct socket_blob {
     uint64_t magic;
     uint64_t network_id; /* of the network namespace, within which loopback works */
     uint32_t rank;
     uint32_t n_links;
-    uint32_t n_addresses; /* none or all are loopback addresses */
+    uint32_t n_addresses; /* all or none are loopback */
     uint32_t pad;
     struct {
         struct gyre_sock_address address;
-        uint32_t place; /* of the interface in the rank's order of preference */
+        uint32_t place; /* of the interface among the rank's */
     } addresses[SOCKET_MAX_ADDRESSES];
 };
 
-/** socket_listen - listen on every usable address of the allowed interfaces, in the order of
- * gyre_sock_list_addresses; of one interface config->rendezvous comes first. Fills addresses and
- * listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+/** On every usable address of the allowed interfaces, in the order of gyre_sock_list_addresses; of
+ * one interface config->rendezvous comes first. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
-/** socket_make_blob - @blob_out: malloc'ed. */
+/** @blob_out: malloc'ed. */
 gyre_status socket_make_blob(const struct socket_transport *transport,
                              struct socket_blob **blob_out);
 
-/** socket_read_blob - the peer's addresses, sorted by how likely this rank reaches them. Errors:
- * REMOTE (not a blob), INVALID_USAGE (one of the two has only loopback addresses, the other is in
- * another network), naming the interfaces. */
+/** Sorts the peer's addresses by how likely this rank reaches them. Errors: REMOTE (not a blob),
+ * INVALID_USAGE (one of the two has only loopback addresses, the other is in another network),
+ * naming the interfaces. */
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
 
@@ -202,63 +200,56 @@ static inline uint32_t socket_nth_fifo(const struct socket_link *link, uint32_t 
 
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
 
-/** socket_setup_links - connect to higher ranks and accept lower ones, all links authenticated.
- * Errors: TIMEOUT naming the missing ranks, the fault's, REMOTE naming a rank that died or gave up,
- * SYSTEM. */
+/** Connects to higher ranks, accepts lower ones and authenticates all. Errors: TIMEOUT naming the
+ * missing ranks, the fault's, REMOTE naming a rank that died or gave up, SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
-/** socket_begin_resuming - the proxies run: links that break are connected again, if GYRE_FAILOVER
- * allows it. */
+/** When the proxies run. */
 void socket_begin_resuming(struct socket_transport *transport);
 
 /** socket_stop_setup, socket_end_setup - before and after the proxies are closed. */
 void socket_stop_setup(struct socket_transport *transport);
 void socket_end_setup(struct socket_transport *transport);
 
-/** socket_connect_again - the connection of this link is closed; another one is to take its place.
- * False: it ends here. Called by the link's thread. @why: for the user. @silent_ns: it has been
- * dead for so long already. */
+/** The connection of this link is closed; another one is to take its place. False: the link ends
+ * here. Called by the link's thread. @silent_ns: it has been dead for so long. */
 bool socket_connect_again(struct socket_link *link, const char *why, uint64_t silent_ns);
 
-/* ---- socket_measure.c: when all links are connected and before the proxies start ------------ */
+/* When all links are connected and before the proxies start (socket_measure.c). */
 
-/** socket_measure_rate - set wire.mbit_per_s on one rank of each host, if interfaces tell no true
- * rate and GYRE_NET_RATE is not set. Waits until both other ranks that take part have come here.
- * Errors: the fault's, REMOTE, TIMEOUT. */
+/** Sets wire.mbit_per_s on one rank of each host, if interfaces tell no true rate and GYRE_NET_RATE
+ * is not set. Waits for both other ranks that take part. Errors: the fault's, REMOTE, TIMEOUT. */
 gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t deadline_ns);
 
 void socket_measure_round_trip(struct socket_transport *transport);
 
-/* ---- socket_move.c: the proxy's client ------------------------------------------------------ */
-
-/** socket_move - one round. @context: struct socket_thread. Raises a dead peer on the fault. */
+/** One round. @context: struct socket_thread. */
 bool socket_move(void *context);
 
 bool socket_is_behind(const void *context, bool has_credit);
 
 void socket_drop_link(struct socket_link *link);
 
-/** socket_blame - raise the fault with this peer and connection. */
+/** Raises the fault. */
 void socket_blame(const struct socket_link *link, gyre_status status, const char *words);
 
 gyre_status socket_watch_begin(const struct socket_link *link);
 
-/** socket_end_stream - the end is regular after a goodbye, unless a frame is incomplete or slots to
- * the peer were not sent. @error: errno of the read; 0 = the end of the stream. */
+/** Regular after a goodbye, unless a frame is incomplete or slots to the peer were not sent.
+ * @error: errno of the read; 0 = the end of the stream. */
 void socket_end_stream(struct socket_link *link, int error);
 
-/** socket_refuse - close a link because the peer sent this frame. Returns false. @why: the rule
- * that the frame breaks. */
+/** Closes the link. Returns false. @why: the rule that the frame breaks. */
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
 
-/** socket_record_begin, _slot, _end - one read or send, for the trace. It is kept if n_bytes is not
- * 0. */
+/** socket_record_begin, _slot, _end - one read or send, for the trace. Without bytes it is dropped.
+ */
 void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind);
 void socket_record_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t number, bool is_out);
 void socket_record_end(struct socket_thread *thread, size_t n_bytes);
 
-/* ---- socket_receive.c and socket_send.c: called by the link's thread only ------------------- */
+/* Called by the link's thread only. */
 
 static inline uint32_t socket_depth(const struct socket_link *link)
 {
@@ -271,28 +262,27 @@ static inline struct gyre_line_slots socket_lines(const struct socket_link *link
     return (struct gyre_line_slots){end->slots, end->slot_bytes, socket_depth(link)};
 }
 
-/** socket_receive - read once. True if bytes came. Clears is_readable when the socket is empty;
- * ends the link when the stream ends or the peer breaks the protocol. */
+/** Reads once. True if bytes came. Clears is_readable when the socket is empty; ends the link with
+ * the stream, or if the peer breaks the protocol. */
 bool socket_receive(struct socket_link *link);
 
-/** socket_send - collect a batch if the last one is sent, and hand it to the kernel. True if the
- * kernel took any bytes. */
+/** Hands the batch, or a new one, to the kernel. True if it took any bytes. */
 bool socket_send(struct socket_link *link);
 
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
 
 void socket_clear_batch(struct socket_link *link);
 
-/** socket_release_slots - give slots back to the executor that filled them: those that the kernel
- * took. With survives_resets the peer has consumed them, too, so what it lacks still exists; a
- * pair's FIFOs then hold half as much, which costs bandwidth (docs/failover.md). */
+/** Gives slots that the kernel took back to the executor that filled them. With survives_resets the
+ * peer has consumed them, too, so what it lacks still exists; a pair's FIFOs then hold half as much
+ * (docs/failover.md). */
 void socket_release_slots(const struct socket_link *link, const struct socket_fifo *fifo);
 
-/** socket_count_unsent - published slots that are not completely sent. */
+/** Published slots of which bytes are left. */
 uint64_t socket_count_unsent(const struct socket_link *link);
 
-/** socket_say_bye - after the proxy has stopped, send the rest of the batch and a last frame: a
- * goodbye, or this rank's failure (@cause; NULL = none). */
+/** After the proxy has stopped, send the rest of the batch, then a goodbye or this rank's failure
+ * (@cause; NULL = none). */
 void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns);
 
 #endif

@@ -32,7 +32,7 @@ struct joiner {
     bool is_done; /* under the lock */
 };
 
-/* NULL if there is no such link. */
+/* NULL = no such link. */
 static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
 {
     for (int i = 0; i < transport->n_peers; i++) {
@@ -49,8 +49,8 @@ static struct socket_link *find_link(struct socket_transport *transport, const s
     return NULL;
 }
 
-/* The rank at the other side has lost a link's connection, which this rank may not know yet.
- * @counts: room for both. */
+/* The peer has lost a link's connection, which this rank may not know yet. @counts: room for both.
+ */
 static gyre_status take_again(struct joiner *joiner, struct socket_link *link, uint32_t epoch,
                               struct socket_counts *counts, uint64_t deadline_ns)
 {
@@ -146,7 +146,7 @@ static gyre_status add_joiner(struct setup *setup, int fd)
 }
 
 /* Joins the threads that are done. If there are too many joiners, the oldest is disconnected; with
- * all_out all of them are. */
+ * all_out all are. */
 static void see_off_joiners(struct setup *setup, bool all_out)
 {
     struct joiner **link = &setup->first;
@@ -171,14 +171,14 @@ static void see_off_joiners(struct setup *setup, bool all_out)
     }
 }
 
-/* Accepting failed, for example for lack of descriptors. The connection stays in the kernel's
- * queue, and strangers give back what they hold. If there are none, this rank has used them up
- * itself, and its set-up ends after REFUSED_NS. */
+/* For example for lack of descriptors. The connection stays in the kernel's queue, and strangers
+ * give back what they hold. If there are none, this rank has used them up itself, and its set-up
+ * ends after REFUSED_NS. */
 static void note_refusal(struct setup *setup, gyre_status status)
 {
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     const uint64_t now_ns = gyre_now_ns();
-    if (status == GYRE_ERROR_TIMEOUT) /* the connection was withdrawn */
+    if (status == GYRE_ERROR_TIMEOUT) /* it was withdrawn */
         return;
     if (setup->refused_ns == 0 || setup->first != NULL)
         setup->refused_ns = now_ns;
@@ -212,7 +212,7 @@ static void *accepting_main(void *argument)
         watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
     const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
     while (watched[0].revents == 0) {
-        /* Short, so that done joiners are joined soon. */
+        /* Short, to join joiners soon. */
         if (poll(watched, n_watched, setup->first != NULL ? 100 : -1) > 0)
             for (nfds_t i = 1; i < n_watched; i++)
                 if (watched[i].revents != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank listens on all of its usable addresses, because only the other rank knows which of them it
- * can reach: an interface may have a second subnet that the other host has no route to.
+ * A rank listens on all of its usable addresses, because only the other rank knows which it can
+ * reach: an interface may have a second subnet without a route from the other host.
  */
 #include "transport/socket/socket.h"
 
@@ -20,7 +20,7 @@ GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
 
 /* ---- listening ---------------------------------------------------------------------------- */
 
-/* The address from which this rank reached the rendezvous comes first of its interface. */
+/* This rank reached the rendezvous from there. */
 static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
                               struct gyre_sock_interface *addresses, int n)
 {
@@ -45,8 +45,8 @@ gyre_status socket_listen(struct socket_transport *transport)
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
     prefer_rendezvous(config->rendezvous, list, n);
-    /* Each rank of this host begins with another interface, because ranks of other hosts try the
-     * addresses in this order. */
+    /* Each rank of this host begins with another interface, because other hosts try them in this
+     * order. */
     for (int rank = 0; rank < config->n_ranks; rank++) {
         const bool is_here = config->infos[rank].host_hash == config->infos[config->rank].host_hash;
         position += rank < config->rank && is_here;
@@ -60,7 +60,7 @@ gyre_status socket_listen(struct socket_transport *transport)
         status = gyre_sock_listen(&list[i].address, &transport->listen_fds[at], &bound);
         if (gyre_cause_is_limit(status))
             return status;
-        if (status != GYRE_SUCCESS) { /* for example because the address was removed */
+        if (status != GYRE_SUCCESS) { /* e.g. the address was removed */
             GYRE_INFO(NET, "NET/Socket : %s is left out: %s", list[i].name, gyre_cause());
             continue;
         }
@@ -89,7 +89,7 @@ void socket_stop_listening(struct socket_transport *transport)
 /* ---- making blobs
  * ------------------------------------------------------------------------------ */
 
-/* The same for two processes if their 127.0.0.1 is the same, whatever GYRE_HOSTID says. */
+/* Processes that share 127.0.0.1 have the same, whatever GYRE_HOSTID says. */
 static gyre_status find_network_id(uint64_t *id_out)
 {
     struct stat file;
@@ -139,7 +139,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     GYRE_TRY(find_network_id(&network_id));
     if (network_id == blob->network_id)
         return GYRE_SUCCESS;
-    /* The peer finds the same mismatch and gives up with its cause; this rank waits for that. */
+    /* The peer finds the same mismatch; this rank waits for its cause. */
     if (gyre_sock_is_loopback(&blob->addresses[0].address))
         blob->n_addresses = 0;
     if (transport->addresses[0].is_loopback)
@@ -154,7 +154,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
-/* Scopes are numbers of this host's interfaces, so the peer's are replaced by this rank's. */
+/* Scopes are numbers of a host's interfaces, so this rank's replace the peer's. */
 static void localise(const struct socket_transport *transport, struct socket_peer *peer)
 {
     struct gyre_sock_interface *all = NULL;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the network to other hosts. The kernel saw the round trip while the ranks proved
- * themselves to each other, so nothing is sent for it.
+ * Measures the network to other hosts. The kernel saw the round trip while ranks authenticated each
+ * other.
  *
  * The rate is measured where no interface tells it truly (loopback, veth, tunnels, virtual
- * machines). The lowest rank of each host sends data for a few milliseconds to that of the next
- * host, over all connections of the two. All hosts do so at the same time, because collectives use
- * interfaces in both directions, too.
+ * machines). The lowest rank of each host sends for a few milliseconds to that of the next host,
+ * over all connections. All hosts do so at once, because collectives use both directions, too.
  *
  *   receiver   one byte on connection 0: it has connected to all its peers, and reads from now on
  *   sender     chunks on all connections, of which the first byte says whether one more follows
@@ -31,7 +30,7 @@
 /* 0 = unknown. */
 static uint64_t shortest_ns(int fd)
 {
-    struct tcp_info info; /* the kernel's: the C library's lacks the shortest round trip */
+    struct tcp_info info; /* the C library's lacks the shortest round trip */
     socklen_t n_bytes = sizeof(info);
     memset(&info, 0, sizeof(info));
     if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 ||
@@ -61,24 +60,24 @@ void socket_measure_round_trip(struct socket_transport *transport)
 /* ---- the rate -------------------------------------------------------------------------------- */
 
 /* The sender sends for BURST_NS, or up to MOST_NS if ENOUGH_BYTES are not sent by then, because the
- * network is slow or its thread had to wait for a processor. */
+ * network is slow or its thread waited for a processor. */
 #define BURST_NS     6000000ULL
 #define MOST_NS      15000000ULL
 #define ENOUGH_BYTES (4 << 20)
-/* Not counted, because TCP's window is still small, and a traffic shaper lets a few packets pass at
- * once. */
+/* Not counted: TCP's window is still small, and a traffic shaper lets a few packets pass at once.
+ */
 #define WARM_NS 2000000ULL
 /* The best of several windows counts, because a thread that waits for its processor counts too
- * little. A window begins when everything that had arrived was read, because data that had waited
- * would make it too fast; or at any time if the receiver is the limit. If the network does not fill
- * a window, the whole time counts. */
+ * little. Data that had waited would make a window too fast, so it begins when all of them were
+ * read, or at any time if the receiver is the limit. If the network fills no window, the whole time
+ * counts. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
 
 #define CHUNK_BYTES  32768
 #define CHECK_NS     100000000ULL
 #define CHECK_MS     100
-/* The cause comes over the rendezvous and may take longer than the end of the connections. */
+/* The cause comes over the rendezvous, maybe after the connections end. */
 #define CAUSE_NS     200000000ULL
 #define CAUSE_NAP_NS 5000000L
 
@@ -86,9 +85,9 @@ void socket_measure_round_trip(struct socket_transport *transport)
 enum { MORE_FOLLOWS = 0xa1, LAST_CHUNK = 0xa2, READY = 0xa3 };
 
 struct flow {
-    uint32_t left_bytes; /* of a chunk; 0 = between two chunks */
+    uint32_t left_bytes; /* of a chunk; 0 = between chunks */
     bool is_ended;
-    bool is_drained; /* the last read took everything that had arrived */
+    bool is_drained; /* the last read took all that had arrived */
 };
 
 struct span {
@@ -121,7 +120,7 @@ static bool is_first_of_host(const struct gyre_peer_info *infos, int rank)
     return true;
 }
 
-/* The first rank of the next host (step 1) or of the one before (-1), in a circle. */
+/* The first rank of the next host (1) or of the one before (-1), in a circle. */
 static int neighbour(const struct gyre_transport_config *config, int step)
 {
     const int n = config->n_ranks;
@@ -132,7 +131,7 @@ static int neighbour(const struct gyre_transport_config *config, int step)
     return rank;
 }
 
-/* NULL = the rate is known. Both ranks find the same. */
+/* NULL = the rate is known. Both ranks agree. */
 static struct socket_peer *find_partner(struct socket_transport *transport, int rank)
 {
     const struct gyre_peer_info *infos = transport->config.infos;
@@ -151,7 +150,7 @@ static gyre_status name_peer(gyre_status status, const struct socket_peer *peer)
                              peer->transport->config.infos[peer->rank].host_name);
 }
 
-/* A rank that fails sends a frame, which is no chunk. */
+/* A failing rank sends a frame, not a chunk. */
 static gyre_status fail_peer(const struct socket_peer *peer, bool has_ended)
 {
     return name_peer(gyre_fail(GYRE_ERROR_REMOTE, has_ended ? "it closed the connection"
@@ -195,8 +194,8 @@ static bool is_drained(const struct burst *burst)
     return true;
 }
 
-/* 0 = the span is too short. Less than 1 Mbit/s counts as 1, because 0 means unknown, for which a
- * fast network is assumed. */
+/* 0 = the span is too short. At least 1, because 0 means unknown, for which a fast network is
+ * assumed. */
 static uint64_t mbit_per_s_of(const struct span *span)
 {
     const uint64_t took_ns = span->last_ns - span->begin_ns;
@@ -229,7 +228,7 @@ static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
     *window = (struct span){.begin_ns = has_drained || !burst->was_drained ? now_ns : 0};
 }
 
-/* @n_out: 0 = nothing has come. */
+/* @n_out: 0 = nothing came. */
 static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes, uint32_t *n_out)
 {
     const ssize_t n = recv(burst->from->links[link].fd, burst->received, n_bytes, MSG_DONTWAIT);
@@ -247,7 +246,7 @@ static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes,
     return GYRE_SUCCESS;
 }
 
-/* Leaves the byte behind a chunk. */
+/* Leaves the next chunk's first byte. */
 static gyre_status receive_some(struct burst *burst, uint32_t link)
 {
     struct flow *flow = &burst->receives[link];
@@ -322,7 +321,7 @@ static gyre_status run(struct burst *burst, uint64_t deadline_ns)
 {
     const unsigned char ready = READY;
     uint64_t checked_ns = gyre_now_ns();
-    /* The connection is new, so the kernel has room for a byte. */
+    /* A new connection has room for a byte. */
     if (burst->from != NULL &&
         send(burst->from->links[0].fd, &ready, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
         return fail_call(burst->from, "send");
@@ -340,8 +339,8 @@ static gyre_status run(struct burst *burst, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-/* A peer whose init fails closes its connections. Its cause says more, so this rank waits for it.
- * Returns `status` if none comes. */
+/* A peer whose init fails closes its connections, and its cause says more. Returns `status` if none
+ * comes. */
 static gyre_status find_cause(const struct gyre_transport_config *config, gyre_status status)
 {
     const struct timespec nap = {.tv_nsec = CAUSE_NAP_NS};

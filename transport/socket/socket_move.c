@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy's client: it lets each of a thread's links receive and send in turn, and ends links:
- * after the peer's goodbye, an error of the connection, or a breach of the protocol.
+ * The proxy's client: it lets each of a thread's links receive and send in turn, and ends links.
  *
- * It also finds silent connections. A firewall that lost its state can drop a single connection
- * while the host lives, and the kernel would go on sending for a quarter of an hour. So this rank
- * asks its kernel since when sent data wait for an acknowledgement, which the kernel of a slow or
- * stopped peer sends. TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a
- * connection whose window stays full although every probe is answered.
+ * A firewall that lost its state can drop a single connection while the host lives, and the kernel
+ * would go on sending for a quarter of an hour. So this rank asks its kernel since when sent data
+ * wait for an acknowledgement, which the kernel of a slow or stopped peer sends. TCP_USER_TIMEOUT
+ * cannot tell the two apart: since Linux 5.11 it also ends a connection whose window stays full
+ * although every probe is answered.
  */
 #include "transport/socket/socket.h"
 
@@ -55,8 +54,6 @@ void socket_record_end(struct socket_thread *thread, size_t n_bytes)
     *gyre_trace_next(transport->recorded) = thread->moving;
     pthread_mutex_unlock(&transport->recording);
 }
-
-/* ---- the end of a link ----------------------------------------------------------------------- */
 
 void socket_blame(const struct socket_link *link, gyre_status status, const char *words)
 {
@@ -114,14 +111,14 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
 /* ---- silent connections ---------------------------------------------------------------------- */
 
 #define WATCH_NS 250000000ULL
-/* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS this is at most 10 s. If a whole host is
- * dead, the health link ends earlier and names that. */
+/* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS at most 10 s. If a whole host is dead,
+ * the health link names that earlier. */
 #define SILENT_NS 7800000000ULL
-/* The kernel ends an idle connection later than this file, so that the user reads its message. */
+/* Later than this file, so that the user reads its message. */
 #define KEEPALIVE_PROBES 12
 
-/* After a long time with a full window the kernel probes once in two minutes, so the loss of one
- * probe proves nothing. */
+/* At a full window the kernel later probes once in two minutes, so one lost probe proves nothing.
+ */
 #define MIN_TRIES 3
 
 static void end_silent(struct socket_link *link, uint64_t silent_ns)

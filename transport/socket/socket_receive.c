@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving side of a link. Payloads are read directly into their slots; only bytes that come
- * together with a header are copied. Data of lines land outside their slot, and are stored there
- * word by word when the whole slot has come.
+ * The receiving side of a link. Payloads are read directly into their slots, except bytes that come
+ * together with a header. Lines land outside their slot, and are stored there by word when the
+ * whole slot has come.
  */
 #include "transport/socket/socket.h"
 
@@ -74,8 +74,8 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
     return true;
 }
 
-/* The cause of a peer that has failed becomes this rank's. False while the text is incomplete, or
- * when the link has ended. */
+/* A failed peer's cause becomes this rank's. False while the text is incomplete, or after the
+ * link's end. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
 {
@@ -91,7 +91,7 @@ static bool take_fault(struct socket_link *link, const struct socket_header *hea
     return true;
 }
 
-/* False when the link has ended. */
+/* False after the link's end. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
     if (link->n_following > 0 ? header->n_following != link->n_following - 1
@@ -152,14 +152,14 @@ static bool parse_staging(struct socket_link *link)
         }
         at += (uint32_t)sizeof(header);
         if (link->n_following == 0)
-            advance_arrivals(link, 0); /* completes slots without a payload */
+            advance_arrivals(link, 0); /* completes empty slots */
     }
     link->staged_bytes -= at;
     memmove(link->staging, link->staging + at, link->staged_bytes);
     return true;
 }
 
-/* False when there is no more to read now. @n_bytes_out: set if any bytes came. */
+/* False when nothing is left to read now. @n_bytes_out: set if any bytes came. */
 static bool read_once(struct socket_link *link, size_t *n_bytes_out)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
@@ -189,8 +189,8 @@ static bool read_once(struct socket_link *link, size_t *n_bytes_out)
     link->staged_bytes += (uint32_t)((size_t)n_read - n_direct);
     if (!parse_staging(link))
         return true;
-    /* A short read has emptied the socket. If the stream ends later, there is another event, unless
-     * this is that event (is_ending). */
+    /* A short read has emptied the socket. A later end of the stream is another event, unless this
+     * is that event (is_ending). */
     if ((size_t)n_read < left_bytes + room_bytes && !link->is_ending)
         link->is_readable = false;
     return true;

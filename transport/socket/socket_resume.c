@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Links that broke: their side is HALTED, both sides tell their counts, the sender rewinds to what
- * the receiver has, and the link runs again (docs/failover.md; socket_setup.h). A connection takes
- * the place of a set of queue pairs, and its hello that of STATE. What is said of a link here holds
- * under the lock of the proxy that moves it.
+ * the receiver has, and the link runs again (docs/failover.md). A connection takes the place of a
+ * set of queue pairs, and its hello that of STATE. What is said of a link here holds under the lock
+ * of the proxy that moves it.
  */
 #include "transport/socket/socket_setup.h"
 
@@ -15,10 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Since the last sign of life. A peer that is alive answers sooner; the health link finds the
- * dead. */
+/* Since the last sign of life. A live peer answers sooner; the health link finds the dead. */
 #define BROKEN_MAX_NS 10000000000ULL
-/* The peer's process has gone if its listening socket refuses for so long. */
+/* A listening socket that refuses for so long has lost its process. */
 #define REFUSED_MAX_NS 500000000ULL
 #define TRY_NS         1000000000ULL
 
@@ -73,7 +72,7 @@ uint32_t socket_halt(struct socket_link *link, uint32_t epoch, struct socket_cou
     return epoch;
 }
 
-/* False: the peer cannot have got there. */
+/* False: impossible for the peer. */
 static bool rewind_link(struct socket_link *link, const struct socket_counts *theirs)
 {
     for (uint32_t i = 0; i < link->n_fifos; i++) {
@@ -86,7 +85,7 @@ static bool rewind_link(struct socket_link *link, const struct socket_counts *th
         struct socket_fifo *fifo = &link->peer->fifos[socket_nth_fifo(link, i)];
         fifo->n_batched = fifo->n_sent = theirs[i].arrived;
         fifo->n_credited = theirs[i].head;
-        fifo->n_announced = fifo->n_arrived; /* a slot that had begun comes again as a whole */
+        fifo->n_announced = fifo->n_arrived; /* a slot that had begun comes again whole */
         socket_release_slots(link, fifo);
     }
     link->is_ending = false;
@@ -140,7 +139,7 @@ static void give_up(struct socket_link *link, uint64_t broken_ns)
     socket_blame(link, GYRE_ERROR_REMOTE, words);
 }
 
-/* Returns whether the link is still broken. */
+/* Is the link still broken? */
 static bool resume_link(struct setup *setup, struct socket_link *link)
 {
     struct socket_peer *peer = link->peer;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The sending side of a link. Credit and published slots become a batch for the kernel.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/socket/socket.h"
 
 #include "core/foundation/base/sync.h"
@@ -29,8 +26,7 @@ void socket_clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* The executor has published all slots before it, too. @info_out: its slot_info, or the number of
- * its lines. */
+/* With all slots before it. @info_out: its slot_info, or its number of lines. */
 static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
                          uint64_t number, uint64_t *info_out)
 {
@@ -55,7 +51,7 @@ static bool has_slot(const struct socket_link *link, const struct socket_fifo *f
            is_published(link, fifo, fifo->n_batched, info_out);
 }
 
-/* False if the batch has no room for the lines. */
+/* False = no room for the lines. */
 static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
                          struct socket_payload *payload_out)
 {
@@ -84,14 +80,14 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
     struct socket_fifo *fifo = &link->peer->fifos[index];
     const uint32_t depth = socket_depth(link);
     uint64_t info, n_consumed = fifo->n_returned;
-    /* A GPU may return an empty slot of LL before it has arrived. The peer must not be told of that
+    /* A GPU may return an empty slot of LL before it has arrived, which the peer must not learn
      * before it has sent the slot. */
     if (fifo->n_arrived != fifo->n_returned)
         n_consumed = gyre_min_u64(gyre_load_acquire_u64(&fifo->recv.credit->head[fifo->proto]),
                                   fifo->n_arrived);
     const uint64_t n_owed = n_consumed - fifo->n_returned;
     bool has_data = has_slot(link, fifo, &info);
-    /* Credit of a few slots may wait for data to the same peer while the peer has credit left. It
+    /* Credit of a few slots may wait for data to the same peer while the peer has credit left: it
      * has none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of
      * lines late, so it may wait for the very slot that the peer cannot send. */
     if (n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
@@ -192,7 +188,7 @@ static bool send_batch(struct socket_link *link)
     socket_record_begin(link->thread, GYRE_TRACE_SEND);
     const ssize_t n_sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n_sent < 0) {
-        /* The receiving side decides how the connection ended: it may still read a goodbye. */
+        /* The receiving side decides: it may still read a goodbye. */
         link->is_writable = errno != EAGAIN;
         link->is_readable = link->is_readable || errno != EAGAIN;
         socket_record_end(link->thread, 0);
@@ -260,7 +256,7 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
         }
         if (send_batch(link))
             continue;
-        /* All links share the deadline, and each gets at least one attempt. */
+        /* All links share the deadline, but each gets an attempt. */
         if (gyre_now_ns() >= deadline_ns)
             return;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
@@ -274,7 +270,7 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
     if (link->fd < 0)
         return;
     send_last_frame(link, cause, deadline_ns);
-    /* Unread bytes would turn the end of the stream into a reset. */
+    /* Unread bytes would make the end a reset. */
     shutdown(link->fd, SHUT_WR);
     while (recv(link->fd, link->staging, sizeof(link->staging), MSG_DONTWAIT) > 0)
         ;

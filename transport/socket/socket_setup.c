@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread that connects links, and the wait for all of them (socket_setup.h).
+ * The thread that connects links, and the wait for all.
  */
 #include "transport/socket/socket_setup.h"
 
@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #define HELLO_MAGIC    0x74656b636f736779ULL /* "gysocket", little endian */
-#define FIRST_TRY_NS   100000000ULL          /* for the first attempt at an address */
+#define FIRST_TRY_NS   100000000ULL          /* for an address's first attempt */
 #define CONNECT_TRY_NS 1000000000ULL
-#define CHECK_NS       100000000ULL /* until this rank notices that another one ended */
+#define CHECK_NS       100000000ULL /* to notice that another rank ended */
 
 struct hello socket_make_hello(const struct socket_peer *peer, uint32_t link, uint32_t epoch)
 {
@@ -36,8 +36,8 @@ struct hello socket_make_hello(const struct socket_peer *peer, uint32_t link, ui
 
 /* ---- connecting ----------------------------------------------------------------------------- */
 
-/* @counts: room for those of the link's FIFOs, if it broke; NULL at set-up. On success the link
- * owns the descriptor. */
+/* @counts: of the link's FIFOs, if it broke; NULL at set-up. On success the link owns the
+ * descriptor. */
 static gyre_status introduce(const struct socket_peer *peer, struct socket_link *link, int fd,
                              struct socket_counts *counts, uint64_t deadline_ns)
 {
@@ -62,7 +62,7 @@ static gyre_status introduce(const struct socket_peer *peer, struct socket_link 
     return GYRE_SUCCESS;
 }
 
-/* stop_connecting() shuts the descriptor down; -1 = none. False after a stop. */
+/* For stop_connecting() to shut down; -1 = none. False after a stop. */
 static bool show_fd(struct setup *setup, int fd)
 {
     pthread_mutex_lock(&setup->lock);
@@ -122,7 +122,7 @@ static gyre_status connect_link(struct setup *setup, struct socket_peer *peer, u
 {
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     char whys[600];
-    /* Short attempts come first: an address that does not answer may precede one that does. */
+    /* Short attempts first: an address that does not answer may precede one that does. */
     for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
         bool is_limited = false;
         const gyre_status status =
@@ -163,7 +163,7 @@ static gyre_status start_connecting(struct setup *setup)
 {
     const struct socket_transport *transport = setup->transport;
     const int n_peers = transport->n_peers;
-    /* The peers are in ascending order, so the last one is the highest. */
+    /* Ascending, so the last peer is the highest. */
     setup->is_started =
         n_peers > 0 &&
         (transport->survives_resets || transport->peers[n_peers - 1].rank > transport->config.rank);
@@ -206,7 +206,7 @@ static gyre_status fail_missing(const struct setup *setup)
                      transport->addresses[0].name, text, setup->n_strangers);
 }
 
-/* The caller holds the lock. */
+/* The lock is held. */
 static gyre_status connecting_result(const struct setup *setup)
 {
     if (setup->is_done && setup->status != GYRE_SUCCESS)
@@ -214,7 +214,7 @@ static gyre_status connecting_result(const struct setup *setup)
     return setup->is_done ? setup->status : GYRE_SUCCESS;
 }
 
-/* A dead rank never connects, so all are checked meanwhile. */
+/* A dead rank never connects, so all are checked. */
 static gyre_status wait_for_all(struct setup *setup)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -234,7 +234,7 @@ static gyre_status wait_for_all(struct setup *setup)
         if (status == GYRE_SUCCESS && setup->n_missing > 0 && now_ns >= setup->deadline_ns)
             status = fail_missing(setup);
     }
-    if (status == GYRE_SUCCESS) /* the connecting thread may have ended before the first round */
+    if (status == GYRE_SUCCESS) /* the thread may have ended before the first round */
         status = connecting_result(setup);
     pthread_mutex_unlock(&setup->lock);
     return status;

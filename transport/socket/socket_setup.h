@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connecting the links of a transport, at set-up and after they broke. Of two ranks the lower one
- * connects and the higher one accepts. One thread connects, because a handshake with a stopped rank
- * takes seconds. A second one accepts.
- * An accepted connection is a joiner until it has proved that it knows the secret and told its
- * rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no rank. If
- * there are too many, the oldest is closed; if that was a rank, it tries again.
+ * Connects the links, at set-up and after they broke. Of two ranks the lower one connects and the
+ * higher one accepts. One thread connects, because a handshake with a stopped rank takes seconds; a
+ * second one accepts. An accepted connection is a joiner until it has proved that it knows the
+ * secret and told its rank. Each joiner has a thread and a short deadline of its own, so a stranger
+ * delays no rank. If there are too many, the oldest is closed; if that was a rank, it tries again.
  *
  * A link that broke goes on where the receiving sides stopped (docs/failover.md): closing the
- * connection is its fence, and both hellos tell the counts of the link's FIFOs. The connecting rank
+ * connection is its fence, and both hellos tell the counts of its FIFOs. The connecting rank
  * numbers its attempts, so an old one never replaces a later one.
  */
 #ifndef GYRE_TRANSPORT_SOCKET_SETUP_H
@@ -16,13 +15,11 @@
 
 #include "transport/socket/socket.h"
 
-#define SOCKET_HANDSHAKE_NS                                               \
-    5000000000ULL /* a few round trips, even of a slow network, take less \
-                   */
+#define SOCKET_HANDSHAKE_NS 5000000000ULL /* a few round trips of a slow network take less */
 #define SOCKET_RETRY_NAP_NS 10000000L
 
-/* Both sides send it first on an authenticated link. With epoch > 0 follow the counts of the link's
- * FIFOs, for which the sender of the hello receives. */
+/* Both sides send it first. With epoch > 0 follow the counts of the link's FIFOs for which the
+ * sender of the hello receives. */
 struct hello {
     uint64_t magic;
     uint32_t from_rank;
@@ -31,7 +28,7 @@ struct hello {
     uint32_t n_links;
     uint32_t n_fifos;
     uint32_t slot_bytes;
-    uint32_t epoch; /* 0: the first connection, at set-up */
+    uint32_t epoch; /* 0: at set-up */
     uint32_t pad;
 };
 
@@ -40,7 +37,7 @@ GYRE_STATIC_ASSERT(sizeof(struct hello) == 40, "a wire format");
 /* A wire format, too. */
 struct socket_counts {
     uint64_t arrived; /* slots that arrived whole */
-    uint64_t head;    /* slots that the executor consumed, at most those */
+    uint64_t head;    /* of them, those that the executor consumed */
 };
 
 struct setup {
@@ -55,7 +52,7 @@ struct setup {
     bool stops; /* under the lock, as the next six */
     bool is_done;
     bool is_running;  /* the proxies are */
-    bool has_broken;  /* the connecting thread looks for links that broke */
+    bool has_broken;  /* look for links that broke */
     int handshake_fd; /* -1: none */
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -65,15 +62,14 @@ struct setup {
     int n_missing;                          /* links to accept; under the lock */
     int n_strangers;                        /* under the lock */
     char refusal[GYRE_CAUSE_MAX_BYTES / 2]; /* "" = accepting works; under the lock */
-    uint64_t refused_ns; /* 0 = accepting works. Only the accepting thread uses this and the next */
+    uint64_t refused_ns; /* 0 = accepting works. This and the next: by the accepting thread */
     struct joiner *first;
 };
 
 struct hello socket_make_hello(const struct socket_peer *peer, uint32_t link, uint32_t epoch);
 
-/** socket_try_addresses - connect a link by one of the peer's addresses; begins with the one that
- * worked last. @is_limited_out: this rank lacks descriptors or the like. @whys_out: the error of
- * each address. */
+/** Begins with the address that worked last. @is_limited_out: this rank lacks descriptors or the
+ * like. @whys_out: the error of each address. */
 gyre_status socket_try_addresses(struct setup *setup, struct socket_peer *peer, uint32_t link,
                                  uint64_t try_ns, bool *is_limited_out, char *whys_out,
                                  size_t why_bytes);
@@ -85,17 +81,17 @@ void socket_stop_accepting(struct setup *setup);
 
 /* ---- socket_resume.c ------------------------------------------------------------------------ */
 
-/** socket_halt - end a link's connection, if there is one, and freeze the counts of its FIFOs.
- * @epoch: of the attempt; 0 = the next one. @counts_out: link->n_fifos. Returns the epoch; 0 = an
- * attempt that came later has been here, or the peer has left. */
+/** Ends the link's connection, if any, and freezes the counts of its FIFOs. @epoch: of the attempt;
+ * 0 = the next one. @counts_out: link->n_fifos. Returns the epoch; 0 = a later attempt has been
+ * here, or the peer has left. */
 uint32_t socket_halt(struct socket_link *link, uint32_t epoch, struct socket_counts *counts_out);
 
-/** socket_adopt - go on over this connection, at the peer's counts; on success the link owns the
- * descriptor. Errors: REMOTE (counts that cannot be, which raises the fault; a later attempt). */
+/** Goes on over this connection, at the peer's counts; on success the link owns the descriptor.
+ * Errors: REMOTE (impossible counts, which raises the fault; a later attempt). */
 gyre_status socket_adopt(struct socket_link *link, int fd, uint32_t epoch,
                          const struct socket_counts *theirs);
 
-/** socket_resume_links - the connecting thread's work after set-up, until it is stopped. */
+/** The connecting thread's work after set-up, until its stop. */
 void socket_resume_links(struct setup *setup);
 
 #endif
