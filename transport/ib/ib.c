@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ib transport: RC queue pairs over RoCE or InfiniBand.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ib/ib_path.h"
 
 #include "core/foundation/base/file.h"
@@ -20,8 +17,7 @@
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-/* How long close waits for the last acknowledgements, which peers that close at the same time may
- * send late. */
+/* For the last acknowledgements, which peers that close at the same time may send late. */
 #define QUIET_NS 200000000ULL
 
 /* ---- reachable ------------------------------------------------------------------------------ */
@@ -175,7 +171,6 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
     return GYRE_SUCCESS;
 }
 
-/* Frees also what was opened halfway. */
 static void free_transport(struct gyre_ib_transport *ib)
 {
     if (ib->nap_fd >= 0)
@@ -294,7 +289,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 
 /* ---- the round trip -------------------------------------------------------------------------- */
 
-/* The shortest of so many counts, because another process may delay any of them. */
+/* Another process may delay any of so many counts. */
 #define N_ROUND_TRIPS  16
 
 #define ROUND_TRIPS_NS 10000000ULL
@@ -302,12 +297,12 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 GYRE_STATIC_ASSERT(ROUND_TRIPS_NS < GYRE_MEASURE_NS, "the contract of `measure`");
 
 struct trip {
-    uint64_t ns; /* until the acknowledgement; 0 = no write could be posted, or it failed */
+    uint64_t ns; /* until the acknowledgement; 0 = none */
     bool is_complete;
 };
 
-/* Over the control channel, as a probe: it changes nothing at the peer, and no thread there takes
- * part. */
+/* On the control channel, as a probe: it changes nothing at the peer, whose threads take no part.
+ */
 static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                               uint64_t deadline_ns)
 {
@@ -325,9 +320,9 @@ static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer 
                          .is_complete = channel->n_retired >= channel->signalled_at};
 }
 
-/* 0 = unknown. The peers with the next higher ranks are asked first, so that all ranks together ask
- * all. If no write is acknowledged in time, the time waited counts, so that a slow network is not
- * taken for an unknown one. */
+/* 0 = unknown. The next higher ranks are asked first, so that all ranks together ask all. Without
+ * an acknowledgement the time waited counts, so that a slow network is not taken for an unknown
+ * one. */
 static uint64_t find_shortest(struct gyre_ib_transport *ib)
 {
     const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;

@@ -4,9 +4,8 @@
  * control connections through it. The queue pairs are the transport's; rdma_cm gives their
  * attributes.
  *
- * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
- * each channel, and proves its rank by a token from the peer's blob, which only authenticated ranks
- * have.
+ * The higher rank of a pair connects, once for each channel, and proves its rank by a token from
+ * the peer's blob, which only authenticated ranks have.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -26,11 +25,11 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* The private data of a connection request. */
+/* A request's private data. */
 struct call {
     uint32_t magic;
     uint32_t rank; /* that connects */
-    uint32_t nth;  /* index among the accepting rank's channels to it */
+    uint32_t nth;  /* among the accepting rank's channels to it */
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
 };
 
@@ -38,7 +37,7 @@ GYRE_STATIC_ASSERT(sizeof(struct call) <= 56, "what a call of rdma_cm carries");
 
 struct conn {
     struct gyre_ib_channel *channel;
-    struct rdma_cm_id *id; /* NULL: no connection was requested yet */
+    struct rdma_cm_id *id; /* NULL: no request yet */
     uint32_t port;
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
     bool is_connected;
@@ -91,7 +90,7 @@ uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
 
 static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
 {
-    /* The wildcard of IPv6 takes IPv4 as well. */
+    /* IPv6's wildcard takes IPv4 as well. */
     struct sockaddr_in6 any = {.sin6_family = AF_INET6};
     const struct gyre_rdmacm *api = cm->api;
     cm->events = api->create_event_channel();
@@ -176,8 +175,7 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channe
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* The user sets the MTU (the smaller one of both), traffic class and timers; the rest is
- * rdma_cm's. */
+/* The user sets the MTU (the smaller one of both), traffic class and timers. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct conn *conn, enum ibv_qp_state state)
 {
     const struct gyre_ib_qp_path *path = &conn->channel->path;
@@ -260,7 +258,7 @@ static gyre_status on_answer(struct gyre_ib_cm *cm, struct conn *conn)
     return GYRE_SUCCESS;
 }
 
-/* NULL: the request is not from a rank of this job. */
+/* NULL: not from a rank of this job. */
 static struct conn *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
 {
     struct call call;
@@ -321,7 +319,7 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
-        /* A negative status is an errno, a positive one the reason that the peer gave. */
+        /* Negative: an errno. Positive: the peer's reason. */
         return fail_step(conn, cm->api->event_str(event->event),
                          event->status < 0 ? -event->status : ECONNREFUSED);
     default:
@@ -365,7 +363,7 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-#else /* built without rdma_cm: cannot be opened */
+#else /* without rdma_cm */
 
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The blobs with which ranks connect their queue pairs. They travel over the authenticated
- * bootstrap, because a process that knows keys and addresses of memory can write to it.
+ * The blobs travel over the authenticated bootstrap, because a process that knows keys and
+ * addresses of memory can write to it.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOB_MAGIC  0x67796962u /* differs on a host with another byte order */
+#define BLOB_MAGIC  0x67796962u /* differs with another byte order */
 
 #define QP_SLICE_NS 500000000ULL
 
@@ -42,7 +42,7 @@ struct blob_header {
     uint32_t depth;
     uint32_t takes_boxes;
     uint32_t n_peers;
-    uint32_t cm_port; /* where rdma_cm listens; 0 = connected by these blobs alone */
+    uint32_t cm_port; /* 0 = connected by these blobs alone */
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
@@ -54,13 +54,13 @@ struct blob_peer {
     uint64_t boxes;
     uint64_t credits;
     uint64_t lines;
-    uint64_t line_stride; /* 0: it has no slots of LL */
+    uint64_t line_stride; /* 0: no slots of LL */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t words_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t qpn[MAX_QPS]; /* by rail: data channels, then the control channel */
+    uint32_t qpn[MAX_QPS]; /* by rail: data channels, then control */
     uint32_t psn[MAX_QPS];
-    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer's connection request must have it */
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* for the peer's connection request */
 };
 
 /* ---- blobs ---------------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ static bool are_distinct(const struct blob_header *header)
     return true;
 }
 
-/* Blobs are not aligned, so the header and the part for this rank are copied. */
+/* Blobs are not aligned, so parts are copied. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
                              struct blob_header *header_out, struct blob_peer *mine_out)
@@ -205,7 +205,7 @@ static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_
     return (int)n;
 }
 
-/* Both ranks make the same choice. */
+/* Both ranks choose alike. */
 static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                 const struct blob_rail *remote)
 {
@@ -233,7 +233,7 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Between tries it checks whether another rank has failed, so that it gives up a peer that died. */
+/* Gives up a peer that died: between tries it checks whether a rank failed. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                               uint64_t deadline_ns)
 {

@@ -15,13 +15,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* libibverbs lists the devices under a lock of its own. A fork waits for that, or the lock could
- * stay taken in the child. */
+/* libibverbs lists the devices under its own lock. A fork waits, or the child could inherit it
+ * taken. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 
 GYRE_WATCH_FORKS(&list_lock, NULL)
-
-/* ---- where a device sits ------------------------------------------------------------------- */
 
 const char *const gyre_ib_distance_names[] = {"LOC", "PIX", "PXB", "PHB", "SYS"};
 
@@ -57,7 +55,7 @@ enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const cha
 {
     if (path_a[0] == '\0' || path_b[0] == '\0' || strcmp(path_a, path_b) == 0)
         return GYRE_IB_DISTANCE_LOC;
-    /* /sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0: count the shared components. */
+    /* /sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0: the shared components. */
     size_t common = 0;
     for (size_t i = 0; path_a[i] != '\0' && path_a[i] == path_b[i]; i++)
         if (path_a[i + 1] == '/' || path_a[i + 1] == '\0')
@@ -72,8 +70,8 @@ enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const cha
         n_below_a += *c == '/';
     for (const char *c = path_b + common; *c != '\0'; c++)
         n_below_b += *c == '/';
-    /* Shared: sys, devices, pciDDDD:BB, then bridges. A switch is an upstream and a downstream
-     * bridge, so two devices behind one switch differ in two components each. */
+    /* Shared: sys, devices, pciDDDD:BB, then bridges. Behind one switch, which is an upstream and a
+     * downstream bridge, two devices differ in two components each. */
     if (n_shared > 3)
         return n_below_a <= 2 && n_below_b <= 2 ? GYRE_IB_DISTANCE_PIX : GYRE_IB_DISTANCE_PXB;
     if (n_shared == 3 || (numa_a >= 0 && numa_a == numa_b))
@@ -107,7 +105,7 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
 
 /* ---- the scan ------------------------------------------------------------------------------ */
 
-/* InfiniBand specification 1.4, table 155 (PortInfo): codes of width and speed. */
+/* InfiniBand specification 1.4, table 155 (PortInfo). */
 static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
 {
     static const struct {
@@ -279,7 +277,7 @@ const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out
 
 /* ---- the GID table --------------------------------------------------------------------------- */
 
-/* 0 = none. /proc/net/vlan/<name> exists for every VLAN interface, whatever its name. */
+/* 0 = none. /proc/net/vlan/<name> exists for VLAN interfaces of every name. */
 static uint16_t vlan_of(const char *netdev)
 {
     char path[64];
@@ -316,7 +314,7 @@ static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
     close(fd);
 }
 
-/* False if it cannot be read (EINVAL for an empty slot). */
+/* False if unreadable (EINVAL for an empty slot). */
 static bool read_attr(const struct ibv_context *context, uint8_t port, const char *what,
                       uint32_t index, char *text_out, size_t text_bytes)
 {
@@ -373,7 +371,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
-    /* Consistent even if the table changes meanwhile. Not before Linux 5.10. */
+    /* Consistent even if the table changes meanwhile. Since Linux 5.10. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
         if (entries == NULL)
@@ -397,7 +395,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
             entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 ? GYRE_IB_GID_ROCE_V2 : GYRE_IB_GID_ROCE_V1;
         memcpy(row->raw, entries[i].gid.raw, sizeof(row->raw));
         if (entries[i].ndev_ifindex != 0 && if_indextoname(entries[i].ndev_ifindex, netdev) == NULL)
-            row->type = GYRE_IB_GID_UNREADABLE; /* the interface is in another namespace */
+            row->type = GYRE_IB_GID_UNREADABLE; /* of another namespace */
         set_netdev(row, netdev);
     }
     free(entries);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The active RDMA ports that IB_HCA allows, sorted by PCI path, so that their order is the same on
- * hosts of one kind, where port k is usually cabled to port k of the next host; and the GID table
- * of a port.
+ * The active RDMA ports that IB_HCA allows, by PCI path: hosts of one kind have the same order, and
+ * port k is usually cabled to port k of the next host. Also the GID table of a port.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
@@ -16,7 +15,7 @@
 #define GYRE_IB_MAX_GIDS  1024 /* mlx5 has 256, rxe 1024 */
 
 struct gyre_ib_port {
-    struct ibv_device *device; /* valid as long as the list that it comes from */
+    struct ibv_device *device; /* valid as long as the list */
     char name[64];
     uint8_t port;
     bool is_roce;
@@ -24,50 +23,48 @@ struct gyre_ib_port {
     uint32_t max_msg_bytes;
     uint16_t lid;
     uint32_t gbit_per_s; /* 0 = unknown */
-    char pci_path[256];  /* /sys/devices/..., "" = none (software devices) */
+    char pci_path[256];  /* "" = none (software devices) */
     int numa_node;       /* -1 = unknown */
 };
 
 struct gyre_ib_scan {
     const struct gyre_verbs *verbs;
-    struct ibv_device **list; /* keeps the ports' devices alive */
+    struct ibv_device **list; /* keeps the devices alive */
     struct gyre_ib_port ports[GYRE_IB_MAX_PORTS];
     int n_ports;
 };
 
-/** gyre_ib_scan_open - Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA
- * takes; it lists those there are), INVALID_ARGUMENT (IB_HCA does not parse).
- * @scan: 90 kB, too much for a stack. Filled in place, without a list on failure. */
+/** Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA takes; it lists those
+ * there are), INVALID_ARGUMENT (IB_HCA does not parse). @scan: 90 kB, too much for a stack. Without
+ * a list on failure. */
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan);
 void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 
-/** gyre_ib_scan_to_text - "[0]mlx5_0:1/RoCE [1]mlx5_1:1/IB". */
+/** "[0]mlx5_0:1/RoCE [1]mlx5_1:1/IB". */
 const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out,
                                  size_t text_bytes);
 
-/* With the names and numbers of NET_GDR_LEVEL. */
+/* As NET_GDR_LEVEL names and numbers them. */
 enum gyre_ib_distance {
     GYRE_IB_DISTANCE_LOC, /* unknown or the same device */
-    GYRE_IB_DISTANCE_PIX, /* one switch between them */
+    GYRE_IB_DISTANCE_PIX, /* one switch */
     GYRE_IB_DISTANCE_PXB, /* several switches, no host bridge */
-    GYRE_IB_DISTANCE_PHB, /* over the host bridge of one processor */
-    GYRE_IB_DISTANCE_SYS  /* over the link between processors */
+    GYRE_IB_DISTANCE_PHB, /* one processor's host bridge */
+    GYRE_IB_DISTANCE_SYS  /* the link between processors */
 };
 
-/** gyre_ib_distance - from /sys/devices paths and NUMA nodes. Pure. */
+/** Of /sys/devices paths and NUMA nodes. */
 enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
                                        int numa_b);
 
-/** gyre_ib_parse_distance - LOC PIX PXB PHB SYS (or P2C PXN: as PXB), or the legacy 0..5. Errors:
- * INVALID_ARGUMENT. */
+/** LOC PIX PXB PHB SYS (or P2C PXN: as PXB), or the legacy 0..5. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *distance_out);
 
 extern const char *const gyre_ib_distance_names[];
 
 void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
 
-/** gyre_ib_gid_table - the rows of a RoCE port that are not empty. @rows_out: GYRE_IB_MAX_GIDS
- * entries. */
+/** The rows that are not empty. @rows_out: GYRE_IB_MAX_GIDS. */
 gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context *context,
                               uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out);
 

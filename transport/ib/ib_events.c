@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Failures after set-up: completions, posts, and a device's asynchronous events, which count for
- * the (context, port) that they name. A port that is down for less than the retry window only costs
- * time, because the NIC sends again.
+ * Failures after set-up. A device's asynchronous events count for the (context, port) that they
+ * name. A port that is down for less than the retry window only costs time, because the NIC sends
+ * again.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -11,8 +11,7 @@
 
 #include <stdio.h>
 
-/* By the end of the retry window and this time the NIC should have reported a failed send, but some
- * devices report nothing while their port is down. */
+/* Beyond the retry window. Some devices report no failed sends while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause)
@@ -168,8 +167,7 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
     for (int i = 0; i < ib->n_rails && !ib->is_failed; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_async_event event;
-        /* -1 = no event is pending. ibv_destroy_qp() and its like wait until each event is
-         * acknowledged. */
+        /* -1 = no event is pending. ibv_destroy_qp() and the like wait for each acknowledgement. */
         while (ib->verbs->get_async_event(rail->context, &event) == 0) {
             handle_event(ib, rail, &event, now_ns);
             ib->verbs->ack_async_event(&event);

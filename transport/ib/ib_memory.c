@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a rank's connections: sides of FIFOs, with slots in GPU memory if the NIC reaches
- * it; `recv_words`, which peers write besides slots; `staging`, which only this NIC reads. Peers
- * get the keys of `recv_words` and of the slots that they write, and no others. dlopen() finds the
- * function that exports a dma-buf, because this folder may not include CUDA headers.
+ * A rank's memory: sides of FIFOs, with slots in GPU memory if the NIC reaches it; `recv_words`,
+ * which peers write besides slots; `staging`, which only this NIC reads. Peers get the keys of what
+ * they write, and no others. dlopen() finds the function that exports a dma-buf, because this
+ * folder may not include CUDA headers.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -20,9 +20,9 @@
 
 static const char *const gdr_names[] = {"none", "dma-buf", "peermem"};
 
-/* CUDA driver API: CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD. */
+/* CUDA: CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD. */
 #define RANGE_HANDLE_DMA_BUF 1
-#define GPU_PAGE_BYTES       65536 /* dma-buf ranges must be whole pages */
+#define GPU_PAGE_BYTES       65536 /* dma-buf ranges are whole pages */
 
 typedef int (*get_handle_fn)(void *handle_out, unsigned long long base, size_t n_bytes,
                              int handle_type, unsigned long long flags);
@@ -40,7 +40,7 @@ gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes)
                      what, n_bytes / 1024, ENOMEM, words);
 }
 
-/* libcuda stays loaded, because dlopen() counts its calls. */
+/* libcuda stays loaded: dlopen() counts its calls. */
 static get_handle_fn find_export(void)
 {
     get_handle_fn function = NULL;
@@ -71,7 +71,7 @@ static struct ibv_mr *register_dmabuf(const struct gyre_ib_mr_request *request, 
     struct ibv_mr *mr = request->verbs->reg_dmabuf_mr(request->pd, address - start,
                                                       request->n_bytes, address, fd, access);
     const int error = errno;
-    close(fd); /* the region holds its own reference */
+    close(fd); /* the region holds its own */
     errno = error;
     return mr;
 }
@@ -104,7 +104,7 @@ gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct
     return GYRE_SUCCESS;
 }
 
-/* @why_out: "", or if no way works, the reason for each. */
+/* @why_out: why no way works, or "". */
 static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd *pd,
                                   struct gyre_device *device, char *why_out, size_t why_bytes)
 {
@@ -145,7 +145,7 @@ static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd 
 
 #define PAGE_BYTES 4096
 
-/* GPUs before Hopper may see the tail before data that a NIC wrote earlier (ib_path.c). */
+/* Older GPUs may see the tail before data that a NIC wrote earlier (ib_path.c). */
 #define FIRST_ARCH_WITHOUT_FENCE 90
 
 /* Values of GYRE_NET_GDR_FENCE. */
@@ -186,7 +186,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     ib->recv_gdr = found;
     if (asked == BY_DEVICE)
         ib->fence.is_needed = found != GYRE_IB_GDR_NONE && info.arch < FIRST_ARCH_WITHOUT_FENCE;
-    /* On all GPUs that come here, NICs read memory over PCI as fast as they write it. */
+    /* NICs read memory of all GPUs that come here as fast as they write it. */
     ib->send_gdr =
         gyre_param_number(params, GYRE_PARAM_NET_GDR_READ) == 0 ? GYRE_IB_GDR_NONE : found;
     if (found == GYRE_IB_GDR_NONE)
@@ -198,8 +198,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* The slots of one direction are one region, in which the peer finds those of its FIFOs by their
- * distance. */
+/* One direction is one region, in which the peer finds its FIFOs by their distance. */
 static gyre_status place_slots(struct gyre_ib_transport *ib)
 {
     uint64_t offset_bytes = 0;
@@ -220,7 +219,7 @@ static gyre_status place_slots(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* Sends first, then receives. With GPUDirect the slots are in GPU memory. */
+/* Sends first, then receives. */
 static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
 {
     const uint32_t n = ib->n_fifos;
@@ -264,9 +263,9 @@ static bool is_on_gpu(const struct gyre_ib_transport *ib)
     return ib->config.infos[ib->config.rank].device.kind == GYRE_DEVICE_CUDA;
 }
 
-/* Zeroed: no flag is 0, so no line of fresh memory is valid. Kernels write the lines that they send
- * into host memory, because the proxy may have to clean them, and poll those that they receive in
- * GPU memory. If the NIC does not reach that, there are no lines. */
+/* Zeroed: no flag is 0. Kernels write the lines that they send into host memory, because the proxy
+ * may have to clean them, and poll those that they receive in GPU memory. If the NIC does not reach
+ * that, there are no lines. */
 static gyre_status alloc_lines(struct gyre_ib_transport *ib)
 {
     struct gyre_device *device = ib->config.device;
@@ -304,7 +303,7 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.n_bytes = ib->one_side_bytes;
     request.relaxed_ordering = relaxed;
     request.gdr = ib->recv_gdr;
-    if (ib->recv_lines != NULL) { /* any order is right: each half of a line has its own flag */
+    if (ib->recv_lines != NULL) { /* any order is right: each half of a line has a flag */
         struct gyre_ib_mr_request lines = request;
         lines.n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
         lines.base = ib->send_lines;

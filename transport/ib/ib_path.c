@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data path: one round of the proxy takes completions, gives published slots that have credit
- * to the NIC, and returns credit.
+ * One round of the proxy takes completions, gives published slots that have credit to the NIC, and
+ * returns credit.
  *
  * Fences, for GPUs before Hopper. A completion says that data have left the NIC, but not that they
  * have reached the GPU's memory, so the tail that the processor writes may arrive before them. A
- * fence reads the GPU's memory through the same NIC. A read request does not pass a posted write
- * (PCI Express base specification, transaction ordering), so the data have arrived when the read is
- * answered. The fence's queue pair is connected to itself.
+ * fence reads the GPU's memory through the same NIC, on a queue pair that is connected to itself. A
+ * read request does not pass a posted write (PCI Express base specification, transaction ordering),
+ * so the data have arrived when the read is answered.
  */
 #include "transport/ib/ib_path.h"
 
@@ -24,11 +24,11 @@
 
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* If a silent peer's adapter does not acknowledge a probe, the own adapter reports an error. */
+/* If a silent peer's adapter does not acknowledge a probe, this one reports an error. */
 #define PROBE_PERIOD_NS 1000000000ULL
 
-/* Credit of LL is held back until nothing has moved for so long. That is longer than a call takes
- * that waits for one slot after the other: it would send a message for each. */
+/* Credit of LL waits until nothing has moved for so long. A call that waits for slot after slot
+ * takes less: it would send a message for each. */
 #define CREDIT_HELD_NS 100000
 
 /* ---- recording ------------------------------------------------------------------------------ */
@@ -55,7 +55,7 @@ void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer
 
 /* ---- fences ---------------------------------------------------------------------------------- */
 
-/* No address has to be resolved, because the queue pair connects to its own port. */
+/* The queue pair connects to its own port, so no address is resolved. */
 #define CONNECT_NS 5000000000ULL
 
 static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -105,7 +105,6 @@ static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail 
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
-    /* The value is not used. */
     struct ibv_sge sge = {.addr =
                               (uintptr_t)ib->recv_words + ib->recv_words_bytes - sizeof(uint64_t),
                           .length = sizeof(uint64_t),
@@ -131,7 +130,7 @@ static bool begin_fence(struct gyre_ib_transport *ib)
     if (!ib->fence.is_wanted || ib->fence.n_left > 0 || ib->is_failed)
         return false;
     ib->fence.is_wanted = false;
-    /* The fence covers the complete slots of each FIFO, up to the first that is not. */
+    /* The fence covers each FIFO's complete slots, up to the first that is not. */
     for (int i = 0; i < ib->config.n_peers; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++) {
             struct gyre_ib_recv *recv = &ib->peers[i].recvs[fifo];
@@ -147,7 +146,7 @@ static bool begin_fence(struct gyre_ib_transport *ib)
 
 /* ---- completions ---------------------------------------------------------------------------- */
 
-/* Completes all earlier sends of its channel, too. */
+/* And all earlier sends of its channel. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           uint64_t wr_id)
 {
@@ -165,8 +164,7 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *
     struct gyre_ib_send *send = &channel->peer->sends[fifo];
     const uint64_t first = send->released;
     if (channel->peer->n_used == 1) {
-        /* `slot` is the newest of that index: the next one can only be posted after this release.
-         */
+        /* `slot` is the newest of that index: the next one waits for this release. */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {
         send->parts_left[slot]--;
@@ -206,7 +204,7 @@ static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         gyre_load_acquire_u64(&peer->credit_words[fifo + (is_lines ? peer->size.n_fifos : 0)]);
     if (!is_lines)
         take_credit(ib, channel, send, head);
-    else if (head > send->lines.credit) /* maybe before it was sent: see struct gyre_ib_line_send */
+    else if (head > send->lines.credit) /* maybe early: see struct gyre_ib_line_send */
         send->lines.credit = head;
 }
 
@@ -314,8 +312,7 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
 
 static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
-    /* More receives are posted than imms can arrive, so new ones may wait until half of the spare
-     * ones are used up. */
+    /* More receives are posted than imms can arrive, so half of the spare ones may be missing. */
     if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
     if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS)
@@ -323,8 +320,8 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_chann
     channel->n_recv_due = 0;
 }
 
-/* The next completion ends the proxy's sleep. One that came before the arming would not, so each
- * queue is polled once more. */
+/* The next completion ends the proxy's sleep. One before the arming would not, so each queue is
+ * polled once more. */
 bool gyre_ib_settle(void *transport)
 {
     struct gyre_ib_transport *ib = transport;
@@ -335,7 +332,7 @@ bool gyre_ib_settle(void *transport)
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_cq *cq;
         void *context;
-        /* The event may come some time after its completion was seen. The call does not block. */
+        /* An event may follow its completion late. The call does not block. */
         if (rail->is_armed && ib->verbs->get_cq_event(rail->events, &cq, &context) == 0) {
             ib->verbs->ack_cq_events(rail->cq, 1);
             rail->is_armed = false;
@@ -395,7 +392,7 @@ bool gyre_ib_poll(void *transport)
     }
     ib->idle_since_ns = 0;
     if (++ib->n_polls % POLLS_PER_CLOCK == 0)
-        look_around(ib, gyre_now_ns()); /* a busy transport must not miss a port that went down */
+        look_around(ib, gyre_now_ns()); /* even a busy transport must see a port that went down */
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What posting (ib_send.c) and completing (ib_path.c) share. Only the proxy thread uses it.
+ * Only the proxy thread uses this.
  */
 #ifndef GYRE_IB_PATH_H
 #define GYRE_IB_PATH_H
@@ -16,7 +16,7 @@
 #define GYRE_IB_WR_IS_LINES  (1ULL << 31)
 #define GYRE_IB_WR_IS_FENCE  (GYRE_IB_WR_IS_RECV | GYRE_IB_WR_ENDS_PART) /* no channel */
 
-/* imm: fifo 16 | slot 4 | parts - 1 4 | lines 1 | boxed 1. On the control channel, `lines` is for
+/* imm: fifo 16 | slot 4 | parts - 1 4 | lines 1 | boxed 1. On the control channel, `lines` means
  * credit of LL. */
 #define GYRE_IB_IMM_BOXED 1u
 #define GYRE_IB_IMM_LINES 2u
@@ -25,31 +25,27 @@ GYRE_STATIC_ASSERT(GYRE_MAX_DEPTH <= 8, "wr_id has three bits for a slot");
 
 /* ---- ib_send.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_has_room - for n more sends. One place is kept for a signalled send, whose completion
- * frees the places before it. */
+/** For n more sends and a signalled one, whose completion frees the places before it. */
 static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint32_t n)
 {
     return channel->n_posted - channel->n_retired + n < channel->size.n_send;
 }
 
-/** gyre_ib_has_slot - is there a published slot, of SIMPLE or LL, that was not posted? With
- * has_credit, only if it has credit. */
+/** A published slot, of SIMPLE or LL, that was not posted. With has_credit, it has credit. */
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
-/** gyre_ib_push - post all published slots that have credit, and return the credit that is due: if
- * half a FIFO was consumed, or (SIMPLE) the peer has used all its credit. True if anything was
- * posted. */
+/** Post all published slots that have credit, and return credit if half a FIFO was consumed or
+ * (SIMPLE) the peer has used all. True if anything was posted. */
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_return_held_credit - all of LL. */
+/** All of LL. */
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_write_credit_again - post a signalled write of the peer's last credit, which changes
- * nothing there. The channel has room. */
+/** Signalled; changes nothing at the peer. The channel has room. */
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_probe - send a probe to a peer from which nothing has come since the last call. */
+/** A peer that has been silent since the last call. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,

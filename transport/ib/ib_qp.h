@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RC queue pairs: their states, and the words for numbers of RDMA.
+ * States of RC queue pairs, and the words for numbers of RDMA.
  */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
@@ -11,36 +11,32 @@
 
 /* ---- timers -------------------------------------------------------------------------------- */
 
-/** gyre_ib_ack_timeout_ns - 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3); 0 for t = 0,
- * which means no timeout. */
+/** 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3); 0 for t = 0: no timeout. */
 uint64_t gyre_ib_ack_timeout_ns(unsigned t);
 
-/** gyre_ib_retry_window_ns - how long a peer may be unreachable before RETRY_EXC. A NIC may wait up
- * to four times as long, and may have a minimum for t. */
+/** How long a peer may be unreachable before RETRY_EXC. A NIC may wait up to four times as long,
+ * and have a minimum for t. */
 uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 
-/* ---- traffic class and service level -------------------------------------------------------- */
-
-/** gyre_ib_class_to_text - "TC 106 = DSCP 26 + ECT(0)". */
+/** "TC 106 = DSCP 26 + ECT(0)". */
 const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t text_bytes);
 
-/** gyre_ib_class_warning - the probable mistake in a traffic class on RoCE; NULL = none. @is_set:
- * the user chose the class. */
+/** The probable mistake on RoCE; NULL = none. @is_set: the user chose the class. */
 const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *text_out,
                                   size_t text_bytes);
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-/** gyre_ib_mtu_bytes - 0 if it is unknown. */
+/** 0 = unknown. */
 unsigned gyre_ib_mtu_bytes(enum ibv_mtu mtu);
 
-/** gyre_ib_wc_name - as in perftest, e.g. "RETRY_EXC". */
+/** As in perftest, e.g. "RETRY_EXC". */
 const char *gyre_ib_wc_name(enum ibv_wc_status status);
 
-/** gyre_ib_wc_hint - the usual meaning, and what to check. Never NULL. */
+/** What to check. Never NULL. */
 const char *gyre_ib_wc_hint(enum ibv_wc_status status);
 
-/** gyre_ib_rtr_hint - of an errno of ibv_modify_qp(INIT->RTR). Never NULL. */
+/** Of ibv_modify_qp(INIT->RTR). Never NULL. */
 const char *gyre_ib_rtr_hint(int error_number);
 
 /* ---- states --------------------------------------------------------------------------------- */
@@ -48,10 +44,10 @@ const char *gyre_ib_rtr_hint(int error_number);
 struct gyre_ib_qp_size {
     uint32_t n_send;
     uint32_t n_recv;
-    uint32_t inline_bytes; /* wanted; halved until the device accepts it */
+    uint32_t inline_bytes; /* wanted; halved until accepted */
 };
 
-/* One side of a connection, as the peers tell each other. */
+/* As the peers tell each other. */
 struct gyre_ib_qp_end {
     uint32_t qpn;
     uint32_t psn; /* 24 bits, random */
@@ -73,19 +69,18 @@ struct gyre_ib_qp_path {
     uint8_t retries;
 };
 
-/** gyre_ib_qp_create - a QP in INIT, in which receives can be posted. @size: on return n_send and
- * inline_bytes are what the device gave. @access: rights of the peer. Errors: OUT_OF_MEMORY
- * explaining memlock, SYSTEM, UNSUPPORTED. */
+/** A QP in INIT, which takes receives. @size: on return n_send and inline_bytes are the device's.
+ * @access: of the peer. Errors: OUT_OF_MEMORY explaining memlock, SYSTEM, UNSUPPORTED. */
 gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd, struct ibv_cq *cq,
                               const struct gyre_ib_qp_path *path, int access,
                               struct gyre_ib_qp_size *size, struct ibv_qp **qp_out);
 
-/** gyre_ib_qp_connect - go to RTR and RTS. RTR is tried again on ETIMEDOUT until the deadline.
- * Errors: TIMEOUT or SYSTEM, with gyre_ib_rtr_hint(). */
+/** To RTR and RTS. RTR is tried again on ETIMEDOUT until the deadline. Errors: TIMEOUT or SYSTEM,
+ * with gyre_ib_rtr_hint(). */
 gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                                const struct gyre_ib_qp_path *path, uint64_t deadline_ns);
 
-/** gyre_ib_qp_stop - go to ERR: all posted requests are flushed, and nothing more arrives. */
+/** To ERR: all posted requests are flushed, and nothing more arrives. */
 void gyre_ib_qp_stop(const struct gyre_verbs *verbs, struct ibv_qp *qp);
 
 gyre_status gyre_ib_random_psn(uint32_t *psn_out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rails: the ports nearest to the device, their GIDs and queue pairs. The peer's blob decides which
- * queue pairs are used.
+ * Rails: the ports nearest to the device, their GIDs and queue pairs.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -161,7 +160,7 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
     struct gyre_ib_rail_pairs pairs = {.n = 0};
     char mine_text[64];
     char theirs_text[64];
-    /* In the order of indices: both ranks number their pairs alike. */
+    /* By index: both ranks number their pairs alike. */
     for (uint32_t index = 0; index < GYRE_IB_MAX_PORTS && cross != 1; index++)
         for (int i = 0; i < mine->n; i++)
             for (int j = 0; j < theirs->n; j++)
@@ -197,13 +196,13 @@ static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_chan
 {
     const uint32_t n_slots = channel->peer->size.n_fifos * ib->config.spec.depth;
     const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
-    /* A slot takes two sends, a write and an imm; more only if it is larger than a message. */
+    /* A slot takes a write and an imm; more only if it exceeds a message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
-    /* Slots of LL take a send each; they wait for room anyway. */
+    /* Slots of LL take one send each. */
     n_send += ib->line_stride > 0 ? n_slots : 0;
     n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
     channel->size.n_send = n_send > device_max ? device_max : n_send;
-    /* Credit of LL comes by imms of its own, on the control channel. */
+    /* Imms of their own return LL's credit. */
     channel->size.n_recv = n_slots + GYRE_IB_RECV_BATCH;
     if (channel->is_control && ib->line_stride > 0)
         channel->size.n_recv += n_slots;
@@ -213,7 +212,7 @@ static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_chan
 static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     uint64_t n_cqe = 0;
-    /* After an error the device flushes all posted work requests, with a completion for each. */
+    /* An error flushes all posted work requests, with a completion for each. */
     for (int i = 0; i < ib->n_channels; i++)
         if (ib->channels[i].rail == rail)
             n_cqe += ib->channels[i].size.n_send + ib->channels[i].size.n_recv;
@@ -317,7 +316,7 @@ gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib)
 
 void gyre_ib_channels_close(struct gyre_ib_transport *ib)
 {
-    /* All stop before the first is destroyed: no peer may write into memory that is being freed. */
+    /* First all stop: no peer may write into memory that is being freed. */
     for (int i = 0; i < ib->n_channels; i++)
         if (ib->channels[i].qp != NULL)
             gyre_ib_qp_stop(ib->verbs, ib->channels[i].qp);

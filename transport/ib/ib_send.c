@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The posting half of the data path: published slots that have credit, credit that is due, and
- * probes of silent peers.
+ * Posts published slots that have credit, credit that is due, and probes.
  *
  * Slots of LL. When the flags of all announced lines are there, the proxy posts one RDMA WRITE of
- * these lines into the same slot at the peer, whose executor polls the flags. The receiver needs no
- * completion, tail or proxy. Credit comes back as for SIMPLE. Why a line is never taken too early
- * or twice:
+ * these lines into the same slot at the peer, whose executor polls the flags without completion,
+ * tail or proxy. Credit comes back as for SIMPLE. Why a line is never taken too early or twice:
  *
- *   - A half of a line is 8 aligned bytes with a flag of its own. A NIC writes in units of at least
- * 8 aligned bytes, so the data of a half are there when its flag is, in whatever order halves
- *     arrive. LL128 has one flag for 128 bytes, which a NIC may write in parts, so it stays inside
- *     hosts.
- *   - The flag is the slot's number (core/foundation/model/line.h), so lines of earlier rounds of
- * the ring do not match, and neither does fresh memory, which is zeroed. Queue pairs are never
- *     connected again: a failed one ends the communicator.
- *   - A NIC may send a packet again. The same bytes arrive twice, which is harmless as long as both
- *     ends hold the same slot. A slot is released only when the peer's NIC has acknowledged it, so
- *     nothing of it is sent again once its place has been reused.
+ *   - A half of a line is 8 aligned bytes with a flag of its own. A NIC writes at least 8 aligned
+ *     bytes at once, so the data of a half are there when its flag is. LL128 has one flag for 128
+ *     bytes, which a NIC may write in parts, so it stays inside hosts.
+ *   - The flag is the slot's number (core/foundation/model/line.h), which matches neither lines of
+ *     earlier rounds nor fresh memory, which is zeroed. A failed queue pair ends the communicator.
+ *   - A NIC may send a packet again, which is harmless while both ends hold the same slot. So a
+ *     slot is released only when the peer's NIC has acknowledged it.
  *
- * A receiving executor may return a slot before this rank has seen the acknowledgement. Then there
- * is credit, but the slot is not released yet, and the executor waits.
+ * A receiving executor may return a slot before that. Then there is credit, but the executor waits
+ * for the release.
  */
 #include "transport/ib/ib_path.h"
 
@@ -31,7 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Travels in the work request id of a send. */
+/* In the work request id. */
 struct send_words {
     uint32_t fifo;
     uint32_t slot;
@@ -92,7 +87,7 @@ static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const stru
         .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
 }
 
-/* The caller may fill in more fields. */
+/* The caller may add fields. */
 static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                      const struct send_words *words, struct ibv_sge from,
                                      uint64_t to, uint32_t rkey)
@@ -103,7 +98,7 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     struct ibv_sge *sges = channel->sges[channel->n_batch++];
     memset(wr, 0, sizeof(*wr));
     channel->n_posted++;
-    /* Entries of the send queue come back with signalled completions only. */
+    /* Only signalled completions free entries of the send queue. */
     const bool is_signalled = words->is_signalled ||
                               channel->n_posted - channel->signalled_at >= channel->size.n_send / 4;
     if (is_signalled)
@@ -119,9 +114,9 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     return wr;
 }
 
-/* Does the last send of slot `step` ask for a completion? With one channel, whose sends are in
- * order, one for each half of a FIFO releases all slots before it. With several channels each slot
- * needs its own. */
+/* Does the last send of slot `step` ask for a completion? One channel's sends are in order, so one
+ * for each half of a FIFO releases all slots before it. With several channels each slot needs its
+ * own. */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
 {
@@ -156,7 +151,7 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_channel *
     }
 }
 
-/* The imm that ends a part. @boxed: the payload goes into the box with it. */
+/* Ends a part. @boxed: the payload goes into the box, too. */
 static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                       const struct slot_part *part, bool boxed)
 {
@@ -190,7 +185,7 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *chan
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* False if a channel has no room now. */
+/* False = no room now. */
 static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
@@ -249,7 +244,7 @@ static bool has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_se
            (!has_credit || send->posted - send->credit < ib->config.spec.depth);
 }
 
-/* @head: a word in staging, which gets the value. @word: index of the peer's credit word. */
+/* @head: in staging. @word: of the peer's credit words. */
 static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t *head,
                          uint64_t value, uint32_t word)
 {
@@ -259,8 +254,8 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
     struct ibv_send_wr *wr = add_write(
         ib, channel, &words, make_sge(head, 8, channel->rail->staging),
         peer->remote.credits + 8ULL * word, peer->remote.words_rkey[channel->remote_rail]);
-    /* The NIC may still read this word for an earlier write, which is harmless: heads only grow,
-     * and the NIC reads a word as a whole. */
+    /* The NIC may still read this word for an earlier write: heads only grow, and it reads a word
+     * as a whole. */
     gyre_store_relaxed_u64(head, value);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(is_lines ? word - peer->size.n_fifos : word, 0, 1, false) |
@@ -269,8 +264,7 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* Credit is returned when half a FIFO was consumed, or when the sender has used all of it. So the
- * sender never waits for credit that is held back. */
+/* After half a FIFO, or when the sender has used all credit, so it never waits for held credit. */
 static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -301,8 +295,8 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
     gyre_ib_flush(ib, channel);
 }
 
-/* A rank that waits for a peer often has no message in flight to it, so its NIC cannot notice that
- * the peer is gone. */
+/* A rank that waits often has no message in flight, so its NIC cannot notice that the peer is gone.
+ */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_channel *channel = peer->control;
@@ -361,8 +355,7 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *ch
     }
 }
 
-/* False if the channel has no room now. Of an empty slot one line is sent, which has the flag of an
- * earlier slot or none. */
+/* False = no room now. An empty slot sends one line, which has an earlier slot's flag or none. */
 static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                        uint32_t n_lines)
 {
@@ -374,7 +367,7 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
     const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
     struct gyre_ib_channel *channel = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
-    /* A message that is cut into the shortest parts takes one send more than this quotient. */
+    /* The shortest parts take one send more than this quotient. */
     if (!gyre_ib_has_room(channel, n_bytes / (channel->max_msg_bytes / 2) + 1))
         return false;
     lines->is_under_way[slot] = true;
@@ -399,7 +392,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     struct gyre_ib_line_send *lines = &send->lines;
     const uint64_t first = lines->released;
     if (peer->n_used == 1) {
-        /* As in complete_send() of ib_path.c: `slot` is the newest of that index. */
+        /* As in complete_send() of ib_path.c. */
         lines->released = lines->posted - (lines->posted - 1 - slot) % depth;
     } else {
         lines->is_under_way[slot] = false;
@@ -415,8 +408,8 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     gyre_ib_trace(ib, peer, &moved);
 }
 
-/* This rank does not know which slots have arrived, so it cannot tell when the sender has used all
- * its credit. Credit of less than half a FIFO waits until the proxy is idle. */
+/* This rank does not know which slots have arrived, so not when the sender has used all its credit.
+ * Credit of less than half a FIFO waits until the proxy is idle. */
 static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool all)
 {
     const uint64_t least = all ? 1 : ib->config.spec.depth / 2;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structures of the ib transport: rails (ports in use), queue-pair channels, peers and the
- * sides of their FIFOs. After connect only the proxy thread uses them, except the words that
- * executors share with it (fifo.inbox, fifo.credit). A FIFO's slots may use any channel of its
- * pair.
+ * Rails (ports in use), queue-pair channels, peers and the sides of their FIFOs. After connect only
+ * the proxy thread uses them, except the words that executors share with it (fifo.inbox,
+ * fifo.credit). A slot may use any channel of its pair.
  *
  *   sender, when a slot is published and has credit:
  *     RDMA WRITE      the payload, to the slot of the same number at the peer
@@ -13,15 +12,14 @@
  *   receiver, when the executor has advanced head:
  *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control channel
  *
- * A small payload is written into the box behind the 16 bytes, in one message. A large payload is
- * cut into parts, one for each channel, and each part ends with an imm. The slot has arrived when
- * all its imms have: requests of one RC QP execute in order at the responder, and the completion of
- * the receive that an imm consumes becomes visible after the data of all earlier requests (IB
- * specification 1.4, 9.5 and 10.8.3). So data may arrive in any order (relaxed PCI writes); their
- * last byte is never taken as a sign that they are complete.
+ * A small payload travels in the box. A large one is cut into parts, one for each channel, and each
+ * part ends with an imm. The slot has arrived when all its imms have: requests of one RC QP execute
+ * in order at the responder, and the completion of the receive that an imm consumes becomes visible
+ * after the data of all earlier requests (IB specification 1.4, 9.5 and 10.8.3). So data may arrive
+ * in any order (relaxed PCI writes); their last byte is no sign that they are complete.
  *
- * ib_send.c tells how slots of LL travel. More receives are posted than there can be credits, and
- * they are posted again before a credit is returned. So "receiver not ready" cannot happen.
+ * More receives are posted than there can be credits, and they are posted again before a credit is
+ * returned. So "receiver not ready" cannot happen.
  */
 #ifndef GYRE_IB_TRANSPORT_H
 #define GYRE_IB_TRANSPORT_H
@@ -33,18 +31,18 @@
 #include "transport/transport.h"
 
 #define GYRE_IB_MAX_RAILS        4
-#define GYRE_IB_MAX_CHANNELS     16     /* of a pair; the imm has four bits for it */
-#define GYRE_IB_MAX_ALL_CHANNELS 0x4000 /* of a rank; the wr_id has 14 bits for it */
+#define GYRE_IB_MAX_CHANNELS     16     /* of a pair: four bits of the imm */
+#define GYRE_IB_MAX_ALL_CHANNELS 0x4000 /* of a rank: 14 bits of the wr_id */
 #define GYRE_IB_PAIR_GIDS        8
 
 #define GYRE_IB_CM_TOKEN_BYTES   16
 
-/* 240 bytes of payload are enough for the calls in which latency counts; copying them takes less
- * time than a second message. */
+/* 240 bytes of payload suffice where latency counts, and are copied faster than a second message.
+ */
 #define GYRE_IB_BOX_BYTES         256
 #define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
-/* Smaller parts do not repay their own doorbell and imm. */
+/* Smaller parts do not repay their doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
 #define GYRE_IB_BATCH            32
@@ -52,10 +50,10 @@
 
 struct gyre_ib_label {
     uint64_t slot_info;
-    uint64_t credit; /* the sender's head of the FIFO in the other direction */
+    uint64_t credit; /* the sender's head in the other direction */
 };
 
-/* The peer's NIC writes slot_info, credit and a small payload here. */
+/* Written by the peer's NIC. */
 struct gyre_ib_box {
     struct gyre_ib_label label;
     unsigned char payload[GYRE_IB_BOX_PAYLOAD_BYTES];
@@ -72,16 +70,16 @@ struct gyre_ib_rail {
     struct ibv_comp_channel *events;
     struct ibv_cq *cq;
     int n_cqe;
-    bool is_armed; /* the next completion makes `events` readable */
+    bool is_armed;                                  /* a completion makes `events` readable */
     struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS]; /* usable, best first */
     int n_gids;
     struct ibv_mr *send_slots;
     struct ibv_mr *recv_slots;
-    struct ibv_mr *send_lines; /* slots of LL; NULL = there are none */
+    struct ibv_mr *send_lines; /* NULL = no slots of LL */
     struct ibv_mr *recv_lines;
     struct ibv_mr *recv_words; /* boxes and credit words: written by peers */
     struct ibv_mr *staging;    /* labels and heads: read by this NIC */
-    struct ibv_qp *fence;      /* connected to itself; NULL if no fence is needed */
+    struct ibv_qp *fence;      /* to itself; NULL if not needed */
     uint64_t down_since_ns;    /* 0 = it is active */
 };
 
@@ -94,18 +92,18 @@ struct gyre_ib_channel {
     struct ibv_qp *qp;
     struct gyre_ib_peer *peer;
     struct gyre_ib_rail *rail;
-    uint32_t id; /* in transport->channels; stands in wr_id */
+    uint32_t id; /* in transport->channels */
     bool is_control;
     struct gyre_ib_qp_path path;
     int remote_rail;
-    int remote_nth; /* index among the peer's channels to this rank */
+    int remote_nth; /* among the peer's channels to this rank */
     uint32_t remote_gid_index;
     uint32_t max_msg_bytes;
     struct gyre_ib_qp_size size;
     uint64_t n_posted;
     uint64_t n_retired;
-    uint64_t signalled_at; /* n_posted when the last signalled one was added */
-    uint32_t n_recv_due;   /* to be posted again */
+    uint64_t signalled_at; /* n_posted at the last signalled one */
+    uint32_t n_recv_due;   /* to post again */
     int n_batch;
     struct ibv_send_wr batch[GYRE_IB_BATCH];
     struct ibv_sge sges[GYRE_IB_BATCH][2];
@@ -115,14 +113,14 @@ struct gyre_ib_line_send {
     unsigned char *slots;
     uint64_t posted;
     uint64_t released;
-    uint64_t credit; /* may be ahead of `posted`: a GPU may return an empty slot early */
+    uint64_t credit; /* may exceed `posted`: a GPU may return an empty slot early */
     bool is_under_way[GYRE_MAX_DEPTH]; /* with several channels */
 };
 
-/* The peer's NIC writes them, and the executor polls them. */
+/* Written by the peer's NIC, polled by the executor. */
 struct gyre_ib_line_recv {
     unsigned char *slots;
-    uint64_t returned; /* head that the sender knows */
+    uint64_t returned; /* as the sender knows */
     uint64_t *head;
 };
 
@@ -130,7 +128,7 @@ struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
     uint64_t posted;   /* slots given to the NIC */
     uint64_t released; /* slots whose bytes have left */
-    uint64_t credit;   /* the receiver's head that this rank knows */
+    uint64_t credit;   /* the receiver's head as known here */
     struct gyre_ib_label *labels;
     uint8_t parts_left[GYRE_MAX_DEPTH];
     struct gyre_ib_line_send lines;
@@ -140,8 +138,8 @@ struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived; /* slots whose tail was published */
     uint64_t returned;
-    uint64_t fenced;  /* complete slots under a fence that has ended */
-    uint64_t fencing; /* slots that the running fence covers */
+    uint64_t fenced;  /* complete slots under a fence that ended */
+    uint64_t fencing; /* and those under the running one */
     uint64_t *head;
     struct gyre_ib_box *boxes;
     uint8_t parts_seen[GYRE_MAX_DEPTH];
@@ -154,7 +152,7 @@ struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank */
     uint64_t boxes;   /* [n_fifos][depth] */
     uint64_t lines;   /* line_stride apart */
-    uint64_t credits; /* [n_fifos] words of SIMPLE, then as many of LL */
+    uint64_t credits; /* SIMPLE's n_fifos, then LL's */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t words_rkey[GYRE_IB_MAX_RAILS];
@@ -164,23 +162,22 @@ struct gyre_ib_remote {
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;            /* between the slots of two FIFOs, on both ranks */
-    struct gyre_ib_channel *channels; /* by rail: data channels, then a control channel */
-    struct gyre_ib_channel
-        *used[GYRE_IB_MAX_CHANNELS]; /* data channels of rails that are connected */
+    uint64_t slots_stride;                              /* between two FIFOs, on both ranks */
+    struct gyre_ib_channel *channels;                   /* by rail: data channels, then control */
+    struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS]; /* data channels of connected rails */
     int n_used;
     struct gyre_ib_channel *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
     uint64_t *credit_words; /* size.n_fifos of SIMPLE, then of LL, in recv_words */
     struct gyre_ib_remote remote;
-    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects */
     char words[48];
-    uint64_t n_completions;      /* of anything to or from the peer */
-    uint64_t n_completions_seen; /* when silent peers were looked for */
+    uint64_t n_completions;      /* to or from the peer */
+    uint64_t n_completions_seen; /* at the last look for silent peers */
 };
 
-/* One fence runs at a time; slots that become complete meanwhile wait for the next one. */
+/* One fence runs at a time; slots that complete meanwhile wait for the next. */
 struct gyre_ib_fence {
     bool is_needed;
     bool is_wanted;
@@ -189,18 +186,17 @@ struct gyre_ib_fence {
 
 struct gyre_ib_transport {
     struct gyre_transport base;
-    struct gyre_transport_config
-        config; /* the communicator owns what it points to, but for peers */
+    struct gyre_transport_config config; /* what it points to is the communicator's, except peers */
     struct gyre_ib_scan scan;
     const struct gyre_verbs *verbs;
     struct gyre_ib_rail rails[GYRE_IB_MAX_RAILS];
     int n_rails;
     struct gyre_ib_peer *peers;
     struct gyre_ib_channel *channels;
-    int n_channels; /* all peers', controls included */
+    int n_channels; /* with controls */
     int channels_per_peer;
     int channels_per_rail;
-    struct gyre_ib_cm *cm; /* NULL: queue pairs are connected with the blobs' data */
+    struct gyre_ib_cm *cm; /* NULL: the blobs suffice to connect */
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
     struct gyre_proxy_fifo *fifos; /* sends, then recvs */
@@ -212,21 +208,21 @@ struct gyre_ib_transport {
     enum gyre_ib_gdr recv_gdr;
     enum gyre_ib_gdr send_gdr;
     struct gyre_ib_fence fence;
-    void *fifo_memory; /* pinned: inboxes, credits and, without GPUDirect, slots */
+    void *fifo_memory; /* pinned: inboxes, credits, slots without GPUDirect */
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
     uint32_t n_fifos;
     uint64_t one_side_bytes;
-    unsigned char *send_slots; /* of all FIFOs, peer after peer */
+    unsigned char *send_slots; /* peer after peer */
     unsigned char *recv_slots;
-    void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], a word for fences */
+    void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], fences' word */
     size_t recv_words_bytes;
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
-    unsigned char *send_lines; /* slots of LL of all senders, in host memory; NULL = none */
+    unsigned char *send_lines; /* all senders' slots of LL, in host memory; NULL = none */
     unsigned char *recv_lines; /* the device polls them */
-    uint64_t line_stride;      /* between two FIFOs' lines; 0 = there are none */
+    uint64_t line_stride;      /* between two FIFOs' lines; 0 = none */
     uint64_t idle_since_ns;    /* 0 = something moves */
     int nap_fd;
     struct gyre_proxy *proxy;
@@ -234,7 +230,7 @@ struct gyre_ib_transport {
     uint64_t events_looked_ns;
     uint64_t probed_ns;
     uint64_t n_polls;
-    bool is_failed; /* an error was raised */
+    bool is_failed;
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
@@ -242,15 +238,14 @@ struct gyre_ib_transport {
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib);
 void gyre_ib_rails_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_rail_gids - the usable GIDs, best first; n = 0 on InfiniBand. Errors: as
- * gyre_ib_gid_choose, with the port's name. */
+/** Best first; n = 0 on InfiniBand. Errors: as gyre_ib_gid_choose, with the port's name. */
 gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_params *params,
                               struct ibv_context *context, const struct gyre_ib_port *port,
                               struct gyre_ib_gid_row *gids_out, int *n_out);
 
 struct gyre_ib_rail_list {
     int n;
-    uint32_t indices[GYRE_IB_MAX_RAILS]; /* in the scan of all ports, nearest first */
+    uint32_t indices[GYRE_IB_MAX_RAILS]; /* in the scan, nearest first */
 };
 
 struct gyre_ib_rail_pairs {
@@ -259,20 +254,18 @@ struct gyre_ib_rail_pairs {
     int theirs[GYRE_IB_MAX_RAILS];
 };
 
-/** gyre_ib_pair_rails - pure: both ranks find the same pairs. @cross: CROSS_NIC, set by @variable.
- * 0: only ports of the same index, as a fabric of separate rails needs. 1: the first with the
- * first, the second with the second. 2: as 0 if that gives a pair, else as 1. Errors: UNSUPPORTED
- * (no pair), naming the rails of both. */
+/** Both ranks find the same pairs. @cross: CROSS_NIC, set by @variable. 0: only ports of the same
+ * index, as a fabric of separate rails needs. 1: the first with the first, and so on. 2: as 0 if
+ * that gives a pair, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
-/** gyre_ib_channels_open - queue pairs in INIT with receives posted. */
+/** In INIT with receives posted. */
 gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib);
 void gyre_ib_channels_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_path_begin - fill in what all queue pairs of a rail share, and a random PSN. Errors:
- * SYSTEM. */
+/** What a rail's queue pairs share, and a random PSN. Errors: SYSTEM. */
 gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                                struct gyre_ib_qp_path *path_out);
 
@@ -288,14 +281,14 @@ struct gyre_ib_mr_request {
     struct ibv_pd *pd;
     void *base;
     size_t n_bytes;
-    bool remote_write;     /* by the peer; else only this rank's NIC reads it */
+    bool remote_write;     /* else only this NIC reads it */
     bool remote_read;      /* by this rank's fences */
-    bool relaxed_ordering; /* if the library has it */
+    bool relaxed_ordering; /* if the library can */
     enum gyre_ib_gdr gdr;  /* NONE: host memory */
 };
 
-/** gyre_ib_mr_register - Errors: OUT_OF_MEMORY explaining the memlock limit, SYSTEM with the errno
- * (EFAULT on GPU memory: the NIC's driver does not know it). */
+/** Errors: OUT_OF_MEMORY explaining the memlock limit, SYSTEM with the errno (EFAULT on GPU memory:
+ * the NIC's driver does not know it). */
 gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct ibv_mr **mr_out);
 
 gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes);
@@ -318,7 +311,7 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
 bool gyre_ib_settle(void *transport);
 
-/** gyre_ib_fences_open - does nothing if no fence is needed. */
+/** Does nothing if none is needed. */
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
@@ -326,11 +319,11 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** gyre_ib_events_look - handle all pending async events. Raises the fault if the device failed, or
- * a port has been down for longer than the retry window. */
+/** Raises the fault if the device failed, or a port has been down for longer than the retry window.
+ */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
-/** gyre_ib_raise - after it the data path does nothing more. */
+/** After it the data path does nothing more. */
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause);
 
 /** With E401. */
@@ -346,20 +339,19 @@ const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 
-/** gyre_ib_cm_open - listen, and draw the tokens with which peers prove their rank. Errors:
- * UNSUPPORTED (no rdma_cm in the build, no library, no /dev/infiniband/rdma_cm, a port that is not
- * RoCE), SYSTEM. */
+/** Listen, and draw the peers' tokens. Errors: UNSUPPORTED (no rdma_cm in the build, no library, no
+ * /dev/infiniband/rdma_cm, a port that is not RoCE), SYSTEM. */
 gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
 
-/** gyre_ib_cm_port - 0 for NULL. */
+/** 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
-/** gyre_ib_cm_add - add a channel whose path is known. The higher rank of the pair connects, the
- * lower one accepts. @port, @token: the peer's. Errors: UNSUPPORTED (link-local GIDs). */
+/** A channel whose path is known. The higher rank connects, the lower one accepts. @port, @token:
+ * the peer's. Errors: UNSUPPORTED (link-local GIDs). */
 gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token);
 
-/** gyre_ib_cm_connect - Errors: REMOTE, TIMEOUT, SYSTEM naming the channel and the step. */
+/** Errors: REMOTE, TIMEOUT, SYSTEM naming the channel and the step. */
 gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns);
 
 void gyre_ib_cm_close(struct gyre_ib_cm *cm);

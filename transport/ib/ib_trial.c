@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every message is an RDMA write into the peer's receive area. If the peer waits for it, it carries
- * an immediate value, which consumes a posted receive.
+ * Every message is an RDMA write. If the peer waits for it, an immediate value consumes a posted
+ * receive.
  */
 #include "transport/ib/ib_trial.h"
 
@@ -20,25 +20,23 @@
 GYRE_STATIC_ASSERT(GYRE_IB_TRIAL_GIDS >= GYRE_IB_PAIR_GIDS, "a rail's GIDs have room in a port");
 
 #define LARGE_BYTES ((size_t)256 << 10)
-/* What this process sends, then the area that the peer writes to. */
+/* What this process sends, then what the peer writes. */
 #define MEMORY_BYTES (2 * LARGE_BYTES)
 
-#define SMALL_BYTES  64 /* fits into one packet of every MTU */
+#define SMALL_BYTES  64 /* one packet of every MTU */
 #define N_SMALL      20
 #define N_IN_FLIGHT  16
 #define MAX_LARGE    4096
 #define LARGE_NS     30e6
-#define WAIT_SMALL_S                                                                               \
-    5                   /* longer than the retries, for which adapters may take four times as long \
-                         */
-#define WAIT_LARGE_S 20 /* the pair is known to reach each other */
-/* A loaded or virtual machine may stop for seconds, and with it an adapter in software. So the time
- * between two polls counts up to this. */
+#define WAIT_SMALL_S 5  /* longer than the retries, which adapters may stretch four times */
+#define WAIT_LARGE_S 20 /* the pair has reached each other */
+/* The most that the time between two polls counts: a loaded or virtual machine may stop for
+ * seconds, and with it an adapter in software. */
 #define MOST_GAP_NS 100000000ULL
-#define SPIN_NS     200000 /* then other threads get the processor */
+#define SPIN_NS     200000 /* then others get the processor */
 #define N_RECEIVES  64
-#define N_CQE       256 /* more than are ever posted at once */
-#define TIMEOUT     15  /* 4.096 us x 2^15 = 0.13 s until a packet is sent again */
+#define N_CQE       256 /* more than are posted at once */
+#define TIMEOUT     15  /* 4.096 us x 2^15 = 0.13 s */
 #define RETRIES     6   /* Soft-RoCE takes 7 for ever */
 
 struct open_port {
@@ -62,7 +60,7 @@ struct gyre_ib_trial {
     uint32_t their_gid_index;
     uint64_t n_posted, n_done; /* sends */
     uint64_t n_imms;
-    uint64_t n_taken; /* waited for: a message may come before its step begins to wait */
+    uint64_t n_taken; /* waited for: a message may come before its step */
     uint64_t last_ns; /* of the last completion */
     int wait_s;
 };
@@ -228,7 +226,7 @@ void gyre_ib_trial_finish(struct gyre_ib_trial *trial)
     trial->at = NULL;
 }
 
-/* Both processes pass the sender's rows first and make the same choice. */
+/* Both pass the sender's rows first and choose alike. */
 static gyre_status choose_gids(struct gyre_ib_trial *trial)
 {
     const struct gyre_ib_trial_port *mine = &trial->at->told, *theirs = trial->peer.port;
@@ -318,8 +316,7 @@ static gyre_status progress(struct gyre_ib_trial *trial)
     return post_receives(trial, n_received);
 }
 
-/* Waits until the peer has sent its next n_messages (0 or 1), and at most n_open sends are not
- * done. */
+/* For the peer's next n_messages (0 or 1), and for all but n_open sends. */
 static gyre_status wait_for(struct gyre_ib_trial *trial, uint64_t n_messages, uint64_t n_open)
 {
     const uint64_t limit_ns = (uint64_t)trial->wait_s * 1000000000;
@@ -389,7 +386,7 @@ static gyre_status small_round_trips(struct gyre_ib_trial *trial, int n)
 gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_out)
 {
     trial->wait_s = WAIT_SMALL_S;
-    GYRE_TRY(small_round_trips(trial, 1)); /* the first message may resolve addresses */
+    GYRE_TRY(small_round_trips(trial, 1)); /* may resolve addresses */
     const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(small_round_trips(trial, N_SMALL));
     *latency_us_out = trial->peer.is_receiver

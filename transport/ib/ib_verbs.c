@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The libraries stay open: libibverbs loads provider libraries, which must not be unloaded under
- * open contexts.
+ * The libraries stay open: libibverbs loads providers, which must not be unloaded under open
+ * contexts.
  */
 #include "transport/ib/ib_verbs.h"
 
@@ -26,8 +26,8 @@ struct symbol {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct gyre_verbs *installed; /* under lock; set by tests only */
-static struct gyre_verbs loaded_verbs;     /* written once, under lock */
+static const struct gyre_verbs *installed;                         /* under lock; by tests */
+static struct gyre_verbs loaded_verbs;                             /* written once, under lock */
 static struct library verbs_library = {.file = "libibverbs.so.1"}; /* under lock */
 
 GYRE_WATCH_FORKS(&lock, NULL)
@@ -105,7 +105,7 @@ void gyre_verbs_install(const struct gyre_verbs *verbs)
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out)
 {
-    /* The exported function fills only the fields of the first ABI; gyre uses no others. */
+    /* The exported function fills only the first ABI's fields; gyre uses no others. */
     memset(attr_out, 0, sizeof(*attr_out));
     return verbs->query_port(context, port, (struct _compat_ibv_port_attr *)attr_out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libibverbs and librdmacm as tables of functions, opened at run time, which tests replace by a
- * simulated device. Posting and polling use the table in struct ibv_context.
+ * libibverbs and librdmacm as tables of functions, which tests replace by a simulated device.
+ * Posting and polling use the table in struct ibv_context.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
@@ -57,14 +57,14 @@ struct gyre_verbs {
 #undef GYRE_VERBS_MEMBER
 };
 
-/** gyre_verbs_load - members that are not needed may be NULL. Errors: UNSUPPORTED (the library or a
- * needed symbol is missing). */
+/** Members that are not needed may be NULL. Errors: UNSUPPORTED (the library or a symbol is
+ * missing). */
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out);
 
-/** gyre_verbs_install - for tests: these functions from now on. NULL = the library's again. */
+/** For tests. NULL = the library's again. */
 void gyre_verbs_install(const struct gyre_verbs *verbs);
 
-/** gyre_verbs_query_port - returns 0 or an errno. */
+/** 0 or an errno. */
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out);
 

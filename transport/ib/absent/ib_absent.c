@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A build without verbs headers: the transport reaches no peer and reports the reason, and the
- * trial cannot be opened, so its other functions are never called.
+ * A build without verbs headers. The trial cannot be opened, so its other functions are never
+ * called.
  */
 #include "transport/ib/ib_trial.h"
 #include "transport/slab.h"

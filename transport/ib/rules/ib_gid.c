@@ -76,7 +76,7 @@ bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, in
         if (rule->items[i].port >= 0 && rule->items[i].port != port)
             continue;
         is_listed = true;
-        /* A user of "mlx5" wants mlx5_0 too, but one of "mlx5_1" hardly ever wants mlx5_10. */
+        /* "mlx5" means mlx5_0 too, but "mlx5_1" hardly ever mlx5_10. */
         const char next = name[strlen(item)];
         if (is_same)
             *widened_out = NULL;
@@ -160,7 +160,7 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
     *index_out = -1;
     if (strchr(text, '=') == NULL) {
         if (strcmp(text, "-1") == 0 || text[0] == '\0')
-            return GYRE_SUCCESS; /* as NCCL, -1 means that the rules choose */
+            return GYRE_SUCCESS; /* -1: the rules choose, as in NCCL */
         if (!parse_number(text, 65535, &number))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "\"%s\": neither a number nor device=number,...", text);
@@ -235,7 +235,7 @@ static const char *why_unusable(const struct gyre_ib_gid_row *row)
     return NULL;
 }
 
-/* Rules 1 and 3. Writes why the row lost, or "". */
+/* Rules 1 and 3. @reason_out: why the row lost, or "". */
 static void judge(const struct gyre_ib_gid_row *row, const struct gyre_ib_gid_rules *rules,
                   char *reason_out)
 {
@@ -343,8 +343,8 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
     return status;
 }
 
-/* Ranks do not tell each other their prefix lengths, so those of most fabrics are taken, /24 and
- * /64. A wrong answer only changes the preference. */
+/* Ranks do not tell each other their prefix lengths, so those of most fabrics serve: /24 and /64. A
+ * wrong answer only changes the preference. */
 static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
 {
     const bool is_ipv4 = gyre_ib_gid_classify(a) == GYRE_IB_GID_IPV4;
@@ -362,7 +362,7 @@ gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
             if (a[i].type != b[j].type ||
                 gyre_ib_gid_classify(a[i].raw) != gyre_ib_gid_classify(b[j].raw))
                 continue;
-            /* The subnet counts most, then the class, then the VLAN. */
+            /* First the subnet, then the class, then the VLAN. */
             const int score = (in_one_subnet(a[i].raw, b[j].raw) ? 1000 : 0) +
                               10 * (int)gyre_ib_gid_classify(a[i].raw) + (a[i].vlan == 0 ? 1 : 0) +
                               (b[j].vlan == 0 ? 1 : 0);

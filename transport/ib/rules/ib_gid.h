@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses the GID of a RoCE port by pure rules on a table (docs/roce.md gives the reasons):
+ * Chooses the GID of a RoCE port (docs/roce.md gives the reasons):
  *
  *   1. A row whose address is zero or whose type cannot be read is not usable.
  *   2. A forced index (IB_GID_INDEX) must be a usable row; nothing else is asked of it.
  *   3. The row must have the RoCE version asked for (2), a network interface that is up, the family
  *      and an address inside the range asked for, if they were.
  *   4. Of those: IPv4 before global or unique-local IPv6 before link-local IPv6; a row of the
- * port's own interface before one of a VLAN on it; then the lowest index.
+ *      port's own interface before one of a VLAN on it; then the lowest index.
  *   5. If no row is left, the error gives the reason against every row. Index 0 is no default.
- *
- * A pair of ports may then prefer, among the rows that passed rule 3, two in one subnet.
  */
 #ifndef GYRE_IB_GID_H
 #define GYRE_IB_GID_H
@@ -19,8 +17,8 @@
 #include "core/foundation/base/status.h"
 
 enum gyre_ib_gid_type {
-    GYRE_IB_GID_UNREADABLE, /* an empty slot, or one of another network namespace (EINVAL) */
-    GYRE_IB_GID_ROCE_V1,    /* or InfiniBand: sysfs uses one string for both */
+    GYRE_IB_GID_UNREADABLE, /* empty, or of another network namespace (EINVAL) */
+    GYRE_IB_GID_ROCE_V1,    /* or InfiniBand: sysfs names both alike */
     GYRE_IB_GID_ROCE_V2
 };
 
@@ -43,49 +41,46 @@ struct gyre_ib_gid_row {
 
 struct gyre_ib_gid_rules {
     int forced_index; /* -1 = none */
-    int family;       /* AF_INET, AF_INET6 or 0 = any */
+    int family;       /* AF_INET, AF_INET6; 0 = any */
     int version;      /* 1 or 2 */
     bool has_range;
     uint8_t range[16]; /* IPv4 as ::ffff:a.b.c.d */
     unsigned range_bits;
-    const char *index_name, *range_name; /* the variables, for messages; NULL = GYRE_IB_... */
+    const char *index_name, *range_name; /* for messages; NULL = GYRE_IB_... */
 };
 
 #define GYRE_IB_GID_REASON_BYTES 80
 
 enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16]);
 
-/** gyre_ib_gid_to_text - "10.0.0.1" or "fe80::1". @text_out: >= 48 bytes; returned. */
+/** "10.0.0.1" or "fe80::1". @text_out: >= 48 bytes. */
 const char *gyre_ib_gid_to_text(const uint8_t raw[16], char *text_out, size_t text_bytes);
 
-/** gyre_ib_gid_parse_range - "10.0.0.0/24", "fd00::/8", or one address. Errors: INVALID_ARGUMENT,
- * without the variable's name. */
+/** "10.0.0.0/24", "fd00::/8", or one address. Errors: INVALID_ARGUMENT, without the variable's
+ * name. */
 gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *rules);
 
-/** gyre_ib_gid_parse_index - "3" for all devices or "mlx5_0=3,mlx5_1=5". @index_out: -1 if the list
- * names other devices only. Errors: INVALID_ARGUMENT, without the variable's name. */
+/** "3" for all devices or "mlx5_0=3,mlx5_1=5". @index_out: -1 = other devices only. Errors: as
+ * gyre_ib_gid_parse_range(). */
 gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out);
 
-/** gyre_ib_gid_rules_from - the IB_GID_*, IB_ADDR_* and IB_ROCE_* variables for one device.
- * Errors: INVALID_ARGUMENT. */
+/** The IB_GID_*, IB_ADDR_* and IB_ROCE_* variables. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
                                    struct gyre_ib_gid_rules *rules_out);
 
-/** gyre_ib_gid_choose - rules 1 to 5. @chosen_out: index into @rows. @reasons_out: for each row,
- * why rules 1 to 3 rule it out, or "". May be NULL. Errors: UNSUPPORTED with the table and the
- * reasons. */
+/** @chosen_out: index into @rows. @reasons_out: for each row, why rules 1 to 3 rule it out, or "".
+ * May be NULL. Errors: UNSUPPORTED with the table and the reasons. */
 gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
                                const struct gyre_ib_gid_rules *rules, int *chosen_out,
                                char (*reasons_out)[GYRE_IB_GID_REASON_BYTES]);
 
-/** gyre_ib_gid_prefer - rule 4: > 0 if a is better than b, < 0 if b is better. */
+/** Rule 4: > 0 if a is better. */
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
 
-/** gyre_ib_gid_pair - the rows that two ports use for each other. Both ranks must pass the lower
- * rank's rows as a, and get the same answer. Rows fit if they have the same type and family, and
- * both or neither are link-local. Of the pairs that fit, one in one subnet (/24 of IPv4, /64 of
- * IPv6) comes first; then rule 4 decides, then the order. Errors: UNSUPPORTED printing both
- * tables. */
+/** Of rows that passed rule 3. Both ranks must pass the lower rank's rows as a, and get the same
+ * answer. Rows fit if they have the same type and family, and both or neither are link-local. Of
+ * the pairs that fit, one in one subnet (/24 of IPv4, /64 of IPv6) comes first; then rule 4
+ * decides, then the order. Errors: UNSUPPORTED printing both tables. */
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
 

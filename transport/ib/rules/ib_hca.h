@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ports that IB_HCA allows. Pure functions.
+ * The ports that IB_HCA allows.
  */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
@@ -14,19 +14,18 @@
 struct gyre_ib_hca_rule {
     bool is_inverted; /* ^ */
     bool is_exact;    /* = */
-    int n_items;      /* 0: every port is allowed */
+    int n_items;      /* 0: all ports */
     struct {
         char name[64];
         int port; /* -1 = all */
     } items[GYRE_IB_MAX_HCA_ITEMS];
 };
 
-/** gyre_ib_hca_parse - blanks around names do not count. Errors: INVALID_ARGUMENT naming the
- * problem, but not the variable. */
+/** Ignores blanks around names. Errors: INVALID_ARGUMENT, without the variable's name. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
-/** gyre_ib_hca_takes - @widened_out: the item, if the rule is not exact and the item is only the
- * beginning of the name, as mlx5_1 is of mlx5_10; else NULL. */
+/** @widened_out: the item, if the rule is not exact and the item is only the beginning of the name,
+ * as mlx5_1 is of mlx5_10; else NULL. */
 bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
                        const char **widened_out);
 
