@@ -130,8 +130,6 @@ void *gyre_ipc_base(const struct gyre_ipc_import *import)
     return import->base;
 }
 
-/* ---- shared buffers -------------------------------------------------------------------------- */
-
 GYRE_STATIC_ASSERT(GYRE_SHARE_IPC_BYTES == GYRE_IPC_HANDLE_BYTES, "travels in the handle");
 
 gyre_status gyre_share_export_cuda(bool to_processes, void *buffer,

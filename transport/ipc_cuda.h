@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that GPUs share. A handle is opened once for each GPU of this process and its users are
- * counted, because some drivers refuse a second opening. The driver's number identifies an
- * allocation, because a later one may have the same address.
+ * A handle is opened once for each GPU of this process and its users are counted, because some
+ * drivers refuse a second opening. The driver's number identifies an allocation, because a later
+ * one may have the same address.
  */
 #ifndef GYRE_TRANSPORT_IPC_CUDA_H
 #define GYRE_TRANSPORT_IPC_CUDA_H
@@ -14,11 +14,11 @@
 
 struct gyre_ipc_import;
 
-/** @base: the start of an allocation. @bytes_out: GYRE_IPC_HANDLE_BYTES. */
+/** @base: an allocation's start. @bytes_out: GYRE_IPC_HANDLE_BYTES. */
 gyre_status gyre_ipc_export(void *base, uint8_t *bytes_out);
 
 /** gyre_ipc_acquire, _release - the first user maps the memory and the last one unmaps it. @key:
- * GYRE_IPC_KEY_BYTES, never used again. @bytes: of gyre_ipc_export(). */
+ * GYRE_IPC_KEY_BYTES, never used again. */
 gyre_status gyre_ipc_acquire(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
                              struct gyre_ipc_import **import_out);
 void gyre_ipc_release(struct gyre_ipc_import *import);

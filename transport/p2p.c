@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The p2p transport. On the host its ranks are threads of one process.
+ * On the host, ranks of p2p are threads of one process.
  */
 #include "transport/slab.h"
 
@@ -78,8 +78,6 @@ static const struct gyre_slab_memory_ops memory_threads = {
     .release = threads_release,
     .describe = threads_describe,
 };
-
-/* ---- the transport ------------------------------------------------------------------------ */
 
 static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
 {

@@ -22,8 +22,8 @@ GYRE_STATIC_ASSERT(GYRE_IPC_HANDLE_BYTES <= GYRE_SLAB_HANDLE_BYTES, "travels in 
 GYRE_STATIC_ASSERT(GYRE_IPC_KEY_BYTES == GYRE_SLAB_TOKEN_BYTES, "a slab's token is its key");
 
 struct cuda_state {
-    struct gyre_slab_entry *entry;  /* of this process */
-    struct gyre_ipc_import *import; /* of another process */
+    struct gyre_slab_entry *entry;
+    struct gyre_ipc_import *import;
 };
 
 /* -1 = this process does not see the GPU. */
@@ -62,8 +62,7 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
         return false;
     }
     const int ordinal = ordinal_here(mine, peer);
-    /* CUDA maps the memory of a GPU that CUDA_VISIBLE_DEVICES hides, but answers no question about
-     * it. */
+    /* CUDA maps the memory of a GPU that CUDA_VISIBLE_DEVICES hides. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)
         return true;
     const cudaError_t error = cudaDeviceCanAccessPeer(&can_access, mine->device.ordinal, ordinal);
@@ -111,7 +110,7 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
 {
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
-    /* A peer that aborts late may still write to memory that it maps. */
+    /* A peer that aborts late may still write to it. */
     const bool is_exported = has_other_processes(config);
     void (*release)(void *, size_t) = is_exported ? free_slab : free_pooled_slab;
     void *base = NULL;

@@ -15,15 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Polling after the last slot. An executor takes less for a slot, so the proxy sees the next one at
- * once. */
+/* Longer than an executor takes for a slot, so the proxy sees the next one at once. */
 #define PROXY_WARM_NS 200000
 /* It yields only after this time. */
 #define PROXY_SPIN_NS 2000
-/* Sleeps double up to the second. An operation waits no longer if nothing wakes the proxy. */
+/* Sleeps double up to the second, the most that an operation waits if nothing wakes the proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* While an executor helps, which wakes the thread if work is left. */
+/* A helping executor wakes the thread if work is left. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
@@ -43,7 +42,7 @@ struct gyre_proxy {
     int wake_fd;
     int n_clients;
     struct gyre_proxy_client *clients;
-    struct pollfd *nap_fds; /* wake_fd, then those of the clients; only the thread uses it */
+    struct pollfd *nap_fds; /* wake_fd, then the clients'; only the thread uses it */
     nfds_t n_nap_fds;
 };
 
@@ -130,7 +129,7 @@ static void *proxy_main(void *argument)
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
 {
     if (pthread_mutex_trylock(&proxy->lock) != 0) {
-        /* The thread's poll may have begun before the last slot was published. */
+        /* Its poll may have begun before the last slot was published. */
         if (is_last)
             gyre_proxy_wake(proxy);
         return false;
@@ -196,9 +195,9 @@ free_proxy:
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
     while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
-        /* Written again, because the proxy may be taking it now: either the caller finds the note
-         * gone, or the next poll sees the slots that it has published. A load promises neither on
-         * ARM64 (tests/litmus/proxy_wake.litmus). */
+        /* Written again, because the proxy may be taking it now: then its next poll sees the slots
+         * that the caller has published. A load does not promise that on ARM64
+         * (tests/litmus/proxy_wake.litmus). */
         if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_NOTED))
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
@@ -227,8 +226,6 @@ void gyre_proxy_close(struct gyre_proxy *proxy)
     pthread_join(proxy->thread, NULL);
     proxy_free(proxy);
 }
-
-/* ---- sides of FIFOs ------------------------------------------------------------------------ */
 
 #define SLOT_ALIGN_BYTES       4096
 #define SMALL_SLOT_ALIGN_BYTES 256
@@ -283,9 +280,7 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, u
     };
 }
 
-/* ---- slots of LL ---------------------------------------------------------------------------- */
-
-/* A division would take long in a round over every FIFO. */
+/* Divisions take long. */
 static uint64_t slot_of(const struct gyre_line_slots *ring, uint64_t number)
 {
     const uint32_t mask = ring->depth - 1;
@@ -311,7 +306,7 @@ bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_
     *n_lines_out = (uint32_t)announcement;
     if (!gyre_ll_is_announced(announcement, number))
         return false;
-    /* The last line usually arrives last, so one word tells mostly. */
+    /* The last line usually arrives last. */
     for (uint32_t i = 2 * *n_lines_out; i > 0; i--)
         if (gyre_load_relaxed_u64(&words[i - 1]) >> 32 != flag_of(number) >> 32)
             return false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread of a proxied transport never reads a program: its clients move published slots
- * and return credit. When nothing moves, it sleeps, each time longer, until it is woken.
+ * A proxy never reads a program: its clients move published slots and return credit. When nothing
+ * moves, the thread sleeps, each time longer, until it is woken.
  *
- * A waiting executor may move slots in its own thread (gyre_proxy_help()), which saves a small
- * message two switches of threads.
+ * A waiting executor may move slots itself (gyre_proxy_help()), which saves a small message two
+ * switches of threads.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -19,8 +19,8 @@
 struct gyre_proxy_client {
     /* True if anything moved. */
     bool (*poll)(void *context);
-    /* Are there published slots that were not sent? With has_credit, only those for which the peer
-     * has room. NULL = never. */
+    /* Are published slots not sent? With has_credit, only those that the peer has room for. NULL =
+     * never. */
     bool (*is_behind)(const void *context, bool has_credit);
     /* Before a sleep: let new events make nap_fd readable. True if anything moved. NULL = nothing
      * to do. */
@@ -31,19 +31,18 @@ struct gyre_proxy_client {
 
 struct gyre_proxy;
 
-/** The thread ends when the fault is raised or at gyre_proxy_close(). @clients: copied. @rank: for
- * log lines. */
+/** The thread ends when the fault is raised or at gyre_proxy_close(). @clients: copied. */
 gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out);
 
 /** Does not block; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
-/** Poll all clients once, unless the proxy thread polls. True if anything moved. @is_last: the
- * caller will not help again soon, so the thread takes over. */
+/** Poll all clients once, unless the thread polls. True if anything moved. @is_last: the caller
+ * will not help again soon, so the thread takes over. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_pause, _resume - wait for the end of a poll. No thread may help meanwhile. */
+/** gyre_proxy_pause, _resume - no thread may help meanwhile. */
 void gyre_proxy_pause(struct gyre_proxy *proxy);
 void gyre_proxy_resume(struct gyre_proxy *proxy);
 
@@ -62,16 +61,16 @@ struct gyre_proxy_fifo {
 /** Whole pages, or a multiple of 256 bytes below a page. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
-/** One block of host memory, which the device can address. @fifos: slot_bytes is set, 0 = the slots
- * are elsewhere; the rest is filled in. @memory_out: to be freed with device->ops->host_free. */
+/** Host memory that the device can address. @fifos: slot_bytes is set, 0 = the slots are elsewhere;
+ * the rest is filled in. @memory_out: for device->ops->host_free. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
                                    struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
                                    size_t *n_bytes_out);
 
 struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
 
-/* Slots of LL. Two words are a line, each with 4 bytes of data and a flag
- * (core/foundation/model/line.h). */
+/* Slots of LL (core/foundation/model/line.h). Two words are a line, each with 4 bytes of data and a
+ * flag. */
 
 struct gyre_line_slots {
     unsigned char *slots;
@@ -79,19 +78,18 @@ struct gyre_line_slots {
     uint32_t depth;
 };
 
-/** The executor has announced slot `number`, and all its lines are there. @n_lines_out: 0 for an
- * empty slot. */
+/** The slot is announced, and all its lines are there. @n_lines_out: 0 for an empty slot. */
 bool gyre_lines_announced(const struct gyre_line_slots *ring, const struct gyre_inbox *inbox,
                           uint64_t number, uint32_t *n_lines_out);
 
-/** Once in GYRE_LL_CLEAN_PERIOD slots, write the slot's flag into its lines from n_lines on.
- * Returns how many lines have it. */
+/** Once in GYRE_LL_CLEAN_PERIOD slots, write the flag into the lines from n_lines on. Returns how
+ * many lines have it. */
 uint32_t gyre_lines_clean(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines);
 
 void gyre_lines_unpack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                        unsigned char *to);
 
-/** Stores whole words, because an executor may poll them meanwhile. */
+/** Stores whole words: an executor may poll them. */
 void gyre_lines_pack(const struct gyre_line_slots *ring, uint64_t number, uint32_t n_lines,
                      const unsigned char *from);
 

@@ -35,8 +35,6 @@ struct gyre_put_links {
     struct link links[];
 };
 
-/* ---- sending ------------------------------------------------------------------------------- */
-
 uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links)
 {
     return links->most_bytes;
@@ -73,8 +71,6 @@ bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gy
         links->config.wake(links->config.context);
     return has_posted;
 }
-
-/* ---- receiving ----------------------------------------------------------------------------- */
 
 static bool has_message(const struct link *link)
 {
@@ -146,8 +142,6 @@ void gyre_put_links_leave(struct gyre_put_links *links)
     gyre_store_release_u32(&links->is_leaving, 1);
     gyre_proxy_wake(links->proxy);
 }
-
-/* ---- opening and closing ------------------------------------------------------------------- */
 
 static void free_links(struct gyre_put_links *links)
 {

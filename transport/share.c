@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Threads of a host use each other's addresses. Other processes map the buffer's file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/transport.h"
 
 #include "core/foundation/device/host_memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shm transport. A slab is an anonymous file; GPUs that cannot address each other register it.
+ * A slab is an anonymous file; GPUs that cannot address each other register it.
  */
 #include "transport/slab.h"
 
@@ -31,9 +31,8 @@ GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
-/* Tries what shm_import needs. The kernel asks for the same user and group, and closes the
- * descriptors of processes that changed their identity: setuid(), file capabilities,
- * prctl(PR_SET_DUMPABLE). */
+/* What shm_import needs. The kernel asks for the same user and group, and closes the descriptors of
+ * processes that changed their identity: setuid(), file capabilities, prctl(PR_SET_DUMPABLE). */
 static bool can_open_descriptors(const struct gyre_peer_info *mine,
                                  const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -77,7 +76,7 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     return false;
 }
 
-/* A page that is missing later would end the process by SIGBUS. */
+/* A missing page would later end the process by SIGBUS. */
 static gyre_status reserve(int fd, size_t n_bytes)
 {
     /* Past this limit SIGXFSZ ends the process. */

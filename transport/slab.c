@@ -39,7 +39,7 @@ static uint64_t spec_hash(const struct gyre_fifo_spec *spec)
     return gyre_hash(hash, spec->slot_bytes, sizeof(spec->slot_bytes));
 }
 
-/* a * b + c; false if that is more than SLAB_MAX_BYTES. */
+/* False: more than SLAB_MAX_BYTES. */
 static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
 {
     uint64_t product, sum;
@@ -207,7 +207,6 @@ close_slab:
     return status;
 }
 
-/* @my_index_out: in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of mapped transports. A rank has one slab: for every peer and FIFO, the inbox and
- * slots into which it receives, and the credit words that it polls as a sender. A peer computes
- * offsets from the FIFO spec and the owner's list of peers. slab.c never dereferences slab memory,
- * because it may be a GPU's.
+ * A rank has one slab: for every peer and FIFO, the inbox and slots into which it receives, and the
+ * credit words that it polls as a sender. A peer computes offsets from the FIFO spec and the
+ * owner's list of peers. slab.c never dereferences slab memory, because it may be a GPU's.
  */
 #ifndef GYRE_TRANSPORT_SLAB_H
 #define GYRE_TRANSPORT_SLAB_H
@@ -14,9 +13,9 @@
 #define GYRE_SLAB_TOKEN_BYTES  16
 #define GYRE_SLAB_HANDLE_BYTES 128
 
-/* The first page belongs to the kind of memory (shm keeps the token there). Then inboxes, credits
- * and each protocol's slots, whole pages, by (peer index, FIFO). The ring predecessor's SIMPLE
- * areas are larger. */
+/* The first page belongs to the kind of memory (shm's token). Then inboxes, credits and each
+ * protocol's slots, whole pages, by (peer index, FIFO). The ring predecessor's SIMPLE areas are
+ * larger. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
@@ -31,14 +30,12 @@ struct gyre_slab_layout {
 
 #define GYRE_SLAB_NO_RING_PREV UINT32_MAX
 
-/** @ring_prev_peer: the peer whose data arrive in slots of spec->ring_slot_bytes, or
- * GYRE_SLAB_NO_RING_PREV. Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size
- * past 2^46 bytes). */
+/** @ring_prev_peer: whose data arrive in slots of spec->ring_slot_bytes, or GYRE_SLAB_NO_RING_PREV.
+ * Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
                                   uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out);
 
-/** Between the owner and its peer number peer_index. Inbox and slots serve data from that peer,
- * credit data to it. */
+/** Between the owner and its peer: inbox and slots serve data from it, credit data to it. */
 uint64_t gyre_slab_inbox_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo);
 uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
@@ -77,7 +74,7 @@ struct gyre_slab_memory_ops {
 #ifdef GYRE_WITH_CUDA
 extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
 
-/** Over NVLink, not PCIe. False if this process does not see the peer's GPU. */
+/** Over NVLink, not PCIe. False if the peer's GPU is hidden from this process. */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
 #endif
@@ -116,7 +113,7 @@ gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], v
                                    size_t n_bytes, void (*release)(void *base, size_t n_bytes),
                                    struct gyre_slab_entry **entry_out);
 
-/** Errors: REMOTE (no such slab, because its owner has closed it, or not of n_bytes). */
+/** Errors: REMOTE (its owner has closed it, or not of n_bytes). */
 gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], size_t n_bytes,
                                        void **base_out, struct gyre_slab_entry **entry_out);
 

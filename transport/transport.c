@@ -46,7 +46,7 @@ static void forget_id(void)
 
 GYRE_WATCH_FORKS(&process_lock, forget_id)
 
-/* Below a VLAN a bond, below that the port, and one more. */
+/* A VLAN, a bond, a port, and one more. */
 #define MAX_INTERFACE_DEPTH 3
 
 static bool has_hardware(const char *name, int depth)
@@ -67,7 +67,7 @@ static bool has_hardware(const char *name, int depth)
     return found;
 }
 
-/* Mbit/s; 0 = unknown. @is_virtual_out: 1 = veth, a tunnel and the like. */
+/* Mbit/s; 0 = unknown. @is_virtual_out: veth, a tunnel and the like. */
 static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
 {
     char path[80];

@@ -20,26 +20,26 @@
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* random */
-    uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = /proc is not mounted */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = not mounted */
     uint32_t pid;
     uint32_t uid; /* effective */
     uint32_t rank;
-    uint32_t n_interfaces; /* among which a host's ranks spread their data sockets; 1 or more */
+    uint32_t n_interfaces; /* for the data sockets of a host's ranks; 1 or more */
     char host_name[64];
     struct gyre_device_info device;
     uint32_t net_mbit_per_s; /* of the interface for sockets; 0 = unknown */
-    uint32_t net_is_virtual; /* 1 = no hardware stands behind it */
+    uint32_t net_is_virtual; /* no hardware stands behind it */
     uint32_t ib_mbit_per_s;  /* of the slowest RDMA port; 0 = unknown */
     uint32_t ib_n_ports;
     char net_name[16];  /* "" = none */
-    uint32_t ib_usable; /* 1 = a device and a GID were found */
-    /* enum gyre_topo_level to the GPU of the rank that holds this copy, or GYRE_PEER_PATH_UNKNOWN.
-     * gyre_peer_info_measure() sets it. */
+    uint32_t ib_usable; /* a device and a GID were found */
+    /* enum gyre_topo_level to the holder's GPU, or GYRE_PEER_PATH_UNKNOWN. gyre_peer_info_measure()
+     * sets it. */
     uint32_t path_level;
     char ib_reason[128]; /* why ib_usable is 0 */
     uint64_t topo_hash;  /* 0 = unknown. The communicator sets it */
-    uint64_t trace_hash; /* 1 = the trace file is named after the rank, 0 = none. The communicator
-                          * sets it */
+    uint64_t
+        trace_hash; /* 1 = the file is named after the rank, 0 = none. The communicator sets it */
     struct gyre_sock_list regroup_addresses; /* where the rank listens without a bootstrap; all zero
                                               * = nowhere. The communicator sets it */
 };
@@ -52,7 +52,7 @@ struct gyre_transport_config {
     const struct gyre_peer_info *infos; /* by rank; outlives the transport */
     const uint16_t *peers;              /* ascending */
     int n_peers;
-    bool for_puts; /* measure nothing and repeat no warning */
+    bool for_puts;
     struct gyre_fifo_spec spec;
     const uint16_t *ring_prev; /* by rank; if spec.ring_slot_bytes is not 0 */
     const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = none */
@@ -61,12 +61,11 @@ struct gyre_transport_config {
     /* gyre_authenticate() of bootstrap.h, which transports may not include. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
-    int traffic_class; /* -1 = from params */
-    int service_level; /* -1 = from params */
+    int traffic_class;
+    int service_level;
     struct gyre_fault *fault;
     struct gyre_trace *trace; /* outlives the transport. NULL = none */
-    /* Are all ranks alive? The cause names the rank that died or reported an error. NULL = unknown.
-     */
+    /* Are all ranks alive? The cause names the dead or failed rank. NULL = unknown. */
     gyre_status (*check_ranks)(void *context);
     void *check_context;
 };
@@ -98,8 +97,8 @@ struct gyre_transport {
 
 struct gyre_transport_ops {
     const char *name;
-    bool is_direct; /* ranks address each other's memory */
-    bool is_rdma;   /* the NIC writes into the peer's memory */
+    bool is_direct;
+    bool is_rdma; /* the NIC writes into the peer's memory */
     bool is_proxied;
     bool has_lines; /* proxied: makes slots of LL, too */
 
@@ -112,9 +111,8 @@ struct gyre_transport_ops {
                         struct gyre_transport **transport_out, void **blob_out,
                         size_t *blob_bytes_out);
 
-    /* Fill the connectors of both directions of all FIFOs with all peers. @blobs, @offsets: of the
-     * bootstrap's all_gather_v; empty for ranks without this transport. @connectors: in the order
-     * of gyre_connector_index(). */
+    /* Fill the connectors of both directions of all FIFOs, in the order of gyre_connector_index().
+     * @blobs, @offsets: of the bootstrap's all_gather_v; empty for ranks without this transport. */
     gyre_status (*connect)(struct gyre_transport *transport, const void *blobs,
                            const size_t *offsets, uint64_t deadline_ns,
                            struct gyre_connector *connectors);
@@ -124,12 +122,12 @@ struct gyre_transport_ops {
 
     size_t (*memory_bytes)(const struct gyre_transport *transport);
 
-    /* Does a NIC or its proxy write slots of LL of this rank? Only if has_lines, after open: the
-     * NIC may not reach the device's memory. */
+    /* Does a NIC or its proxy write this rank's slots of LL? Only if has_lines, after open: the NIC
+     * may not reach the device's memory. */
     bool (*takes_lines)(const struct gyre_transport *transport);
 
-    /* The network to other hosts, after all ranks have connected and before the first slot moves.
-     * Takes GYRE_MEASURE_NS at most. */
+    /* After all ranks have connected and before the first slot moves. Takes GYRE_MEASURE_NS at
+     * most. */
     void (*measure)(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
     /* Wake a sleeping proxy. Does not block; any thread. */

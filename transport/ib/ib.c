@@ -15,12 +15,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* ---- the transport --------------------------------------------------------------------------- */
-
 /* For the last acknowledgements, which peers that close at the same time may send late. */
 #define QUIET_NS 200000000ULL
-
-/* ---- reachable ------------------------------------------------------------------------------ */
 
 static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
@@ -90,8 +86,6 @@ static bool ib_reachable(const struct gyre_params *params, const struct gyre_pee
         return true;
     return false;
 }
-
-/* ---- open ----------------------------------------------------------------------------------- */
 
 static void choose_classes(struct gyre_ib_transport *ib)
 {
@@ -249,8 +243,6 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     return GYRE_SUCCESS;
 }
 
-/* ---- connect -------------------------------------------------------------------------------- */
-
 static struct gyre_ib_transport *from_base(const struct gyre_transport *transport)
 {
     return (struct gyre_ib_transport *)(uintptr_t)transport;
@@ -287,9 +279,6 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
 }
 
-/* ---- the round trip -------------------------------------------------------------------------- */
-
-/* Another process may delay any of so many counts. */
 #define N_ROUND_TRIPS  16
 
 #define ROUND_TRIPS_NS 10000000ULL
@@ -301,8 +290,7 @@ struct trip {
     bool is_complete;
 };
 
-/* On the control channel, as a probe: it changes nothing at the peer, whose threads take no part.
- */
+/* As a probe: it changes nothing at the peer, whose threads take no part. */
 static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                               uint64_t deadline_ns)
 {
@@ -321,8 +309,7 @@ static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer 
 }
 
 /* 0 = unknown. The next higher ranks are asked first, so that all ranks together ask all. Without
- * an acknowledgement the time waited counts, so that a slow network is not taken for an unknown
- * one. */
+ * an acknowledgement the time waited counts: a slow network is not unknown. */
 static uint64_t find_shortest(struct gyre_ib_transport *ib)
 {
     const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;
@@ -353,8 +340,6 @@ static void ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_
     *wire_out = (struct gyre_wire){.round_trip_ns = find_shortest(ib)};
     gyre_proxy_resume(ib->proxy);
 }
-
-/* ---- the rest -------------------------------------------------------------------------------- */
 
 static const char *ib_describe(const struct gyre_transport *transport, int peer)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connects queue pairs with rdma_cm (GYRE_IB_CONNECT=rdmacm), for fabrics whose administrators
- * control connections through it. The queue pairs are the transport's; rdma_cm gives their
- * attributes.
+ * rdma_cm (GYRE_IB_CONNECT=rdmacm) gives attributes to the transport's queue pairs, for fabrics
+ * whose administrators control connections through it.
  *
  * The higher rank of a pair connects, once for each channel, and proves its rank by a token from
  * the peer's blob, which only authenticated ranks have.
@@ -25,7 +24,6 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* A request's private data. */
 struct call {
     uint32_t magic;
     uint32_t rank; /* that connects */
@@ -52,8 +50,6 @@ struct gyre_ib_cm {
     int n_connected;
     int n_conns;
 };
-
-/* ---- the ends -------------------------------------------------------------------------------- */
 
 static gyre_status fail_step(const struct conn *conn, const char *step, int error_number)
 {
@@ -172,8 +168,6 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channe
     cm->n_conns++;
     return GYRE_SUCCESS;
 }
-
-/* ---- steps ---------------------------------------------------------------------------------- */
 
 /* The user sets the MTU (the smaller one of both), traffic class and timers. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct conn *conn, enum ibv_qp_state state)
@@ -338,7 +332,7 @@ static gyre_status take_event(struct gyre_ib_cm *cm)
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->id->context == NULL)
         unowned = event->id;
     cm->api->ack_cm_event(event);
-    /* rdma_destroy_id() waits until all events of the id are acknowledged. */
+    /* rdma_destroy_id() waits for acknowledgement of the id's events. */
     if (unowned != NULL)
         cm->api->destroy_id(unowned);
     return status;
@@ -363,7 +357,7 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-#else /* without rdma_cm */
+#else
 
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
 {

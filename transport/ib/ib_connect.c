@@ -63,8 +63,6 @@ struct blob_peer {
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* for the peer's connection request */
 };
 
-/* ---- blobs ---------------------------------------------------------------------------------- */
-
 static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob_peer *out)
 {
     const struct gyre_ib_peer *peer = &ib->peers[index];
@@ -138,7 +136,7 @@ static bool are_distinct(const struct blob_header *header)
     return true;
 }
 
-/* Blobs are not aligned, so parts are copied. */
+/* Blobs are not aligned. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
                              struct blob_header *header_out, struct blob_peer *mine_out)
@@ -189,8 +187,6 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
     return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d has no connection to this rank", peer->rank);
 }
 
-/* ---- connecting ----------------------------------------------------------------------------- */
-
 static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_out)
 {
     const uint32_t n = rail->n_gids < GYRE_IB_PAIR_GIDS ? rail->n_gids : GYRE_IB_PAIR_GIDS;
@@ -233,7 +229,7 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Gives up a peer that died: between tries it checks whether a rank failed. */
+/* Gives up if a rank failed meanwhile. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                               uint64_t deadline_ns)
 {

@@ -55,7 +55,7 @@ enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const cha
 {
     if (path_a[0] == '\0' || path_b[0] == '\0' || strcmp(path_a, path_b) == 0)
         return GYRE_IB_DISTANCE_LOC;
-    /* /sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0: the shared components. */
+    /* /sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0 */
     size_t common = 0;
     for (size_t i = 0; path_a[i] != '\0' && path_a[i] == path_b[i]; i++)
         if (path_a[i + 1] == '/' || path_a[i + 1] == '\0')
@@ -70,8 +70,8 @@ enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const cha
         n_below_a += *c == '/';
     for (const char *c = path_b + common; *c != '\0'; c++)
         n_below_b += *c == '/';
-    /* Shared: sys, devices, pciDDDD:BB, then bridges. Behind one switch, which is an upstream and a
-     * downstream bridge, two devices differ in two components each. */
+    /* Shared: sys, devices, pciDDDD:BB, then bridges. A switch is two of them, so two devices
+     * behind one differ in two components each. */
     if (n_shared > 3)
         return n_below_a <= 2 && n_below_b <= 2 ? GYRE_IB_DISTANCE_PIX : GYRE_IB_DISTANCE_PXB;
     if (n_shared == 3 || (numa_a >= 0 && numa_a == numa_b))
@@ -102,8 +102,6 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": legal are LOC PIX PXB PHB SYS or 0..5",
                      text);
 }
-
-/* ---- the scan ------------------------------------------------------------------------------ */
 
 /* InfiniBand specification 1.4, table 155 (PortInfo). */
 static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
@@ -275,9 +273,7 @@ const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out
     return text_out;
 }
 
-/* ---- the GID table --------------------------------------------------------------------------- */
-
-/* 0 = none. /proc/net/vlan/<name> exists for VLAN interfaces of every name. */
+/* 0 = none. /proc/net/vlan/<name> exists for VLANs of every name. */
 static uint16_t vlan_of(const char *netdev)
 {
     char path[64];
@@ -371,7 +367,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
-    /* Consistent even if the table changes meanwhile. Since Linux 5.10. */
+    /* Consistent even if the table changes. Since Linux 5.10. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
         if (entries == NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The active RDMA ports that IB_HCA allows, by PCI path: hosts of one kind have the same order, and
- * port k is usually cabled to port k of the next host. Also the GID table of a port.
+ * port k is usually cabled to port k of the next host.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
@@ -34,9 +34,9 @@ struct gyre_ib_scan {
     int n_ports;
 };
 
-/** Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA takes; it lists those
- * there are), INVALID_ARGUMENT (IB_HCA does not parse). @scan: 90 kB, too much for a stack. Without
- * a list on failure. */
+/** Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA takes),
+ * INVALID_ARGUMENT (IB_HCA does not parse). @scan: 90 kB, too much for a stack. Without a list on
+ * failure. */
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan);
 void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 
@@ -53,7 +53,6 @@ enum gyre_ib_distance {
     GYRE_IB_DISTANCE_SYS  /* the link between processors */
 };
 
-/** Of /sys/devices paths and NUMA nodes. */
 enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
                                        int numa_b);
 
@@ -64,7 +63,7 @@ extern const char *const gyre_ib_distance_names[];
 
 void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
 
-/** The rows that are not empty. @rows_out: GYRE_IB_MAX_GIDS. */
+/** Without empty rows. @rows_out: GYRE_IB_MAX_GIDS. */
 gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context *context,
                               uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out);
 

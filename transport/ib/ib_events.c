@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Failures after set-up. A device's asynchronous events count for the (context, port) that they
- * name. A port that is down for less than the retry window only costs time, because the NIC sends
- * again.
+ * A device's asynchronous events count for the (context, port) that they name. A port that is down
+ * for less than the retry window only costs time, because the NIC sends again.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -11,7 +10,7 @@
 
 #include <stdio.h>
 
-/* Beyond the retry window. Some devices report no failed sends while their port is down. */
+/* Some devices report no failed sends while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's memory: sides of FIFOs, with slots in GPU memory if the NIC reaches it; `recv_words`,
- * which peers write besides slots; `staging`, which only this NIC reads. Peers get the keys of what
- * they write, and no others. dlopen() finds the function that exports a dma-buf, because this
- * folder may not include CUDA headers.
+ * Sides of FIFOs, with slots in GPU memory if the NIC reaches it; `recv_words`, which peers write
+ * besides slots; `staging`, which only this NIC reads. Peers get the keys of what they write, and
+ * no others. dlopen() finds the function that exports a dma-buf, because this folder may not
+ * include CUDA headers.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -104,7 +104,6 @@ gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct
     return GYRE_SUCCESS;
 }
 
-/* @why_out: why no way works, or "". */
 static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd *pd,
                                   struct gyre_device *device, char *why_out, size_t why_bytes)
 {
@@ -141,14 +140,11 @@ static enum gyre_ib_gdr probe_gdr(const struct gyre_verbs *verbs, struct ibv_pd 
     return found;
 }
 
-/* ---- the memory ------------------------------------------------------------------------------ */
-
 #define PAGE_BYTES 4096
 
 /* Older GPUs may see the tail before data that a NIC wrote earlier (ib_path.c). */
 #define FIRST_ARCH_WITHOUT_FENCE 90
 
-/* Values of GYRE_NET_GDR_FENCE. */
 enum { ALWAYS = 1, BY_DEVICE = 2 };
 
 static gyre_status choose_gdr(struct gyre_ib_transport *ib)
@@ -186,7 +182,7 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     ib->recv_gdr = found;
     if (asked == BY_DEVICE)
         ib->fence.is_needed = found != GYRE_IB_GDR_NONE && info.arch < FIRST_ARCH_WITHOUT_FENCE;
-    /* NICs read memory of all GPUs that come here as fast as they write it. */
+    /* NICs read memory of all GPUs that come here fast. */
     ib->send_gdr =
         gyre_param_number(params, GYRE_PARAM_NET_GDR_READ) == 0 ? GYRE_IB_GDR_NONE : found;
     if (found == GYRE_IB_GDR_NONE)
@@ -219,7 +215,6 @@ static gyre_status place_slots(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* Sends first, then receives. */
 static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
 {
     const uint32_t n = ib->n_fifos;
@@ -263,9 +258,8 @@ static bool is_on_gpu(const struct gyre_ib_transport *ib)
     return ib->config.infos[ib->config.rank].device.kind == GYRE_DEVICE_CUDA;
 }
 
-/* Zeroed: no flag is 0. Kernels write the lines that they send into host memory, because the proxy
- * may have to clean them, and poll those that they receive in GPU memory. If the NIC does not reach
- * that, there are no lines. */
+/* Zeroed: no flag is 0. Lines to send are in host memory, because the proxy may have to clean them,
+ * and the others in GPU memory. If the NIC does not reach that, there are no lines. */
 static gyre_status alloc_lines(struct gyre_ib_transport *ib)
 {
     struct gyre_device *device = ib->config.device;

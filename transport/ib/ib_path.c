@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One round of the proxy takes completions, gives published slots that have credit to the NIC, and
- * returns credit.
- *
  * Fences, for GPUs before Hopper. A completion says that data have left the NIC, but not that they
  * have reached the GPU's memory, so the tail that the processor writes may arrive before them. A
  * fence reads the GPU's memory through the same NIC, on a queue pair that is connected to itself. A
@@ -27,11 +24,9 @@
 /* If a silent peer's adapter does not acknowledge a probe, this one reports an error. */
 #define PROBE_PERIOD_NS 1000000000ULL
 
-/* Credit of LL waits until nothing has moved for so long. A call that waits for slot after slot
- * takes less: it would send a message for each. */
+/* Credit of LL waits until nothing has moved for so long: a call that waits for slot after slot
+ * would send a message for each. */
 #define CREDIT_HELD_NS 100000
-
-/* ---- recording ------------------------------------------------------------------------------ */
 
 void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                    const struct gyre_ib_moved *moved)
@@ -53,9 +48,7 @@ void gyre_ib_trace(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer
     }
 }
 
-/* ---- fences ---------------------------------------------------------------------------------- */
-
-/* The queue pair connects to its own port, so no address is resolved. */
+/* To its own port, so no address is resolved. */
 #define CONNECT_NS 5000000000ULL
 
 static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -130,7 +123,7 @@ static bool begin_fence(struct gyre_ib_transport *ib)
     if (!ib->fence.is_wanted || ib->fence.n_left > 0 || ib->is_failed)
         return false;
     ib->fence.is_wanted = false;
-    /* The fence covers each FIFO's complete slots, up to the first that is not. */
+    /* Complete slots, up to the first that is not. */
     for (int i = 0; i < ib->config.n_peers; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++) {
             struct gyre_ib_recv *recv = &ib->peers[i].recvs[fifo];
@@ -143,8 +136,6 @@ static bool begin_fence(struct gyre_ib_transport *ib)
         ib->fence.n_left++;
     return true;
 }
-
-/* ---- completions ---------------------------------------------------------------------------- */
 
 /* And all earlier sends of its channel. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
@@ -164,7 +155,7 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *
     struct gyre_ib_send *send = &channel->peer->sends[fifo];
     const uint64_t first = send->released;
     if (channel->peer->n_used == 1) {
-        /* `slot` is the newest of that index: the next one waits for this release. */
+        /* The newest `slot` of that index: the next one waits for this release. */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {
         send->parts_left[slot]--;
@@ -312,7 +303,7 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
 
 static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
-    /* More receives are posted than imms can arrive, so half of the spare ones may be missing. */
+    /* More receives are posted than imms can arrive. */
     if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
     if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS)
@@ -320,7 +311,7 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_chann
     channel->n_recv_due = 0;
 }
 
-/* The next completion ends the proxy's sleep. One before the arming would not, so each queue is
+/* The next completion ends the proxy's sleep, but one before the arming would not, so each queue is
  * polled once more. */
 bool gyre_ib_settle(void *transport)
 {
@@ -332,7 +323,7 @@ bool gyre_ib_settle(void *transport)
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_cq *cq;
         void *context;
-        /* An event may follow its completion late. The call does not block. */
+        /* An event may follow its completion late. */
         if (rail->is_armed && ib->verbs->get_cq_event(rail->events, &cq, &context) == 0) {
             ib->verbs->ack_cq_events(rail->cq, 1);
             rail->is_armed = false;

@@ -25,13 +25,13 @@ GYRE_STATIC_ASSERT(GYRE_MAX_DEPTH <= 8, "wr_id has three bits for a slot");
 
 /* ---- ib_send.c ----------------------------------------------------------------------------- */
 
-/** For n more sends and a signalled one, whose completion frees the places before it. */
+/** For n more and a signalled send, whose completion frees the places before it. */
 static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint32_t n)
 {
     return channel->n_posted - channel->n_retired + n < channel->size.n_send;
 }
 
-/** A published slot, of SIMPLE or LL, that was not posted. With has_credit, it has credit. */
+/** Published, of SIMPLE or LL, but not posted; with has_credit, only with credit. */
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
@@ -45,7 +45,7 @@ void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_pee
 /** Signalled; changes nothing at the peer. The channel has room. */
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** A peer that has been silent since the last call. */
+/** A peer that was silent since the last call. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,

@@ -42,7 +42,7 @@ const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *tex
                  is_set ? "" : ", the default");
         return text_out;
     }
-    /* A number without a DSCP above 1 is probably meant as a priority 0..7 or a DSCP. */
+    /* Probably meant as a priority 0..7 or a DSCP. */
     if (traffic_class < 8) {
         snprintf(text_out, text_bytes,
                  "TC %u is the whole ToS byte: DSCP %u with ECN bits %s, not priority %u; for the "
@@ -139,10 +139,8 @@ const char *gyre_ib_rtr_hint(int error_number)
     }
 }
 
-/* ---- states ---------------------------------------------------------------------------------- */
-
-/* Code 12 is 0.64 ms until a NIC sends again to a receiver without a posted receive, which never
- * happens here. 7 retries would be for ever. */
+/* 0.64 ms until a NIC sends again to a receiver without a posted receive, which never happens here.
+ * 7 retries would be for ever. */
 #define MIN_RNR_TIMER 12
 #define RNR_RETRIES   6
 #define RTR_RETRY_MS  100
@@ -235,8 +233,8 @@ static void fill_rtr(const struct gyre_ib_qp_path *path, struct ibv_qp_attr *att
     }
 }
 
-/* The kernel resolves the peer's address in this call and gives up after seconds, but the peer's
- * interface may just have come up. */
+/* The kernel resolves the peer's address in this call; the peer's interface may just have come up.
+ */
 static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                           const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * States of RC queue pairs, and the words for numbers of RDMA.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
 
@@ -9,13 +6,11 @@
 
 #define GYRE_IB_TEXT_BYTES 160
 
-/* ---- timers -------------------------------------------------------------------------------- */
-
 /** 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3); 0 for t = 0: no timeout. */
 uint64_t gyre_ib_ack_timeout_ns(unsigned t);
 
-/** How long a peer may be unreachable before RETRY_EXC. A NIC may wait up to four times as long,
- * and have a minimum for t. */
+/** How long a peer may be unreachable before RETRY_EXC. A NIC may wait four times as long, and have
+ * a minimum for t. */
 uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 
 /** "TC 106 = DSCP 26 + ECT(0)". */
@@ -24,8 +19,6 @@ const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t
 /** The probable mistake on RoCE; NULL = none. @is_set: the user chose the class. */
 const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *text_out,
                                   size_t text_bytes);
-
-/* ---- words --------------------------------------------------------------------------------- */
 
 /** 0 = unknown. */
 unsigned gyre_ib_mtu_bytes(enum ibv_mtu mtu);
@@ -38,8 +31,6 @@ const char *gyre_ib_wc_hint(enum ibv_wc_status status);
 
 /** Of ibv_modify_qp(INIT->RTR). Never NULL. */
 const char *gyre_ib_rtr_hint(int error_number);
-
-/* ---- states --------------------------------------------------------------------------------- */
 
 struct gyre_ib_qp_size {
     uint32_t n_send;
@@ -69,14 +60,14 @@ struct gyre_ib_qp_path {
     uint8_t retries;
 };
 
-/** A QP in INIT, which takes receives. @size: on return n_send and inline_bytes are the device's.
- * @access: of the peer. Errors: OUT_OF_MEMORY explaining memlock, SYSTEM, UNSUPPORTED. */
+/** A QP in INIT, which takes receives. @size: on return as the device made it. @access: of the
+ * peer. Errors: OUT_OF_MEMORY explaining memlock, SYSTEM, UNSUPPORTED. */
 gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd, struct ibv_cq *cq,
                               const struct gyre_ib_qp_path *path, int access,
                               struct gyre_ib_qp_size *size, struct ibv_qp **qp_out);
 
-/** To RTR and RTS. RTR is tried again on ETIMEDOUT until the deadline. Errors: TIMEOUT or SYSTEM,
- * with gyre_ib_rtr_hint(). */
+/** Tries RTR again on ETIMEDOUT until the deadline. Errors: TIMEOUT or SYSTEM, with
+ * gyre_ib_rtr_hint(). */
 gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                                const struct gyre_ib_qp_path *path, uint64_t deadline_ns);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rails: the ports nearest to the device, their GIDs and queue pairs.
+ * Rails are the ports nearest to the device.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -142,8 +142,6 @@ void gyre_ib_rails_close(struct gyre_ib_transport *ib)
         gyre_ib_scan_close(&ib->scan);
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------- */
-
 static void list_to_text(const struct gyre_ib_rail_list *list, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
@@ -187,9 +185,6 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
     return GYRE_SUCCESS;
 }
 
-/* ---- channels -----------------------------------------------------------------------------------
- */
-
 #define MAX_SENDS 1024
 
 static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
@@ -198,7 +193,6 @@ static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_chan
     const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
     /* A slot takes a write and an imm; more only if it exceeds a message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
-    /* Slots of LL take one send each. */
     n_send += ib->line_stride > 0 ? n_slots : 0;
     n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
     channel->size.n_send = n_send > device_max ? device_max : n_send;
@@ -212,7 +206,7 @@ static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_chan
 static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     uint64_t n_cqe = 0;
-    /* An error flushes all posted work requests, with a completion for each. */
+    /* An error completes all posted work requests. */
     for (int i = 0; i < ib->n_channels; i++)
         if (ib->channels[i].rail == rail)
             n_cqe += ib->channels[i].size.n_send + ib->channels[i].size.n_recv;
@@ -316,7 +310,7 @@ gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib)
 
 void gyre_ib_channels_close(struct gyre_ib_transport *ib)
 {
-    /* First all stop: no peer may write into memory that is being freed. */
+    /* No peer may write into memory that is being freed. */
     for (int i = 0; i < ib->n_channels; i++)
         if (ib->channels[i].qp != NULL)
             gyre_ib_qp_stop(ib->verbs, ib->channels[i].qp);

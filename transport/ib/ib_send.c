@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Posts published slots that have credit, credit that is due, and probes.
- *
- * Slots of LL. When the flags of all announced lines are there, the proxy posts one RDMA WRITE of
- * these lines into the same slot at the peer, whose executor polls the flags without completion,
- * tail or proxy. Credit comes back as for SIMPLE. Why a line is never taken too early or twice:
+ * When the flags of all announced lines of LL are there, the proxy posts one RDMA WRITE of these
+ * lines into the same slot at the peer, whose executor polls the flags without completion, tail or
+ * proxy. Why a line is never taken too early or twice:
  *
  *   - A half of a line is 8 aligned bytes with a flag of its own. A NIC writes at least 8 aligned
  *     bytes at once, so the data of a half are there when its flag is. LL128 has one flag for 128
@@ -12,10 +10,8 @@
  *   - The flag is the slot's number (core/foundation/model/line.h), which matches neither lines of
  *     earlier rounds nor fresh memory, which is zeroed. A failed queue pair ends the communicator.
  *   - A NIC may send a packet again, which is harmless while both ends hold the same slot. So a
- *     slot is released only when the peer's NIC has acknowledged it.
- *
- * A receiving executor may return a slot before that. Then there is credit, but the executor waits
- * for the release.
+ *     slot is released only when the peer's NIC has acknowledged it. If the receiving executor
+ *     returns it before that, the sending executor has credit, but waits.
  */
 #include "transport/ib/ib_path.h"
 
@@ -26,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the work request id. */
 struct send_words {
     uint32_t fifo;
     uint32_t slot;
@@ -87,7 +82,6 @@ static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const stru
         .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
 }
 
-/* The caller may add fields. */
 static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                      const struct send_words *words, struct ibv_sge from,
                                      uint64_t to, uint32_t rkey)
@@ -114,9 +108,8 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     return wr;
 }
 
-/* Does the last send of slot `step` ask for a completion? One channel's sends are in order, so one
- * for each half of a FIFO releases all slots before it. With several channels each slot needs its
- * own. */
+/* One channel's sends are in order, so the completion of one for each half of a FIFO releases all
+ * slots before it. With several channels each slot needs its own. */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
 {
@@ -178,8 +171,7 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *chan
                                   part->n_bytes, channel->rail->send_slots);
         n_bytes += part->n_bytes;
     }
-    /* The NIC need not read inline data over PCI. The processor does, so they cannot be in GPU
-     * memory. */
+    /* The NIC need not read inline data over PCI, but the processor cannot read GPU memory. */
     if (n_bytes <= channel->size.inline_bytes &&
         (wr->num_sge == 1 || ib->send_gdr == GYRE_IB_GDR_NONE))
         wr->send_flags |= IBV_SEND_INLINE;
@@ -254,8 +246,8 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
     struct ibv_send_wr *wr = add_write(
         ib, channel, &words, make_sge(head, 8, channel->rail->staging),
         peer->remote.credits + 8ULL * word, peer->remote.words_rkey[channel->remote_rail]);
-    /* The NIC may still read this word for an earlier write: heads only grow, and it reads a word
-     * as a whole. */
+    /* The NIC may still read this word for an earlier write: heads only grow, and it reads whole
+     * words. */
     gyre_store_relaxed_u64(head, value);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(is_lines ? word - peer->size.n_fifos : word, 0, 1, false) |
@@ -308,8 +300,6 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     gyre_ib_write_credit_again(ib, peer);
 }
 
-/* ---- slots of LL ----------------------------------------------------------------------------- */
-
 static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
                                        const struct gyre_ib_line_send *lines)
 {
@@ -355,7 +345,7 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *ch
     }
 }
 
-/* False = no room now. An empty slot sends one line, which has an earlier slot's flag or none. */
+/* False = no room now. An empty slot sends one line, with an earlier flag or none. */
 static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                        uint32_t n_lines)
 {
@@ -367,7 +357,7 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
     const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
     struct gyre_ib_channel *channel = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
-    /* The shortest parts take one send more than this quotient. */
+    /* The shortest parts take one more. */
     if (!gyre_ib_has_room(channel, n_bytes / (channel->max_msg_bytes / 2) + 1))
         return false;
     lines->is_under_way[slot] = true;
@@ -408,8 +398,8 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     gyre_ib_trace(ib, peer, &moved);
 }
 
-/* This rank does not know which slots have arrived, so not when the sender has used all its credit.
- * Credit of less than half a FIFO waits until the proxy is idle. */
+/* This rank does not know when the sender has used all its credit. Credit of less than half a FIFO
+ * waits until the proxy is idle. */
 static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool all)
 {
     const uint64_t least = all ? 1 : ib->config.spec.depth / 2;
@@ -425,8 +415,6 @@ static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_pee
     }
     return has_moved;
 }
-
-/* ---- both ----------------------------------------------------------------------------------- */
 
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit)

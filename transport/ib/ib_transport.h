@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rails (ports in use), queue-pair channels, peers and the sides of their FIFOs. After connect only
- * the proxy thread uses them, except the words that executors share with it (fifo.inbox,
- * fifo.credit). A slot may use any channel of its pair.
+ * After connect only the proxy thread uses these structures, except the words that executors share
+ * with it (fifo.inbox, fifo.credit). A rail is a port in use. A slot may use any channel of its
+ * pair.
  *
  *   sender, when a slot is published and has credit:
  *     RDMA WRITE      the payload, to the slot of the same number at the peer
@@ -16,7 +16,7 @@
  * part ends with an imm. The slot has arrived when all its imms have: requests of one RC QP execute
  * in order at the responder, and the completion of the receive that an imm consumes becomes visible
  * after the data of all earlier requests (IB specification 1.4, 9.5 and 10.8.3). So data may arrive
- * in any order (relaxed PCI writes); their last byte is no sign that they are complete.
+ * in any order (relaxed PCI writes).
  *
  * More receives are posted than there can be credits, and they are posted again before a credit is
  * returned. So "receiver not ready" cannot happen.
@@ -92,7 +92,7 @@ struct gyre_ib_channel {
     struct ibv_qp *qp;
     struct gyre_ib_peer *peer;
     struct gyre_ib_rail *rail;
-    uint32_t id; /* in transport->channels */
+    uint32_t id;
     bool is_control;
     struct gyre_ib_qp_path path;
     int remote_rail;
@@ -103,7 +103,7 @@ struct gyre_ib_channel {
     uint64_t n_posted;
     uint64_t n_retired;
     uint64_t signalled_at; /* n_posted at the last signalled one */
-    uint32_t n_recv_due;   /* to post again */
+    uint32_t n_recv_due;
     int n_batch;
     struct ibv_send_wr batch[GYRE_IB_BATCH];
     struct ibv_sge sges[GYRE_IB_BATCH][2];
@@ -126,8 +126,8 @@ struct gyre_ib_line_recv {
 
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
-    uint64_t posted;   /* slots given to the NIC */
-    uint64_t released; /* slots whose bytes have left */
+    uint64_t posted;   /* given to the NIC */
+    uint64_t released; /* whose bytes have left */
     uint64_t credit;   /* the receiver's head as known here */
     struct gyre_ib_label *labels;
     uint8_t parts_left[GYRE_MAX_DEPTH];
@@ -136,7 +136,7 @@ struct gyre_ib_send {
 
 struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
-    uint64_t arrived; /* slots whose tail was published */
+    uint64_t arrived; /* whose tail was published */
     uint64_t returned;
     uint64_t fenced;  /* complete slots under a fence that ended */
     uint64_t fencing; /* and those under the running one */
@@ -162,9 +162,9 @@ struct gyre_ib_remote {
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;                              /* between two FIFOs, on both ranks */
-    struct gyre_ib_channel *channels;                   /* by rail: data channels, then control */
-    struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS]; /* data channels of connected rails */
+    uint64_t slots_stride;            /* between two FIFOs, on both ranks */
+    struct gyre_ib_channel *channels; /* by rail: data channels, then control */
+    struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS];
     int n_used;
     struct gyre_ib_channel *control;
     struct gyre_ib_send *sends;
@@ -173,7 +173,7 @@ struct gyre_ib_peer {
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects */
     char words[48];
-    uint64_t n_completions;      /* to or from the peer */
+    uint64_t n_completions;
     uint64_t n_completions_seen; /* at the last look for silent peers */
 };
 
@@ -193,7 +193,7 @@ struct gyre_ib_transport {
     int n_rails;
     struct gyre_ib_peer *peers;
     struct gyre_ib_channel *channels;
-    int n_channels; /* with controls */
+    int n_channels;
     int channels_per_peer;
     int channels_per_rail;
     struct gyre_ib_cm *cm; /* NULL: the blobs suffice to connect */
@@ -208,19 +208,19 @@ struct gyre_ib_transport {
     enum gyre_ib_gdr recv_gdr;
     enum gyre_ib_gdr send_gdr;
     struct gyre_ib_fence fence;
-    void *fifo_memory; /* pinned: inboxes, credits, slots without GPUDirect */
+    void *fifo_memory; /* inboxes, credits, slots without GPUDirect */
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
     uint32_t n_fifos;
     uint64_t one_side_bytes;
-    unsigned char *send_slots; /* peer after peer */
+    unsigned char *send_slots;
     unsigned char *recv_slots;
     void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], fences' word */
     size_t recv_words_bytes;
     void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
     size_t staging_bytes;
-    unsigned char *send_lines; /* all senders' slots of LL, in host memory; NULL = none */
+    unsigned char *send_lines; /* slots of LL, in host memory; NULL = none */
     unsigned char *recv_lines; /* the device polls them */
     uint64_t line_stride;      /* between two FIFOs' lines; 0 = none */
     uint64_t idle_since_ns;    /* 0 = something moves */
@@ -256,16 +256,14 @@ struct gyre_ib_rail_pairs {
 
 /** Both ranks find the same pairs. @cross: CROSS_NIC, set by @variable. 0: only ports of the same
  * index, as a fabric of separate rails needs. 1: the first with the first, and so on. 2: as 0 if
- * that gives a pair, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
+ * possible, else as 1. Errors: UNSUPPORTED (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
-/** In INIT with receives posted. */
 gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib);
 void gyre_ib_channels_close(struct gyre_ib_transport *ib);
 
-/** What a rail's queue pairs share, and a random PSN. Errors: SYSTEM. */
 gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                                struct gyre_ib_qp_path *path_out);
 
@@ -311,7 +309,6 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
 bool gyre_ib_settle(void *transport);
 
-/** Does nothing if none is needed. */
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
@@ -319,8 +316,7 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** Raises the fault if the device failed, or a port has been down for longer than the retry window.
- */
+/** Raises the fault if the device failed, or a port was down longer than the retry window. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
 /** After it the data path does nothing more. */
@@ -346,8 +342,8 @@ gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm
 /** 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
-/** A channel whose path is known. The higher rank connects, the lower one accepts. @port, @token:
- * the peer's. Errors: UNSUPPORTED (link-local GIDs). */
+/** The higher rank connects, the lower one accepts. @port, @token: the peer's. Errors: UNSUPPORTED
+ * (link-local GIDs). */
 gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_channel *channel, uint32_t port,
                            const uint8_t *token);
 

@@ -20,7 +20,7 @@
 GYRE_STATIC_ASSERT(GYRE_IB_TRIAL_GIDS >= GYRE_IB_PAIR_GIDS, "a rail's GIDs have room in a port");
 
 #define LARGE_BYTES ((size_t)256 << 10)
-/* What this process sends, then what the peer writes. */
+/* What this process sends, then the peer. */
 #define MEMORY_BYTES (2 * LARGE_BYTES)
 
 #define SMALL_BYTES  64 /* one packet of every MTU */
@@ -28,10 +28,10 @@ GYRE_STATIC_ASSERT(GYRE_IB_TRIAL_GIDS >= GYRE_IB_PAIR_GIDS, "a rail's GIDs have 
 #define N_IN_FLIGHT  16
 #define MAX_LARGE    4096
 #define LARGE_NS     30e6
-#define WAIT_SMALL_S 5  /* longer than the retries, which adapters may stretch four times */
-#define WAIT_LARGE_S 20 /* the pair has reached each other */
+#define WAIT_SMALL_S 5 /* longer than the retries, which adapters may take four times */
+#define WAIT_LARGE_S 20
 /* The most that the time between two polls counts: a loaded or virtual machine may stop for
- * seconds, and with it an adapter in software. */
+ * seconds. */
 #define MOST_GAP_NS 100000000ULL
 #define SPIN_NS     200000 /* then others get the processor */
 #define N_RECEIVES  64
@@ -60,12 +60,10 @@ struct gyre_ib_trial {
     uint32_t their_gid_index;
     uint64_t n_posted, n_done; /* sends */
     uint64_t n_imms;
-    uint64_t n_taken; /* waited for: a message may come before its step */
+    uint64_t n_taken; /* waited for */
     uint64_t last_ns; /* of the last completion */
     int wait_s;
 };
-
-/* ---- ports --------------------------------------------------------------------------------- */
 
 static gyre_status open_port(struct gyre_ib_trial *trial, struct open_port *port)
 {
@@ -158,8 +156,6 @@ const struct gyre_ib_trial_port *gyre_ib_trial_port(const struct gyre_ib_trial *
 {
     return &trial->ports[i].told;
 }
-
-/* ---- the queue pair ------------------------------------------------------------------------- */
 
 static gyre_status post_receives(struct gyre_ib_trial *trial, int n)
 {
@@ -264,8 +260,6 @@ gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
     return gyre_ib_qp_connect(trial->scan.verbs, trial->qp, path, 0);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 static const char *describe_path(const struct gyre_ib_trial *trial, char *text_out,
                                  size_t text_bytes)
 {
@@ -316,7 +310,7 @@ static gyre_status progress(struct gyre_ib_trial *trial)
     return post_receives(trial, n_received);
 }
 
-/* For the peer's next n_messages (0 or 1), and for all but n_open sends. */
+/* Waits for the peer's next n_messages (0 or 1), and until at most n_open sends are not done. */
 static gyre_status wait_for(struct gyre_ib_trial *trial, uint64_t n_messages, uint64_t n_open)
 {
     const uint64_t limit_ns = (uint64_t)trial->wait_s * 1000000000;

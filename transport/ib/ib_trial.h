@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trial of RDMA between two ports. The two processes tell each other their ports and ends by a
- * way of their own. Each call ends within a few seconds, also if the other process is gone.
+ * The two processes tell each other their ports and ends by a way of their own. Each call ends
+ * within a few seconds, also if the other process is gone.
  *
  *   both      open, port        -> tell the ports
  *   both      begin             -> tell the ends
@@ -49,8 +49,8 @@ struct gyre_ib_trial_peer {
 
 struct gyre_ib_trial;
 
-/** All active ports that IB_HCA allows. A port that cannot be used has a cause. Errors: UNSUPPORTED
- * (no library, no active port), INVALID_ARGUMENT (a variable), OUT_OF_MEMORY. */
+/** A port that cannot be used has a cause. Errors: UNSUPPORTED (no library, no active port),
+ * INVALID_ARGUMENT (a variable), OUT_OF_MEMORY. */
 gyre_status gyre_ib_trial_open(const struct gyre_params *params, struct gyre_ib_trial **trial_out);
 
 void gyre_ib_trial_close(struct gyre_ib_trial *trial);
@@ -60,23 +60,20 @@ int gyre_ib_trial_n_ports(const struct gyre_ib_trial *trial);
 /** By PCI path; valid until close. */
 const struct gyre_ib_trial_port *gyre_ib_trial_port(const struct gyre_ib_trial *trial, int i);
 
-/** A queue pair at port i. One at a time. Errors: of gyre_ib_qp_create(); UNSUPPORTED with the
- * port's cause. */
+/** One at a time. Errors: of gyre_ib_qp_create(); UNSUPPORTED with the port's cause. */
 gyre_status gyre_ib_trial_begin(struct gyre_ib_trial *trial, int i,
                                 struct gyre_ib_trial_end *end_out);
 
-/** Chooses both GIDs. The peer must stay for the calls that follow. Errors: UNSUPPORTED (no two
- * GIDs fit, printing both tables; RoCE and InfiniBand), TIMEOUT or SYSTEM (the peer's address
- * cannot be resolved). */
+/** The peer must stay for the calls that follow. Errors: UNSUPPORTED (no two GIDs fit, printing
+ * both tables; RoCE and InfiniBand), TIMEOUT or SYSTEM (the peer's address cannot be resolved). */
 gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
                                   const struct gyre_ib_trial_peer *peer);
 
-/** Checks bytes. @latency_us_out: one way, on the sender; else NAN. Errors: REMOTE (no
- * acknowledgement, or wrong bytes), TIMEOUT (the peer sent nothing). */
+/** @latency_us_out: one way, on the sender; else NAN. Errors: REMOTE (no acknowledgement, or wrong
+ * bytes), TIMEOUT (the peer sent nothing). */
 gyre_status gyre_ib_trial_small(struct gyre_ib_trial *trial, double *latency_us_out);
 
-/** One write whose bytes the receiver checks, then a few tens of milliseconds of them.
- * @gbytes_per_s_out: on the sender; else NAN. Errors: as gyre_ib_trial_small(). */
+/** @gbytes_per_s_out: on the sender; else NAN. Errors: as gyre_ib_trial_small(). */
 gyre_status gyre_ib_trial_large(struct gyre_ib_trial *trial, double *gbytes_per_s_out);
 
 /** NULL does nothing. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The libraries stay open: libibverbs loads providers, which must not be unloaded under open
- * contexts.
+ * libibverbs loads providers, which must not be unloaded under open contexts.
  */
 #include "transport/ib/ib_verbs.h"
 
@@ -67,7 +66,7 @@ static void load_verbs(void)
 {
     load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
          &loaded_verbs);
-    /* Before any memory is registered. Without it, a fork before Linux 5.12 may give this process
+    /* Before memory is registered. Without it, a fork before Linux 5.12 may give this process
      * copies of the pages that the NIC uses. */
     const int error =
         verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
@@ -105,7 +104,7 @@ void gyre_verbs_install(const struct gyre_verbs *verbs)
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out)
 {
-    /* The exported function fills only the first ABI's fields; gyre uses no others. */
+    /* It fills only the first ABI's fields; gyre uses no others. */
     memset(attr_out, 0, sizeof(*attr_out));
     return verbs->query_port(context, port, (struct _compat_ibv_port_attr *)attr_out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libibverbs and librdmacm as tables of functions, which tests replace by a simulated device.
- * Posting and polling use the table in struct ibv_context.
+ * Tests replace the tables by a simulated device. Posting and polling use the table in struct
+ * ibv_context.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
@@ -57,8 +57,7 @@ struct gyre_verbs {
 #undef GYRE_VERBS_MEMBER
 };
 
-/** Members that are not needed may be NULL. Errors: UNSUPPORTED (the library or a symbol is
- * missing). */
+/** Errors: UNSUPPORTED (the library or a needed symbol is missing). */
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out);
 
 /** For tests. NULL = the library's again. */

@@ -109,8 +109,6 @@ static void fill_connectors(const struct socket_transport *transport,
     }
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
-
 static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                              const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -206,7 +204,7 @@ static int choose_links(const struct gyre_transport_config *config)
 }
 
 /* One thread that copies every byte is slower than a fast network. Half of the rank's processors
- * are left to the application. NCCL's variable counts the threads of one direction. */
+ * are the application's. NCCL's variable counts the threads of one direction. */
 static uint32_t choose_threads(const struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -267,8 +265,6 @@ close_transport:
     socket_close(&transport->base);
     return status;
 }
-
-/* ---- connecting --------------------------------------------------------------------------- */
 
 static gyre_status make_links(struct socket_peer *peer, const unsigned char *blob, size_t n_bytes)
 {
@@ -359,8 +355,6 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     socket_begin_resuming(transport);
     return GYRE_SUCCESS;
 }
-
-/* ---- the rest ----------------------------------------------------------------------------- */
 
 static bool socket_takes_lines(const struct gyre_transport *transport)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pair of ranks has n_links TCP connections (links); FIFO f travels over link f % n_links, its
- * credit the other way over the same one. Only thread l % n_threads uses link l of every peer and
- * its FIFOs.
+ * A pair of ranks has n_links TCP connections (links); FIFO f and its credit travel over link f %
+ * n_links. Only thread l % n_threads uses link l of every peer and its FIFOs.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A batch is first the headers of
  * all its frames, then their payloads in the same order, so one system call reads a batch into its
@@ -29,14 +28,14 @@
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
 #define SOCKET_STAGING_BYTES 4096 /* for headers and small slots */
 #define SOCKET_BATCH_FRAMES  32
-/* Credit waits behind one batch at most, whose system call takes negligible time. */
+/* Credit waits behind one batch at most. */
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
     SOCKET_FRAME_DATA = 1,   /* value = slot_info, of LL n_lines; then the data */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
-    SOCKET_FRAME_BYE = 3,    /* the stream ends without failure */
-    SOCKET_FRAME_FAULT = 4   /* the rank has failed; value = bytes of the cause that follows */
+    SOCKET_FRAME_BYE = 3,    /* no failure */
+    SOCKET_FRAME_FAULT = 4   /* value = bytes of the cause that follows */
 };
 
 struct socket_header {
@@ -79,15 +78,15 @@ struct socket_link {
     uint32_t n_fifos; /* with those of LL on the first link */
     struct socket_peer *peer;
     struct socket_thread *thread;
-    bool is_readable; /* until a read comes back short */
-    bool is_writable; /* until a write comes back short */
-    bool is_ending;   /* the peer closed: read to the end of the stream */
+    bool is_readable;
+    bool is_writable;
+    bool is_ending; /* the peer closed: read to the end */
     bool has_bye;
     struct gyre_sock_address remote;
-    const char *interface;     /* of this rank */
+    const char *interface;
     uint32_t epoch;            /* of its connection; grows with each attempt */
     uint64_t broken_since_ns;  /* 0 = it is not */
-    uint64_t refused_since_ns; /* since when the peer's listening socket refuses; 0 = it does not */
+    uint64_t refused_since_ns; /* the peer's listening socket refuses; 0 = not */
     char broken_why[240];
 
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -106,7 +105,7 @@ struct socket_link {
     uint32_t first;
     uint32_t first_sent_bytes; /* of the payload of frames[first] */
     uint32_t next_fifo;        /* round robin */
-    unsigned char *unpacked;   /* as line_arrivals */
+    unsigned char *unpacked;
     uint32_t unpacked_bytes;
 };
 
@@ -116,7 +115,7 @@ struct socket_peer {
     uint32_t n_links;
     struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES]; /* the likeliest first */
     int n_addresses;
-    int preferred; /* worked last */
+    int preferred;
     struct socket_link *links;
     struct gyre_fifo_size size;
     uint32_t n_fifos;          /* twice size.n_fifos with lines */
@@ -154,7 +153,7 @@ struct socket_transport {
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
 
-/** The link's thread moves its new connection. */
+/** The link's thread moves its connection. */
 gyre_status socket_watch_link(struct socket_link *link);
 
 uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec);
@@ -175,8 +174,8 @@ struct socket_blob {
     } addresses[SOCKET_MAX_ADDRESSES];
 };
 
-/** On every usable address of the allowed interfaces, in the order of gyre_sock_list_addresses; of
- * one interface config->rendezvous comes first. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+/** On the allowed interfaces, in the order of gyre_sock_list_addresses; of one interface
+ * config->rendezvous comes first. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
@@ -200,8 +199,8 @@ static inline uint32_t socket_nth_fifo(const struct socket_link *link, uint32_t 
 
 /* ---- socket_setup.c ------------------------------------------------------------------------- */
 
-/** Connects to higher ranks, accepts lower ones and authenticates all. Errors: TIMEOUT naming the
- * missing ranks, the fault's, REMOTE naming a rank that died or gave up, SYSTEM. */
+/** Errors: TIMEOUT naming the missing ranks, the fault's, REMOTE naming a rank that died or gave
+ * up, SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
 /** When the proxies run. */
@@ -211,11 +210,11 @@ void socket_begin_resuming(struct socket_transport *transport);
 void socket_stop_setup(struct socket_transport *transport);
 void socket_end_setup(struct socket_transport *transport);
 
-/** The connection of this link is closed; another one is to take its place. False: the link ends
- * here. Called by the link's thread. @silent_ns: it has been dead for so long. */
+/** Another connection is to take the closed one's place. False: the link ends here. Called by the
+ * link's thread. @silent_ns: it has been dead for so long. */
 bool socket_connect_again(struct socket_link *link, const char *why, uint64_t silent_ns);
 
-/* When all links are connected and before the proxies start (socket_measure.c). */
+/* When all links are connected, before the proxies start. */
 
 /** Sets wire.mbit_per_s on one rank of each host, if interfaces tell no true rate and GYRE_NET_RATE
  * is not set. Waits for both other ranks that take part. Errors: the fault's, REMOTE, TIMEOUT. */
@@ -223,7 +222,6 @@ gyre_status socket_measure_rate(struct socket_transport *transport, uint64_t dea
 
 void socket_measure_round_trip(struct socket_transport *transport);
 
-/** One round. @context: struct socket_thread. */
 bool socket_move(void *context);
 
 bool socket_is_behind(const void *context, bool has_credit);
@@ -239,11 +237,10 @@ gyre_status socket_watch_begin(const struct socket_link *link);
  * @error: errno of the read; 0 = the end of the stream. */
 void socket_end_stream(struct socket_link *link, int error);
 
-/** Closes the link. Returns false. @why: the rule that the frame breaks. */
+/** Closes the link; false. @why: the rule that the frame breaks. */
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why);
 
-/** socket_record_begin, _slot, _end - one read or send, for the trace. Without bytes it is dropped.
- */
+/** socket_record_begin, _slot, _end - one read or send, dropped if it has no bytes. */
 void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind);
 void socket_record_slot(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t number, bool is_out);
@@ -262,26 +259,26 @@ static inline struct gyre_line_slots socket_lines(const struct socket_link *link
     return (struct gyre_line_slots){end->slots, end->slot_bytes, socket_depth(link)};
 }
 
-/** Reads once. True if bytes came. Clears is_readable when the socket is empty; ends the link with
- * the stream, or if the peer breaks the protocol. */
+/** True if bytes came. Clears is_readable when the socket is empty; ends the link with the stream,
+ * or if the peer breaks the protocol. */
 bool socket_receive(struct socket_link *link);
 
-/** Hands the batch, or a new one, to the kernel. True if it took any bytes. */
+/** Sends the batch, or a new one. True if the kernel took any bytes. */
 bool socket_send(struct socket_link *link);
 
 bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
 
 void socket_clear_batch(struct socket_link *link);
 
-/** Gives slots that the kernel took back to the executor that filled them. With survives_resets the
- * peer has consumed them, too, so what it lacks still exists; a pair's FIFOs then hold half as much
+/** Gives slots that the kernel took back to the executor. With survives_resets the peer has
+ * consumed them, too, so what it lacks still exists; a pair's FIFOs then hold half as much
  * (docs/failover.md). */
 void socket_release_slots(const struct socket_link *link, const struct socket_fifo *fifo);
 
-/** Published slots of which bytes are left. */
+/** Published slots not yet wholly sent. */
 uint64_t socket_count_unsent(const struct socket_link *link);
 
-/** After the proxy has stopped, send the rest of the batch, then a goodbye or this rank's failure
+/** After the proxy has stopped: the rest of the batch, then a goodbye or this rank's failure
  * (@cause; NULL = none). */
 void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns);
 

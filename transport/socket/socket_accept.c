@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The thread that accepts links (socket_setup.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/socket/socket_setup.h"
 
 #include "core/foundation/base/file.h"
@@ -32,7 +29,6 @@ struct joiner {
     bool is_done; /* under the lock */
 };
 
-/* NULL = no such link. */
 static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
 {
     for (int i = 0; i < transport->n_peers; i++) {
@@ -49,8 +45,7 @@ static struct socket_link *find_link(struct socket_transport *transport, const s
     return NULL;
 }
 
-/* The peer has lost a link's connection, which this rank may not know yet. @counts: room for both.
- */
+/* The peer lost a link's connection, maybe before this rank knows. @counts: room for both. */
 static gyre_status take_again(struct joiner *joiner, struct socket_link *link, uint32_t epoch,
                               struct socket_counts *counts, uint64_t deadline_ns)
 {
@@ -145,8 +140,8 @@ static gyre_status add_joiner(struct setup *setup, int fd)
     return GYRE_SUCCESS;
 }
 
-/* Joins the threads that are done. If there are too many joiners, the oldest is disconnected; with
- * all_out all are. */
+/* Joins the threads that are done. Of too many joiners the oldest is disconnected; with all_out all
+ * are. */
 static void see_off_joiners(struct setup *setup, bool all_out)
 {
     struct joiner **link = &setup->first;
@@ -172,13 +167,13 @@ static void see_off_joiners(struct setup *setup, bool all_out)
 }
 
 /* For example for lack of descriptors. The connection stays in the kernel's queue, and strangers
- * give back what they hold. If there are none, this rank has used them up itself, and its set-up
- * ends after REFUSED_NS. */
+ * give back what they hold. Without strangers this rank has used them up, and its set-up ends after
+ * REFUSED_NS. */
 static void note_refusal(struct setup *setup, gyre_status status)
 {
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     const uint64_t now_ns = gyre_now_ns();
-    if (status == GYRE_ERROR_TIMEOUT) /* it was withdrawn */
+    if (status == GYRE_ERROR_TIMEOUT)
         return;
     if (setup->refused_ns == 0 || setup->first != NULL)
         setup->refused_ns = now_ns;

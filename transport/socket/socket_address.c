@@ -18,9 +18,6 @@
 GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
                    "hosts send it to each other");
 
-/* ---- listening ---------------------------------------------------------------------------- */
-
-/* This rank reached the rendezvous from there. */
 static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
                               struct gyre_sock_interface *addresses, int n)
 {
@@ -45,8 +42,8 @@ gyre_status socket_listen(struct socket_transport *transport)
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
     prefer_rendezvous(config->rendezvous, list, n);
-    /* Each rank of this host begins with another interface, because other hosts try them in this
-     * order. */
+    /* Other hosts try the addresses in this order, so each rank of this host begins with another
+     * interface. */
     for (int rank = 0; rank < config->n_ranks; rank++) {
         const bool is_here = config->infos[rank].host_hash == config->infos[config->rank].host_hash;
         position += rank < config->rank && is_here;
@@ -86,10 +83,7 @@ void socket_stop_listening(struct socket_transport *transport)
     }
 }
 
-/* ---- making blobs
- * ------------------------------------------------------------------------------ */
-
-/* Processes that share 127.0.0.1 have the same, whatever GYRE_HOSTID says. */
+/* The same for processes that share 127.0.0.1, whatever GYRE_HOSTID says. */
 static gyre_status find_network_id(uint64_t *id_out)
 {
     struct stat file;
@@ -129,8 +123,6 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
     return GYRE_SUCCESS;
 }
 
-/* ---- reading blobs --------------------------------------------------------------------------- */
-
 static gyre_status check_loopback(const struct socket_peer *peer, struct socket_blob *blob)
 {
     const struct socket_transport *transport = peer->transport;
@@ -154,7 +146,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
-/* Scopes are numbers of a host's interfaces, so this rank's replace the peer's. */
+/* Scopes are numbers of a host's interfaces. */
 static void localise(const struct socket_transport *transport, struct socket_peer *peer)
 {
     struct gyre_sock_interface *all = NULL;

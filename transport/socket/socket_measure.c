@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the network to other hosts. The kernel saw the round trip while ranks authenticated each
- * other.
+ * The kernel saw the round trip while ranks authenticated each other.
  *
  * The rate is measured where no interface tells it truly (loopback, veth, tunnels, virtual
  * machines). The lowest rank of each host sends for a few milliseconds to that of the next host,
@@ -24,8 +23,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-
-/* ---- the round trip -------------------------------------------------------------------------- */
 
 /* 0 = unknown. */
 static uint64_t shortest_ns(int fd)
@@ -57,19 +54,16 @@ void socket_measure_round_trip(struct socket_transport *transport)
     transport->wire.round_trip_ns = least_ns;
 }
 
-/* ---- the rate -------------------------------------------------------------------------------- */
-
-/* The sender sends for BURST_NS, or up to MOST_NS if ENOUGH_BYTES are not sent by then, because the
- * network is slow or its thread waited for a processor. */
+/* The sender sends for BURST_NS, or up to MOST_NS if ENOUGH_BYTES are not sent by then: a slow
+ * network, or a thread that waited for a processor. */
 #define BURST_NS     6000000ULL
 #define MOST_NS      15000000ULL
 #define ENOUGH_BYTES (4 << 20)
-/* Not counted: TCP's window is still small, and a traffic shaper lets a few packets pass at once.
- */
+/* Not counted: TCP's window is small, and a traffic shaper lets a few packets pass at once. */
 #define WARM_NS 2000000ULL
 /* The best of several windows counts, because a thread that waits for its processor counts too
- * little. Data that had waited would make a window too fast, so it begins when all of them were
- * read, or at any time if the receiver is the limit. If the network fills no window, the whole time
+ * little. A window begins when all data were read, because data that had waited would make it too
+ * fast, or at any time if the receiver is the limit. If the network fills none, the whole time
  * counts. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
@@ -77,7 +71,7 @@ void socket_measure_round_trip(struct socket_transport *transport)
 #define CHUNK_BYTES  32768
 #define CHECK_NS     100000000ULL
 #define CHECK_MS     100
-/* The cause comes over the rendezvous, maybe after the connections end. */
+/* The cause may come after the connections end. */
 #define CAUSE_NS     200000000ULL
 #define CAUSE_NAP_NS 5000000L
 
@@ -87,7 +81,7 @@ enum { MORE_FOLLOWS = 0xa1, LAST_CHUNK = 0xa2, READY = 0xa3 };
 struct flow {
     uint32_t left_bytes; /* of a chunk; 0 = between chunks */
     bool is_ended;
-    bool is_drained; /* the last read took all that had arrived */
+    bool is_drained;
 };
 
 struct span {
@@ -107,7 +101,7 @@ struct burst {
     uint64_t sent_bytes;
     uint64_t first_ns;
     struct span all;
-    struct span window;       /* begin_ns 0 = not begun */
+    struct span window;
     uint64_t best_mbit_per_s; /* 0 = no window is complete */
     bool was_drained;
 };
@@ -150,7 +144,6 @@ static gyre_status name_peer(gyre_status status, const struct socket_peer *peer)
                              peer->transport->config.infos[peer->rank].host_name);
 }
 
-/* A failing rank sends a frame, not a chunk. */
 static gyre_status fail_peer(const struct socket_peer *peer, bool has_ended)
 {
     return name_peer(gyre_fail(GYRE_ERROR_REMOTE, has_ended ? "it closed the connection"
@@ -184,8 +177,6 @@ static gyre_status send_some(struct burst *burst, uint32_t link, uint64_t now_ns
     return GYRE_SUCCESS;
 }
 
-/* ---- the rate ------------------------------------------------------------------------------- */
-
 static bool is_drained(const struct burst *burst)
 {
     for (uint32_t l = 0; l < burst->from->n_links; l++)
@@ -194,8 +185,7 @@ static bool is_drained(const struct burst *burst)
     return true;
 }
 
-/* 0 = the span is too short. At least 1, because 0 means unknown, for which a fast network is
- * assumed. */
+/* 0 = the span is too short. Else at least 1: unknown would stand for a fast network. */
 static uint64_t mbit_per_s_of(const struct span *span)
 {
     const uint64_t took_ns = span->last_ns - span->begin_ns;
@@ -228,7 +218,6 @@ static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
     *window = (struct span){.begin_ns = has_drained || !burst->was_drained ? now_ns : 0};
 }
 
-/* @n_out: 0 = nothing came. */
 static gyre_status receive(struct burst *burst, uint32_t link, uint32_t n_bytes, uint32_t *n_out)
 {
     const ssize_t n = recv(burst->from->links[link].fd, burst->received, n_bytes, MSG_DONTWAIT);
@@ -339,7 +328,7 @@ static gyre_status run(struct burst *burst, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-/* A peer whose init fails closes its connections, and its cause says more. Returns `status` if none
+/* A peer whose init fails closes its connections; its cause says more. Returns `status` if none
  * comes. */
 static gyre_status find_cause(const struct gyre_transport_config *config, gyre_status status)
 {

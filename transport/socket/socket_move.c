@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy's client: it lets each of a thread's links receive and send in turn, and ends links.
- *
  * A firewall that lost its state can drop a single connection while the host lives, and the kernel
  * would go on sending for a quarter of an hour. So this rank asks its kernel since when sent data
  * wait for an acknowledgement, which the kernel of a slow or stopped peer sends. TCP_USER_TIMEOUT
@@ -18,8 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-
-/* ---- recording ----------------------------------------------------------------------------- */
 
 void socket_record_begin(struct socket_thread *thread, enum gyre_trace_kind kind)
 {
@@ -108,17 +104,14 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
     return false;
 }
 
-/* ---- silent connections ---------------------------------------------------------------------- */
-
 #define WATCH_NS 250000000ULL
-/* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS at most 10 s. If a whole host is dead,
- * the health link names that earlier. */
+/* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS at most 10 s. The health link finds a
+ * dead host earlier. */
 #define SILENT_NS 7800000000ULL
-/* Later than this file, so that the user reads its message. */
+/* Later than this file, whose message the user reads. */
 #define KEEPALIVE_PROBES 12
 
-/* At a full window the kernel later probes once in two minutes, so one lost probe proves nothing.
- */
+/* At a full window the kernel probes once in two minutes, so one lost probe proves nothing. */
 #define MIN_TRIES 3
 
 static void end_silent(struct socket_link *link, uint64_t silent_ns)
@@ -180,8 +173,6 @@ static void watch(struct socket_thread *thread)
         for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
             watch_link(&transport->peers[i].links[l]);
 }
-
-/* ---- the proxy's client ---------------------------------------------------------------------- */
 
 #define READS_PER_ROUND  2
 #define EVENTS_PER_ROUND 32

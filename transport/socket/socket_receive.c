@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving side of a link. Payloads are read directly into their slots, except bytes that come
- * together with a header. Lines land outside their slot, and are stored there by word when the
- * whole slot has come.
+ * Payloads are read directly into their slots, except bytes that come together with a header. Lines
+ * land outside their slot, and are stored by word when the whole slot has come.
  */
 #include "transport/socket/socket.h"
 
@@ -74,8 +73,7 @@ static bool announce_slot(struct socket_link *link, const struct socket_header *
     return true;
 }
 
-/* A failed peer's cause becomes this rank's. False while the text is incomplete, or after the
- * link's end. */
+/* False while the text is incomplete, or after the link's end. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
 {
@@ -159,7 +157,7 @@ static bool parse_staging(struct socket_link *link)
     return true;
 }
 
-/* False when nothing is left to read now. @n_bytes_out: set if any bytes came. */
+/* False when nothing is left to read now. */
 static bool read_once(struct socket_link *link, size_t *n_bytes_out)
 {
     struct iovec parts[SOCKET_BATCH_FRAMES + 1];
@@ -190,7 +188,7 @@ static bool read_once(struct socket_link *link, size_t *n_bytes_out)
     if (!parse_staging(link))
         return true;
     /* A short read has emptied the socket. A later end of the stream is another event, unless this
-     * is that event (is_ending). */
+     * is it (is_ending). */
     if ((size_t)n_read < left_bytes + room_bytes && !link->is_ending)
         link->is_readable = false;
     return true;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Links that broke: their side is HALTED, both sides tell their counts, the sender rewinds to what
- * the receiver has, and the link runs again (docs/failover.md). A connection takes the place of a
- * set of queue pairs, and its hello that of STATE. What is said of a link here holds under the lock
- * of the proxy that moves it.
+ * the receiver has, and the link runs again (docs/failover.md). What is said of a link here holds
+ * under the lock of the proxy that moves it.
  */
 #include "transport/socket/socket_setup.h"
 
@@ -15,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Since the last sign of life. A live peer answers sooner; the health link finds the dead. */
+/* Since the last sign of life. The health link finds the dead sooner. */
 #define BROKEN_MAX_NS 10000000000ULL
-/* A listening socket that refuses for so long has lost its process. */
+/* A socket that refuses for so long has lost its process. */
 #define REFUSED_MAX_NS 500000000ULL
 #define TRY_NS         1000000000ULL
 
@@ -129,8 +128,6 @@ gyre_status socket_adopt(struct socket_link *link, int fd, uint32_t epoch,
     return status;
 }
 
-/* ---- the connecting thread ------------------------------------------------------------------- */
-
 static void give_up(struct socket_link *link, uint64_t broken_ns)
 {
     char words[320];
@@ -139,7 +136,6 @@ static void give_up(struct socket_link *link, uint64_t broken_ns)
     socket_blame(link, GYRE_ERROR_REMOTE, words);
 }
 
-/* Is the link still broken? */
 static bool resume_link(struct setup *setup, struct socket_link *link)
 {
     struct socket_peer *peer = link->peer;

@@ -26,7 +26,7 @@ void socket_clear_batch(struct socket_link *link)
     link->unpacked_bytes = 0;
 }
 
-/* With all slots before it. @info_out: its slot_info, or its number of lines. */
+/* With all slots before it. @info_out: slot_info, or the number of lines. */
 static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
                          uint64_t number, uint64_t *info_out)
 {
@@ -51,7 +51,6 @@ static bool has_slot(const struct socket_link *link, const struct socket_fifo *f
            is_published(link, fifo, fifo->n_batched, info_out);
 }
 
-/* False = no room for the lines. */
 static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
                          struct socket_payload *payload_out)
 {
@@ -87,9 +86,9 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
                                   fifo->n_arrived);
     const uint64_t n_owed = n_consumed - fifo->n_returned;
     bool has_data = has_slot(link, fifo, &info);
-    /* Credit of a few slots may wait for data to the same peer while the peer has credit left: it
-     * has none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of
-     * lines late, so it may wait for the very slot that the peer cannot send. */
+    /* Credit of a few slots may wait for data to the peer while the peer has credit left: it has
+     * none once a whole FIFO has arrived of which it was not told. A GPU gives the credit of lines
+     * late, so it may wait for the very slot that the peer cannot send. */
     if (n_owed > 0 && (n_owed >= depth / 2 || fifo->n_arrived - fifo->n_returned >= depth ||
                        has_data || link->n_batch > 0)) {
         fifo->n_returned = n_consumed;
@@ -159,7 +158,6 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
     }
 }
 
-/* Returns its bytes. */
 static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *n_parts)
 {
     size_t n_bytes = count_header_bytes(link);
@@ -256,7 +254,7 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
         }
         if (send_batch(link))
             continue;
-        /* All links share the deadline, but each gets an attempt. */
+        /* Each link gets an attempt. */
         if (gyre_now_ns() >= deadline_ns)
             return;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The thread that connects links, and the wait for all.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/socket/socket_setup.h"
 
 #include "core/foundation/base/thread.h"
@@ -34,8 +31,6 @@ struct hello socket_make_hello(const struct socket_peer *peer, uint32_t link, ui
     };
 }
 
-/* ---- connecting ----------------------------------------------------------------------------- */
-
 /* @counts: of the link's FIFOs, if it broke; NULL at set-up. On success the link owns the
  * descriptor. */
 static gyre_status introduce(const struct socket_peer *peer, struct socket_link *link, int fd,
@@ -62,7 +57,7 @@ static gyre_status introduce(const struct socket_peer *peer, struct socket_link 
     return GYRE_SUCCESS;
 }
 
-/* For stop_connecting() to shut down; -1 = none. False after a stop. */
+/* For stop_connecting() to shut down. False after a stop. */
 static bool show_fd(struct setup *setup, int fd)
 {
     pthread_mutex_lock(&setup->lock);
@@ -122,7 +117,7 @@ static gyre_status connect_link(struct setup *setup, struct socket_peer *peer, u
 {
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     char whys[600];
-    /* Short attempts first: an address that does not answer may precede one that does. */
+    /* Short attempts first: a dead address may precede one that answers. */
     for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
         bool is_limited = false;
         const gyre_status status =
@@ -185,8 +180,6 @@ static void stop_connecting(struct setup *setup)
         pthread_join(setup->connecting, NULL);
 }
 
-/* ---- waiting for all ------------------------------------------------------------------------ */
-
 static gyre_status fail_missing(const struct setup *setup)
 {
     const struct socket_transport *transport = setup->transport;
@@ -234,7 +227,7 @@ static gyre_status wait_for_all(struct setup *setup)
         if (status == GYRE_SUCCESS && setup->n_missing > 0 && now_ns >= setup->deadline_ns)
             status = fail_missing(setup);
     }
-    if (status == GYRE_SUCCESS) /* the thread may have ended before the first round */
+    if (status == GYRE_SUCCESS)
         status = connecting_result(setup);
     pthread_mutex_unlock(&setup->lock);
     return status;

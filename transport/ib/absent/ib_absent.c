@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A build without verbs headers. The trial cannot be opened, so its other functions are never
- * called.
+ * Built without verbs headers. The trial cannot be opened.
  */
 #include "transport/ib/ib_trial.h"
 #include "transport/slab.h"
 
 #include <stdio.h>
-
-/* ---- the transport --------------------------------------------------------------------------- */
 
 static const char reason[] = "built without RDMA (libibverbs-dev was not there)";
 
@@ -55,8 +52,6 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .help = gyre_slab_help,
     .close = gyre_slab_close,
 };
-
-/* ---- the trial ------------------------------------------------------------------------------- */
 
 gyre_status gyre_ib_trial_open(const struct gyre_params *params, struct gyre_ib_trial **trial_out)
 {

@@ -88,8 +88,6 @@ bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, in
     return is_listed != rule->is_inverted;
 }
 
-/* ---- GIDs ------------------------------------------------------------------------------------ */
-
 static const uint8_t ipv4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16])
@@ -267,7 +265,6 @@ int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid
     return a->index < b->index ? 1 : a->index > b->index ? -1 : 0;
 }
 
-/* As far as there is room. */
 static void describe(const struct gyre_ib_gid_row *rows, int n,
                      char (*reasons)[GYRE_IB_GID_REASON_BYTES], char *text_out, size_t text_bytes)
 {

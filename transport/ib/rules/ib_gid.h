@@ -77,10 +77,10 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
 /** Rule 4: > 0 if a is better. */
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
 
-/** Of rows that passed rule 3. Both ranks must pass the lower rank's rows as a, and get the same
- * answer. Rows fit if they have the same type and family, and both or neither are link-local. Of
- * the pairs that fit, one in one subnet (/24 of IPv4, /64 of IPv6) comes first; then rule 4
- * decides, then the order. Errors: UNSUPPORTED printing both tables. */
+/** Of rows that passed rule 3. Both ranks must pass the lower rank's rows as a. Rows fit if they
+ * have the same type and family, and both or neither are link-local. Of those, two in one subnet
+ * (/24 of IPv4, /64 of IPv6) come first; then rule 4 decides, then the order. Errors: UNSUPPORTED
+ * printing both tables. */
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
 

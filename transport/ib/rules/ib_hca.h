@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The ports that IB_HCA allows.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
 
@@ -24,8 +21,8 @@ struct gyre_ib_hca_rule {
 /** Ignores blanks around names. Errors: INVALID_ARGUMENT, without the variable's name. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
-/** @widened_out: the item, if the rule is not exact and the item is only the beginning of the name,
- * as mlx5_1 is of mlx5_10; else NULL. */
+/** @widened_out: the item, if the rule is not exact and the item only begins the name, as mlx5_1
+ * does mlx5_10; else NULL. */
 bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
                        const char **widened_out);
 
