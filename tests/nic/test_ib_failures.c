@@ -79,8 +79,7 @@ TEST_CASE("a port that comes back costs nothing but time")
     struct ib_rig rig;
     start_ranks(&rig, 4096);
     vm_port_set("mem0", 1, false);
-    /* One slot less than the FIFO has: the last one before may not have been released, because not
-     * every send asks for a completion. */
+    /* Not every send asks for a completion, so the slot before the first may not be released. */
     for (uint32_t i = 0; i < IB_RIG_DEPTH - 1; i++)
         CHECK(ib_rig_send(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5 + i)));
     vm_event("mem0", IBV_EVENT_GID_CHANGE, 1);
@@ -125,7 +124,7 @@ TEST_CASE("a peer that is silent is asked for a sign of life")
 {
     struct ib_rig rig;
     start_ranks(&rig, 200);
-    /* Slots of this size travel without a plain write: the only one is the question. */
+    /* The only plain write at this slot size is the probe. */
     CHECK(ib_rig_exchange(&rig, 5));
     CHECK(vm_counters().n_writes == 0);
     while (vm_counters().n_writes < 2 && !ib_rig_has_fault(&rig))

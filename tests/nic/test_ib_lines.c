@@ -10,7 +10,6 @@
 
 enum { N_FIFOS = 3, MOST_BYTES = 8192, PATIENCE_S = 30 };
 
-/* Both ends of a FIFO from rank 0 to rank 1. */
 struct pipe {
     struct gyre_host_end out;
     struct gyre_host_end in;
@@ -166,7 +165,7 @@ TEST_CASE("lines go over all queue pairs and rails")
     devices[1].ports[0].gids[3].address = "10.0.1.1";
     open_rig(&rig, devices, environment, 1024, pipes);
     pass(&rig, pipes, 200);
-    /* two rails x two queue pairs of the sender, and the control queue pair of the receiver */
+    /* two rails x two queue pairs of the sender, and the receiver's control queue pair */
     CHECK_MSG(vm_counters().n_queue_pairs_used == 5, "%u", vm_counters().n_queue_pairs_used);
     ib_rig_close(&rig);
 }
@@ -272,12 +271,11 @@ TEST_CASE("flags never match fresh memory or the round before")
     }
 }
 
-/* The sending end has sent many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
 
 static struct ib_rig *late_rig;
 
-/* Called between open and connect, before any proxy runs. */
+/* Before any proxy runs. */
 static void make_late(unsigned char *blob)
 {
     struct gyre_ib_transport *ib = (struct gyre_ib_transport *)(void *)late_rig->ranks[0].transport;

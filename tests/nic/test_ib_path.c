@@ -79,7 +79,7 @@ static void two_devices(struct vm_device devices[3])
     devices[2].name = NULL;
 }
 
-/* How many queue pairs have sent anything; waits for the last credit, which goes after the data. */
+/* Waits for the last credit, which follows the data. */
 static uint32_t queue_pairs_used(uint32_t expected)
 {
     const uint64_t end_ns = gyre_now_ns() + 10000000000ULL;
@@ -193,7 +193,7 @@ TEST_CASE("a fence comes between a NIC's writes and the tail")
             CHECK(ib_rig_exchange(&rig, 200));
             CHECK_MSG(vm_counters().n_reads >= 2, "%" PRIu64, vm_counters().n_reads);
         } else {
-            /* The model's other half: without fences the bytes would be missing. */
+            /* Without fences the bytes would be missing. */
             CHECK(!is_there_with_its_tail(&rig, 300000));
             CHECK(vm_counters().n_reads == 0);
         }
@@ -305,8 +305,7 @@ TEST_CASE("the path uses the class and the smaller MTU")
     CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
     CHECK(strcmp(gyre_transport_ib.describe(rig.ranks[0].transport, 1), "NET/IB/0") == 0);
     ib_rig_close(&rig);
-    /* Rank 0 has the device with the smaller MTU, and rank 1, which connects last, the other one.
-     */
+    /* Rank 0 has the smaller MTU. */
     char *first[] = {"GYRE_IB_HCA==mem0", NULL}, *second[] = {"GYRE_IB_HCA==mem1", NULL};
     struct gyre_params params;
     two_devices(devices);

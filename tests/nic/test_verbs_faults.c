@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each fault that the RDMA device between processes can inject does what verbs_wire/README.md says
- * of it: two processes, raw queue pairs.
+ * Each fault that the device between processes can inject does what verbs_wire/README.md says.
  */
 #include "core/foundation/base/util.h"
 #include "tests/nic/wire_rig.h"
@@ -29,7 +28,7 @@ static void read_text(const char *path, char *text, size_t text_bytes)
         close(fd);
 }
 
-/* These faults hold on both hosts when it returns. */
+/* On return they hold on both hosts. */
 static void set_faults(const char *text)
 {
     const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
@@ -233,8 +232,8 @@ TEST_CASE("a request that is only answered never arrives")
 
 static bool is_fenced;
 
-/* The first request comes from memory that changes when it is acknowledged. Its queue pair is gone
- * when its bytes land, behind those of the second queue pair. */
+/* The first request comes from memory that changes when it is acknowledged. Its bytes land when its
+ * queue pair is gone. */
 static void write_and_leave(struct rig_end *end)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

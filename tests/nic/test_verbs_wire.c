@@ -95,7 +95,7 @@ static void sleep_for_event(struct rig_end *end)
     rig_barrier(end);
     sleep_on_channel(end);
     rig_expect(end, IBV_WC_SUCCESS);
-    /* The queue is not armed again, so the next message makes no event. */
+    /* Not armed again, so the next message makes no event. */
     rig_barrier(end);
     rig_expect(end, IBV_WC_SUCCESS);
     CHECK(poll(&(struct pollfd){.fd = end->channel->fd, .events = POLLIN}, 1, 0) == 0);
@@ -218,12 +218,12 @@ static void outlive(struct rig_end *end)
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_SUCCESS);
     rig_barrier(end);
-    /* The parent waits for this process first, so the other stays a zombie. */
+    /* This process is waited for first, so the other stays a zombie. */
     while (gyre_load_acquire_u32(&end->shared->is_killed) == 0)
         sched_yield();
     const uint64_t began_ns = gyre_now_ns();
     enum ibv_wc_status status = IBV_WC_SUCCESS;
-    /* Requests that were sent just before may still be answered. */
+    /* Earlier requests may still be answered. */
     while (status == IBV_WC_SUCCESS && gyre_now_ns() < began_ns + RIG_LIMIT_NS) {
         rig_post_write(end, &(struct rig_write){.n_bytes = 8});
         status = rig_wait_completion(end).status;

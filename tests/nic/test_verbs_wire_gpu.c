@@ -8,13 +8,13 @@
 
 #define PLACES(n_pairs, n) \
     ((struct rig_options){.has_places = true, .n_qps = (n_pairs), .n_receives = (n)})
-#define N_CHAINS 16 /* of requests, of all queue pairs together */
+#define N_CHAINS 16 /* of requests */
 
 static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
 {
     const uint32_t part_bytes = PLACE_BYTES / (uint32_t)n_qps;
     const int n = 1 + (int)places_draw(state, RIG_MAX_WR - 1);
-    /* Requests to one GPU, and short ones to host memory, make the longest batches. */
+    /* These make the longest batches. */
     const bool is_to_one = places_draw(state, 2) == 0;
     const bool is_in_turns = is_to_one && places_draw(state, 2) == 0;
     for (int i = 0; i < n; i++) {
@@ -58,8 +58,7 @@ static void write_chains(struct rig_end *end)
     }
 }
 
-/* The messages of each queue pair come in the order of its requests, of which the last one has an
- * immediate value. */
+/* In the order of each queue pair's requests, of which the last has an immediate value. */
 static void expect_messages(struct rig_end *end, struct move (*moves)[RIG_MAX_WR], const int *n)
 {
     int next[RIG_MAX_QPS] = {0};
@@ -197,8 +196,7 @@ TEST_CASE("a refused request comes after the copies before it")
         rig_on_two(PLACES(1, 0), write_that_does_not_start, see_first_write);
 }
 
-/* The copy fails when it is waited for. It shares a batch with a write to the other GPU, and maybe
- * with one of another pair. */
+/* In a batch with a write to the other GPU, and maybe one of another pair. */
 static void write_that_fails(struct rig_end *end)
 {
     struct move moves[] = {GOOD(GPU_A, GPU_A, 0), GOOD(GPU_A, GPU_A, 4096), GOOD(GPU_A, GPU_B, 0),
@@ -316,7 +314,7 @@ static void take_away(struct rig_end *end)
     }
 }
 
-/* Here the sender takes its own memory away, and puts bytes there that must not get out. */
+/* The sender takes its own memory away, and puts bytes there that must not get out. */
 static void take_own_away(struct rig_end *end)
 {
     struct move moves[N_WRITES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that a NIC has written and that are not in memory yet.
+ * Bytes that a NIC has written, but that are not in memory yet.
  */
 #ifndef GYRE_TESTS_VERBS_HIDDEN_H
 #define GYRE_TESTS_VERBS_HIDDEN_H
@@ -9,14 +9,14 @@
 
 struct vm_hidden;
 
-/** vm_hidden_add - that NIC's next bytes; *first begins as NULL. */
+/** *first begins as NULL. */
 void vm_hidden_add(struct vm_hidden **first, const void *nic, unsigned char *to, const void *from,
                    size_t n_bytes);
 
-/** vm_hidden_show - what that NIC wrote comes into memory, in order. */
+/** In order. */
 void vm_hidden_show(struct vm_hidden **first, const void *nic);
 
-/** vm_hidden_drop - nothing of it ever comes. */
+/** Nothing of it ever comes. */
 void vm_hidden_drop(struct vm_hidden **first);
 
 #endif

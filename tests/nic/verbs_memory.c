@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device in memory. One lock guards it all: ranks are threads, and moving bytes under a lock is
- * what makes every run the same.
+ * One lock guards the device, which makes every run the same.
  */
 #include "tests/nic/verbs_memory_state.h"
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An RDMA device in memory, behind the table of verbs functions: devices, ports, GID tables,
- * memory regions with bounds and access checks, RC queue pairs between the threads of this process,
- * and every completion error and asynchronous event on demand. What it does is checked harder than
- * hardware does: too many work requests, a completion queue that overruns, a receive that is
- * missing are failures at once. Nothing depends on time.
+ * An RDMA device in memory: RC queue pairs between the threads of this process, with every
+ * completion error and asynchronous event on demand. It checks harder than hardware: too many work
+ * requests, a completion queue that overruns, or a missing receive fail at once. Nothing depends on
+ * time.
  */
 #ifndef GYRE_TESTS_VERBS_MEMORY_H
 #define GYRE_TESTS_VERBS_MEMORY_H
 
 #include "tests/nic/verbs_model.h"
 
-/** One device with one port, which all hosts of a test share. */
+/** Shared by all hosts of a test. */
 static const struct vm_device vm_one_nic[] = {
     {.name = "mem0",
      .n_ports = 1,
@@ -22,40 +21,38 @@ static const struct vm_device vm_one_nic[] = {
     {.name = NULL},
 };
 
-/** vm_install - these devices exist from now on, in place of any library. Everything that was made
- * before must have been destroyed; returns false if something was not. */
+/** In place of any library. False if something made before was not destroyed. */
 bool vm_install(const struct vm_device *devices);
 
-/** vm_uninstall - back to the library; false if something was not destroyed. */
+/** False if something was not destroyed. */
 bool vm_uninstall(void);
 
-/** vm_port_set - link down (messages wait) or up again (they go on); raises the event. */
+/** Messages wait while the link is down; raises the event. */
 void vm_port_set(const char *device, int port, bool is_active);
 
-/** vm_expire - what waits on that device fails now, as after the last retry (RETRY_EXC). */
+/** What waits on that device fails, as after the last retry (RETRY_EXC). */
 void vm_expire(const char *device);
 
-/** vm_event - raise an asynchronous event on all contexts of the device. */
+/** On all contexts of the device. */
 void vm_event(const char *device, enum ibv_event_type type, int port);
 
-/** vm_fail_send - the next request with this opcode completes with `status`, nothing is moved. */
+/** The next request with this opcode moves nothing. */
 void vm_fail_send(enum ibv_wr_opcode opcode, enum ibv_wc_status status);
 
-/** vm_fail_recv - the next message that consumes a receive completes it with `status`. */
+/** Of the next message that consumes a receive. */
 void vm_fail_recv(enum ibv_wc_status status);
 
-/** vm_fail_modify - the next `times` moves to that state fail with this errno. */
 void vm_fail_modify(enum ibv_qp_state state, int error_number, int times);
 
-/** vm_fail_reg_mr - registrations after `after` more of them fail with this errno; 0 = none. */
+/** After `after` more registrations; 0 = none. */
 void vm_fail_reg_mr(int error_number, int after);
 
-/** vm_hide - as GPUs before Hopper see it: what RDMA WRITE without an immediate value brings comes
- * into memory with the next RDMA READ through the same NIC, not before. */
+/** As with GPUs before Hopper, what RDMA WRITE without an immediate value brings comes into memory
+ * only with the next RDMA READ through the same NIC. */
 void vm_hide(bool is_hiding);
 
-/** vm_scramble - the words of RDMA WRITEs without an immediate value come in another order, and
- * some of them twice, as when packets are lost and sent again. */
+/** The words of RDMA WRITEs without an immediate value come in another order, and some twice, as
+ * after losses. */
 void vm_scramble(bool is_scrambling);
 
 struct vm_counters {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The device in memory: what moves data and what comes of it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_memory_state.h"
 
 #include "core/foundation/base/sync.h"
@@ -98,8 +95,7 @@ int vm_req_notify_cq(struct ibv_cq *cq, int solicited)
     return 0;
 }
 
-/* The region that a key names, if the range lies in it and may be used so. @access: of the remote
- * side; 0 = this is the local side. */
+/* @access: of the remote side; 0 = this is the local side. */
 static bool is_covered(const struct queue_pair *qp, uint32_t key, unsigned access, uint64_t address,
                        uint64_t n_bytes)
 {
@@ -135,9 +131,8 @@ static void store_word(unsigned char *to, const unsigned char *from, size_t word
     gyre_store_release_u64((uint64_t *)(void *)(to + word * sizeof(value)), value);
 }
 
-/* PCI writes an aligned word whole: a word that is polled is never seen half. Scrambled, a packet
- * in the middle is lost at first, so every second word comes, and then the whole message is sent
- * again, its end first. */
+/* PCI writes aligned words whole. Scrambled, every second word comes first, and then the whole
+ * message again, its end first. */
 static void write_bytes(unsigned char *to, const unsigned char *from, size_t n_bytes,
                         bool is_scrambled)
 {
@@ -230,7 +225,7 @@ static void execute(struct queue_pair *qp, const struct ibv_send_wr *wr, uint64_
     }
 }
 
-/* Copied as a NIC's queue entry is: inline data now, the rest when it is sent. */
+/* As in a NIC's queue entry, inline data are copied now, the rest when it is sent. */
 static void wait_for_link(struct queue_pair *qp, const struct ibv_send_wr *wr, uint64_t position)
 {
     struct waiting *waiting = calloc(1, sizeof(*waiting));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of the device in memory, shared by its two files: verbs_memory.c (devices, objects,
- * events, what tests set) and verbs_memory_move.c (completions, moving data, queue pair states).
+ * The inside of the device in memory: verbs_memory.c (devices, objects, events, what tests set) and
+ * verbs_memory_move.c (completions, moving data, queue pair states).
  */
 #ifndef GYRE_TESTS_VERBS_MEMORY_STATE_H
 #define GYRE_TESTS_VERBS_MEMORY_STATE_H
@@ -99,17 +99,17 @@ static inline struct vm_port *port_of(const struct queue_pair *qp)
 
 /* The caller holds the lock. */
 
-/** vm_raise_event - on all contexts of the device. */
+/** On all contexts of the device. */
 void vm_raise_event(const struct device *device, const struct ibv_async_event *event);
 
-/** vm_fail_request - this request completes with `status`; its queue pair is in error from then. */
+/** Its queue pair is in error from then. */
 void vm_fail_request(struct queue_pair *qp, const struct ibv_send_wr *wr, uint64_t position,
                      enum ibv_wc_status status);
 
-/** vm_go_on - carry out what waits for the link, if it is up. */
+/** With what waits for the link, if it is up. */
 void vm_go_on(struct queue_pair *qp);
 
-/* Verbs that move data; each takes the lock. */
+/* Each takes the lock. */
 int vm_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
 int vm_req_notify_cq(struct ibv_cq *cq, int solicited);
 int vm_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

@@ -295,11 +295,11 @@ static void run_end(struct rig_end *end, rig_end_fn run)
     end->access = IBV_ACCESS_LOCAL_WRITE;
     if (!options->is_read_only || end->me == 0)
         end->access |= IBV_ACCESS_REMOTE_WRITE | (options->has_places ? IBV_ACCESS_REMOTE_READ : 0);
-    /* The NIC process must find the libcuda that this process is linked with. */
+    /* The NIC process needs the same libcuda. */
     CHECK(dladdr((void *)(uintptr_t)cuInit, &cuda) != 0);
     setenv("VERBS_WIRE_CUDA", cuda.dli_fname, 1);
     setenv("GYRE_HOSTID", end->me == 0 ? "host1" : "host2", 1);
-    if (options->has_places) /* the NIC's waits for copies are slow, this process's are quick */
+    if (options->has_places) /* the NIC's waits for copies are slow */
         setenv("FAKE_CUDA_WAIT_US", "300", 0);
     open_end(end);
     if (options->has_places) {
@@ -342,7 +342,7 @@ static void run_end(struct rig_end *end, rig_end_fn run)
     exit(test_n_failures == 0 ? 0 : 1);
 }
 
-/* Both are children: this process never touches the device, so each case starts without it. */
+/* This process never touches the device, so each case starts without it. */
 void rig_on_two(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b)
 {
     struct rig_shared *shared =

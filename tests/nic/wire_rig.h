@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two processes with connected queue pairs of the stand-in RDMA device. A test gives each of them a
- * function; barriers and shared memory keep the two in step. With places, each has memory of the
- * host and of two GPUs, and the first one writes a pattern to that of the second one.
+ * Two processes with connected queue pairs of the stand-in RDMA device run a function each;
+ * barriers and shared memory keep them in step. With places, each has memory of the host and of two
+ * GPUs, and the first one writes a pattern to that of the second one.
  */
 #ifndef GYRE_TESTS_WIRE_RIG_H
 #define GYRE_TESTS_WIRE_RIG_H
@@ -21,14 +21,13 @@
 #define RIG_HOST         (-1) /* in place of a GPU's number */
 
 #define PLACE_BYTES      (512u << 10)
-#define POISON_BYTES     64u /* at the end of a place; no copy that shall succeed begins there */
+#define POISON_BYTES     64u /* a place's end; no copy that shall succeed begins there */
 #define START_AT         (PLACE_BYTES - POISON_BYTES)     /* a copy from here fails to start */
 #define WAIT_AT          (PLACE_BYTES - POISON_BYTES / 2) /* here the wait for it fails */
 
 /* INLINE: payload from the pattern of HOST. */
 enum { HOST, GPU_A, GPU_B, N_PLACES, INLINE = N_PLACES };
 
-/* A registered range, as the other process must name it. */
 struct rig_place {
     uint64_t address;
     uint32_t rkey;
@@ -52,7 +51,7 @@ struct rig_options {
     bool is_read_only;   /* the second process's memory */
     bool waits_for_ever; /* for receives */
     int n_qps;           /* 0 = 1 */
-    int n_receives;      /* of each queue pair of the second process, with places */
+    int n_receives;      /* of each queue pair of the second process */
 };
 
 struct rig_end {
@@ -77,7 +76,7 @@ struct rig_end {
     } places;
 };
 
-/* A write to the same offset at the other end. */
+/* To the same offset at the other end. */
 struct rig_write {
     uint64_t offset;
     uint32_t n_bytes;
@@ -88,12 +87,12 @@ struct rig_write {
 
 typedef void (*rig_end_fn)(struct rig_end *end);
 
-/** rig_on_two - run both functions, each in a process of its own on a host of its own, between the
- * opening of device, memory and connected queue pairs and, after a barrier, their end. The second
- * may kill itself once it has set is_killed. */
+/** Each function in a process and on a host of its own, between the opening of device, memory and
+ * connected queue pairs and, after a barrier, their end. The second may kill itself once it has set
+ * is_killed. */
 void rig_on_two(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b);
 
-/** rig_barrier - wait until both processes have come here. */
+/** For both processes. */
 void rig_barrier(struct rig_end *end);
 
 /** rig_alloc, rig_register, rig_free - memory of the host or a GPU, zeroed. */
@@ -101,22 +100,21 @@ unsigned char *rig_alloc(int gpu, uint64_t n_bytes);
 struct ibv_mr *rig_register(struct rig_end *end, int gpu, unsigned char *memory, uint64_t n_bytes);
 void rig_free(int gpu, unsigned char *memory);
 
-/** rig_enter_gpu, rig_leave_gpu - make a GPU current, as programs do. Where there is only one GPU,
- * it stands for all. With LD_PRELOAD=libcuda.so.1 these functions, and the NIC's, are the driver's.
- */
+/** rig_enter_gpu, rig_leave_gpu - as programs do. A single GPU stands for all. With
+ * LD_PRELOAD=libcuda.so.1 these functions, and the NIC's, are the driver's. */
 void rig_enter_gpu(int gpu);
 void rig_leave_gpu(void);
 
-/** rig_copy_gpu - a copy to or from a GPU's memory; waits for it. */
+/** Waits for it. */
 void rig_copy_gpu(int gpu, void *to, const void *from, size_t n_bytes);
 
-/** rig_post_write - on the first queue pair; wr_id and immediate value are the number of bytes. */
+/** On the first queue pair; wr_id and immediate value are the number of bytes. */
 void rig_post_write(struct rig_end *end, const struct rig_write *write);
 
-/** rig_post_receives - n receives without memory on a queue pair. */
+/** Without memory. */
 void rig_post_receives(struct ibv_qp *qp, int n);
 
-/** rig_wait_completion, rig_expect - the next completion, at most RIG_LIMIT_NS from now. */
+/** rig_wait_completion, rig_expect - within RIG_LIMIT_NS. */
 struct ibv_wc rig_wait_completion(struct rig_end *end);
 void rig_expect(struct rig_end *end, enum ibv_wc_status status);
 
@@ -130,24 +128,24 @@ struct move {
     uint32_t wrong_key; /* added to the target's */
 };
 
-/* What is in the places of the first process at the beginning: no zeros, but for the ends. */
+/* At the beginning, in the first process: no zeros, but for the ends. */
 extern unsigned char places_pattern[N_PLACES][PLACE_BYTES];
 extern const int places_gpus[N_PLACES]; /* or RIG_HOST */
 
-/** places_draw - a random number below n. */
+/** A random number below n. */
 uint32_t places_draw(uint64_t *state, uint32_t n);
 
-/** places_post - in one call, so that the NIC sees all requests at once. Each has a completion. Its
- * wr_id and its immediate value are its index. */
+/** In one call, so that the NIC sees all requests at once. Each one's wr_id and immediate value are
+ * its index. */
 void places_post(struct rig_end *end, int qp, const struct move *moves, int n);
 
-/** places_expect_all - n completions, all successful. It ends with the first that is not. */
+/** Ends with the first that fails. */
 void places_expect_all(struct rig_end *end, int n);
 
-/** places_look - the bytes of a place of this end, as copies see them, until the next call. */
+/** As copies see them, until the next call. */
 const unsigned char *places_look(const struct rig_end *end, int place);
 
-/** places_expect - n bytes of a place of this end are these. @bytes: NULL = zeros. */
+/** Of this end. @bytes: NULL = zeros. */
 void places_expect(const struct rig_end *end, int place, uint32_t at, const unsigned char *bytes,
                    uint32_t n);
 

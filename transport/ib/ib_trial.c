@@ -28,7 +28,7 @@ GYRE_STATIC_ASSERT(GYRE_IB_TRIAL_GIDS >= GYRE_IB_PAIR_GIDS, "a rail's GIDs have 
 #define N_IN_FLIGHT  16
 #define MAX_LARGE    4096
 #define LARGE_NS     30e6
-#define WAIT_SMALL_S 5 /* longer than the retries, which adapters may take four times */
+#define WAIT_SMALL_S 5 /* longer than the retries, which may take four times as long */
 #define WAIT_LARGE_S 20
 /* The most that the time between two polls counts: a loaded or virtual machine may stop for
  * seconds. */

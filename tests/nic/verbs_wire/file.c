@@ -27,8 +27,7 @@ uint64_t wire_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* Reads the start time and state of a process. Returns false if there is no such process. A killed
- * process for which its parent has not waited is still listed, as Z. */
+/* False: no such process. A killed process that its parent did not wait for is listed as Z. */
 static bool read_process(pid_t pid, uint64_t *start_out, char *state_out)
 {
     char path[40];
@@ -42,7 +41,7 @@ static bool read_process(pid_t pid, uint64_t *start_out, char *state_out)
     if (n <= 0)
         return false;
     text[n] = '\0';
-    /* pid (name) state ppid ...: the start time is the 22nd field; names may contain anything. */
+    /* pid (name) state ppid ...: the 22nd field; names may contain anything. */
     char *field = strrchr(text, ')');
     if (field == NULL || field[1] == '\0')
         return false;
@@ -87,7 +86,7 @@ static bool take_from(uint64_t *owner, uint64_t former, uint64_t new_owner)
 
 int wire_claim(const struct wire_job *job, void *entries, size_t stride, uint32_t n, uint32_t *next)
 {
-    /* Round and round, so that what was given back is used again as late as possible. */
+    /* In a circle, so that what was given back is used again late. */
     const uint32_t first = gyre_fetch_add_u32(next, 1);
     for (uint32_t i = 0; i < n; i++)
         if (take_from(owner_at(entries, stride, (first + i) % n), 0, job->owner))
@@ -169,8 +168,7 @@ void wire_notify(const struct wire_job *job, uint32_t index)
         return;
     const socklen_t n_bytes = wire_channel_address(
         job, wire_pid_of(gyre_load_acquire_u64(&entry->owner)), entry->channel, &address);
-    /* Fails only if the owner is gone, or has many events that it did not take: it is awake
-     * then. */
+    /* Fails only if the owner is gone, or awake with many events. */
     (void)sendto(job->event_fd, &index, sizeof(index), MSG_DONTWAIT,
                  (const struct sockaddr *)&address, n_bytes);
 }
@@ -180,8 +178,7 @@ void wire_job_path(const struct wire_job *job, char *path_out, size_t path_bytes
     snprintf(path_out, path_bytes, "/dev/shm/verbs_wire.%u.%s", (unsigned)geteuid(), job->name);
 }
 
-/* A descriptor of the file that the path names now. The last NIC of a job removes the file under
- * the lock. */
+/* Of the path's present file. The last NIC of a job removes the file under the lock. */
 static int open_file(const char *path, bool is_locked)
 {
     for (;;) {
@@ -253,7 +250,7 @@ int wire_job_lock(const struct wire_job *job)
 
 void wire_job_unlock(int lock)
 {
-    /* To close it is not enough: the mapping keeps the open file, and that keeps the lock. */
+    /* The mapping keeps the open file, and that keeps the lock. */
     (void)flock(lock, LOCK_UN);
     close(lock);
 }

@@ -47,6 +47,6 @@ bool wire_gpu_is_fine(int result, const char *call)
     if (cuda.calls.error_name(result, &name) != 0)
         name = "unknown error";
     wire_say("%s: %s (%d)", call, name, result);
-    errno = EFAULT; /* what registration answers where there is no such memory */
+    errno = EFAULT; /* as registration without such memory */
     return false;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of the CUDA driver that clients and NIC processes call, found by dlopen, so that
- * both build and run where there is none.
+ * Found by dlopen, so that clients and NIC processes run without CUDA.
  */
 #ifndef GYRE_TESTS_WIRE_GPU_H
 #define GYRE_TESTS_WIRE_GPU_H
@@ -42,10 +41,10 @@ struct wire_gpu_calls {
 #undef WIRE_GPU_MEMBER
 };
 
-/** wire_gpu_load - the functions; NULL and says why if there are none. Not thread-safe. */
+/** NULL and says why. Not thread-safe. */
 const struct wire_gpu_calls *wire_gpu_load(void);
 
-/** wire_gpu_is_fine - true for success; else says what failed and sets errno to EFAULT. */
+/** Else says what failed and sets errno to EFAULT. */
 bool wire_gpu_is_fine(int result, const char *call);
 
 #define WIRE_CU(call, ...) wire_gpu_is_fine(wire_gpu_load()->call(__VA_ARGS__), #call)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The file in /dev/shm that the programs of a job ("clients") and its NIC processes share. A client
- * posts requests to the rings of its queue pairs; the NIC process of its host executes them. Each
- * word has one writer, which its comment names:
+ * posts requests to the rings of its queue pairs; its host's NIC process executes them. Each word
+ * has one writer, which its comment names:
  *
  *   owner   the client whose entry it is
  *   NIC     the NIC process of the owner's host
  *   peer    the NIC process of the host of the connected queue pair
  *
- * An entry is claimed by a compare-exchange of its owner and given back by zero, so that a killed
- * process leaves no lock behind, only entries with a dead owner. Zeros are the initial state.
+ * The owner claims an entry by a compare-exchange and gives it back by zero, so a killed process
+ * leaves no lock behind, only entries with a dead owner. Zeros are the initial state.
  */
 #ifndef GYRE_TESTS_WIRE_PROTOCOL_H
 #define GYRE_TESTS_WIRE_PROTOCOL_H
@@ -22,7 +22,7 @@
 #define WIRE_MAX_QUEUE_PAIRS 1024
 #define WIRE_MAX_REGIONS     2048
 #define WIRE_MAX_QUEUES      512
-#define WIRE_MESSAGES        2048 /* arrivals of a queue pair that its owner did not take yet */
+#define WIRE_MESSAGES        2048 /* arrivals that the owner did not take yet */
 #define WIRE_RING_BYTES      131072
 #define WIRE_PIECE_BYTES     32768
 #define WIRE_MAX_WR          4096
@@ -33,12 +33,12 @@
 #define WIRE_LINE_BYTES      240
 #define WIRE_PAGE_BYTES      4096
 
-/* A process: start time and pid, so that a number that is used again is another owner. */
+/* Start time and pid, so that a number that is used again is another owner. */
 typedef uint64_t wire_owner;
 
 struct wire_stats {
     uint64_t n_writes, n_imms, n_bytes;
-    uint64_t n_direct, n_ring, n_gpu; /* requests by the way that their payload went */
+    uint64_t n_direct, n_ring, n_gpu; /* requests by way of payload */
 };
 
 struct wire_process_entry {
@@ -57,7 +57,7 @@ enum wire_fault_kind {
     WIRE_NO_FLUSHES = 32
 };
 
-/* What a test injects at a port. Values: 0 = none. */
+/* At a port; 0 = none. */
 struct wire_faults {
     uint32_t kinds; /* enum wire_fault_kind */
     uint32_t late_ms;
@@ -66,10 +66,10 @@ struct wire_faults {
     uint32_t rtr_ms, destroy_ms;
 };
 
-/* Requests are announced by setting the queue pair's bit in `bits`; a sleeping NIC is woken. */
+/* `bits` announces queue pairs with requests; a sleeping NIC is woken. */
 struct wire_nic_entry {
     uint64_t owner;         /* 0: none, or it has ended */
-    char host[64];          /* by the client that starts the process, under the lock of the file */
+    char host[64];          /* by the client that starts it, under the lock of the file */
     uint32_t is_asleep;     /* a futex; the NIC sets it, whoever wakes the NIC clears it */
     uint32_t n_lines;       /* of `lines`, so far; by the NIC */
     uint64_t n_waits;       /* for copies of GPU memory, so far; by the NIC */
@@ -110,10 +110,10 @@ struct wire_sge {
     uint32_t lkey;
 };
 
-/* How the payload of a request goes. Copies are those of CUDA, at either end. */
+/* Copies are CUDA's, at either end. */
 enum wire_way { WIRE_DIRECT, WIRE_BY_RING, WIRE_BY_COPY };
 
-/* A posted send. By the owner, but for status and way. */
+/* By the owner, but for status and way. */
 struct wire_request {
     uint64_t wr_id;
     uint64_t remote_address;
@@ -178,8 +178,7 @@ struct wire_pair_entry {
     uint64_t n_taken;       /* messages; by the owner */
     uint64_t bytes_put;     /* into `ring`; by the peer */
     uint64_t bytes_taken;   /* out of `ring`; by the owner */
-    /* Where processes are closed to the NIC, payload goes through `staged` of the sender and
-     * `ring` of the receiver. */
+    /* For processes that are closed to the NIC. */
     _Alignas(WIRE_PAGE_BYTES) struct wire_request requests[WIRE_MAX_WR]; /* modulo max_send */
     struct wire_receive receives[WIRE_MAX_WR];                           /* modulo max_recv */
     struct wire_message messages[WIRE_MESSAGES];
@@ -191,7 +190,7 @@ struct wire_file {
     uint64_t magic;
     struct wire_process_entry processes[WIRE_MAX_PROCESSES];
     struct wire_nic_entry nics[WIRE_MAX_HOSTS];
-    uint32_t next_pair, next_region, next_queue; /* where the search for a free entry begins */
+    uint32_t next_pair, next_region, next_queue; /* to search for a free entry */
     uint32_t n_unregistered;                     /* GPU regions so far; NICs close mappings then */
     struct wire_queue_entry queues[WIRE_MAX_QUEUES];
     struct wire_region_entry regions[WIRE_MAX_REGIONS];
@@ -203,7 +202,7 @@ struct wire_file {
 #define WIRE_INDEX_MASK ((1u << WIRE_INDEX_BITS) - 1)
 #define WIRE_LOCAL_KEY  0x80000000u /* the bit that tells lkeys from rkeys */
 
-/* Store, then look at what the other side stored: both ends of these pairs need one order. */
+/* Store, then look at what the other side stored: both need one order. */
 static inline uint32_t wire_exchange(uint32_t *word, uint32_t value)
 {
     return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);

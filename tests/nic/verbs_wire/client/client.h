@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A libibverbs.so.1 between the programs of one machine, for tests. This half is the library in the
- * program (the client): it checks calls, posts requests to the shared file of the job
- * (protocol.h), and takes completions from it. The NIC process of the client's host moves the
- * bytes. README.md has the variables.
+ * A libibverbs.so.1 between the programs of one machine, for tests. The client checks calls, posts
+ * requests to the job's shared file (protocol.h), and takes completions from it. The NIC process of
+ * its host moves the bytes. README.md has the variables.
  *
  *   client_start.c   joining the job, starting the NIC process, the helper thread, the end
  *   client_device.c  devices, ports, GIDs
@@ -55,7 +54,7 @@ struct wire_region {
 struct wire_queue {
     struct ibv_cq ibv;
     struct wire_queue_entry *entry;
-    struct wire_pair *pairs[2]; /* that send, that receive, with completions here */
+    struct wire_pair *pairs[2]; /* that send, that receive */
 };
 
 struct wire_channel {
@@ -70,7 +69,7 @@ struct wire_pair {
     struct wire_context *context;
     uint8_t port;
     bool is_signaling_all;
-    uint64_t n_retired;    /* sends up to the last one whose completion was polled */
+    uint64_t n_retired;    /* sends up to the last polled completion */
     uint64_t n_polled;     /* sends whose end was seen */
     uint64_t recv_head;    /* receives that are complete */
     uint64_t n_staged;     /* requests whose payload is in `staged` */
@@ -94,30 +93,28 @@ struct wire {
     struct wire_queue *queues[WIRE_MAX_QUEUES]; /* this process's, by index in the file */
 };
 
-extern struct wire wire;          /* one per process, as a NIC's driver is; under wire_lock */
+extern struct wire wire;          /* one per process; under wire_lock */
 extern pthread_mutex_t wire_lock; /* everything above */
 
-/** wire_start - join the job and its NIC process, once per process. False, and says why. */
+/** Once per process. False, and says why. */
 bool wire_start(void);
 
-/** wire_print_lines - what the NIC process has said since the last call. */
+/** Of the NIC process since the last call. */
 void wire_print_lines(void);
 
-/** wire_is_nic_alive - looked at every now and then. */
 bool wire_is_nic_alive(void);
 
-/** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
+/** If VERBS_WIRE_STATS asks for it. */
 void wire_print_stats(void);
 
-/** wire_watch_faults - events are raised from now on, if a test may inject faults. */
+/** If a test may inject faults. */
 bool wire_watch_faults(void);
 
 bool wire_has_fault(const struct wire_context *context, enum wire_fault_kind kind);
 
-/** wire_hang - in a call that takes a queue pair to RTR, or destroys it. Returns whether it did. */
+/** If a test asks for it. Returns whether it did. */
 bool wire_hang(const struct wire_context *context, bool is_rtr);
 
-/** wire_model_of - device and port as they are now. */
 struct vm_device wire_model_of(const struct wire_context *context);
 
 int wire_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
@@ -128,42 +125,39 @@ static inline struct wire_queue *wire_queue_of(struct ibv_cq *cq)
     return (struct wire_queue *)(void *)cq;
 }
 
-/** wire_state_of - the state as it is now: the NIC takes a pair with a failed request to ERR. */
+/** The NIC takes a pair with a failed request to ERR. */
 enum ibv_qp_state wire_state_of(struct wire_pair *pair);
 
-/** wire_wait_left - until no NIC reads or writes memory of this pair. */
+/** Until no NIC reads or writes memory of this pair. */
 void wire_wait_left(const struct wire_pair_entry *entry);
 
 int wire_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int wire_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/** wire_take - store payloads from the pair's ring, and complete at most n receives. */
+/** Store payloads from the ring, and complete at most n receives. */
 int wire_take(struct wire_pair *pair, int n, struct ibv_wc *wcs);
 
-/** wire_flush_receives - in state ERR: at most n receives that nothing arrived for. */
+/** In state ERR, at most n. */
 int wire_flush_receives(struct wire_pair *pair, int n, struct ibv_wc *wcs);
 
-/** wire_take_sends - at most n completions of sends. */
 int wire_take_sends(struct wire_pair *pair, int n, struct ibv_wc *wcs);
 
-/** wire_has_news - may there be anything to poll of this pair? */
 bool wire_has_news(const struct wire_pair *pair);
 
-/** wire_count_completions - that wait to be polled, of one side of the pair. */
+/** Not yet polled, of one side. */
 uint64_t wire_count_completions(const struct wire_pair *pair, bool is_recv);
 
-/** wire_stage - if this process is closed to NICs: put payload of posted requests where its NIC
- * finds it, as far as there is room. */
+/** If this process is closed to NICs, put payload where its NIC finds it, as far as there is room.
+ */
 void wire_stage(struct wire_pair *pair);
 
-/** wire_gpu_takes - does VERBS_WIRE_GPU allow this way? */
+/** Does VERBS_WIRE_GPU allow this way? */
 bool wire_gpu_takes(const char *way);
 
-/** wire_gpu_describe - where this GPU memory is.
- * False with errno, and says why: no libcuda, not GPU memory, no IPC handle. */
+/** False with errno, and says why: no libcuda, not GPU memory, no IPC handle. */
 bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place *place_out);
 
-/** wire_gpu_is_dmabuf - is this descriptor a dma-buf of at least n bytes? False with errno. */
+/** Of at least n bytes? False with errno. */
 bool wire_gpu_is_dmabuf(int fd, uint64_t n_bytes);
 
 #endif

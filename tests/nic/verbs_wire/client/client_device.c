@@ -14,9 +14,9 @@
 #undef ibv_query_port /* also a macro in verbs.h */
 
 static struct wire_device devices[VM_MAX_DEVICES];
-static int n_devices = -1; /* not read yet; under wire_lock, as devices are */
+static int n_devices = -1; /* not read yet; as devices under wire_lock */
 
-/* The value for a device in "VALUE" or "NAME=VALUE;NAME=VALUE". 0 if there is none. */
+/* In "VALUE" or "NAME=VALUE;NAME=VALUE". 0 = none. */
 static double read_value(const char *variable, const char *name)
 {
     const char *text = getenv(variable);
@@ -29,7 +29,7 @@ static double read_value(const char *variable, const char *name)
     return rest != NULL ? strtod(rest + n + 1, NULL) : 0;
 }
 
-/* A RoCE v1 and a v2 row, as the kernel makes them of every address. */
+/* A RoCE v1 and a v2 row, as in the kernel. */
 static bool add_gid(struct vm_port *port, int *n_gids, const char *address)
 {
     union ibv_gid gid;
@@ -66,9 +66,8 @@ static bool add_device(char *text, int host)
     snprintf(device->ibv.dev_name, sizeof(device->ibv.dev_name), "uverbs%d", n_devices);
     snprintf(device->ibv.ibdev_path, sizeof(device->ibv.ibdev_path), "/sys/class/infiniband/%s",
              text);
-    /* The speed and width of a link that come closest to a rate: codes of the InfiniBand
-     * specification for 2.5, 5, 10, 14, 25, 50 and 100 Gbit/s a lane, and for lanes; 4 are tried
-     * first. */
+    /* Codes of the InfiniBand specification for 2.5, 5, 10, 14, 25, 50 and 100 Gbit/s a lane, and
+     * for lanes; 4 are tried first. */
     static const struct {
         uint8_t code;
         double gbit;

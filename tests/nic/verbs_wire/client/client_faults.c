@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What a program sees of injected faults: asynchronous events, port states, rows of GIDs that have
- * moved, calls that hang.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <stdlib.h>

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * GPU memory: where it is, so that the NIC process can open it by CUDA IPC, and whether a
- * descriptor is a dma-buf.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include "tests/nic/verbs_wire/gpu.h"
@@ -22,10 +18,10 @@
 #define TYPE_DEVICE     2
 #define CAPTURE_RELAXED 2
 
-/* The primary context of a device, which the CUDA runtime uses too. */
+/* Primary, as the CUDA runtime's. */
 static struct {
     void *context;
-} gpus[MAX_GPUS]; /* under wire_lock; kept until the process ends, as libcuda is */
+} gpus[MAX_GPUS]; /* under wire_lock; kept until the process ends */
 
 static void pop(int capture_mode)
 {
@@ -34,8 +30,8 @@ static void pop(int capture_mode)
     (void)WIRE_CU(pop, &context);
 }
 
-/* Make the device's context current until pop. Another thread may be capturing a graph, which by
- * default forbids calls like these in all threads. */
+/* Until pop. Another thread may be capturing a graph, which by default forbids such calls in all
+ * threads. */
 static bool push(int ordinal, int *capture_mode_out)
 {
     int device;

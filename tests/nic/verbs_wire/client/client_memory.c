@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protection domains and memory regions. A region is an entry of the job's file, where peers look
- * its key up.
+ * A region is an entry of the job's file, where peers look its key up.
  */
 #include "tests/nic/verbs_wire/client/client.h"
 
@@ -30,14 +29,13 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
     return 0;
 }
 
-/* Pinning pages fails with EFAULT where there are none; so does this, at both ends. GPU memory is
- * address space without pages. */
+/* Pinning fails with EFAULT where there are no pages, as in GPU memory. */
 static bool is_host_memory(const unsigned char *base, size_t n_bytes)
 {
     int ends[2];
     if (pipe(ends) != 0)
         return false;
-    /* A system call reads without dying of it. */
+    /* A system call survives reading it. */
     const bool is_host = write(ends[1], base, 1) == 1 && write(ends[1], base + n_bytes - 1, 1) == 1;
     close(ends[0]);
     close(ends[1]);
@@ -125,8 +123,8 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *base, size_t n_bytes, ui
     return ibv_reg_mr_iova2(pd, base, n_bytes, iova, (unsigned)access);
 }
 
-/* The descriptor is what a NIC's driver would take pages from; here it only has to be what it
- * should be. The same memory is reached by its address, which callers give as the iova. */
+/* The descriptor only has to be a dma-buf. The memory is reached by its address, which callers give
+ * as the iova. */
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t n_bytes, uint64_t iova,
                                  int fd, int access)
 {
@@ -149,7 +147,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
     struct wire_region_entry *entry = region->entry;
     pthread_mutex_lock(&wire_lock);
     (void)wire_exchange(&entry->key, 0);
-    /* A NIC that looked the key up before may still be reading or writing. */
+    /* A NIC that looked the key up before may still use it. */
     for (struct wire_pair *pair = wire.pairs; pair != NULL; pair = pair->next)
         if (pair->entry->pd == entry->pd)
             wire_wait_left(pair->entry);

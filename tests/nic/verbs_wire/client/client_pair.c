@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Queue pairs: making them, and their states.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <errno.h>
@@ -10,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* InfiniBand specification 1.4, table 46: waits of the codes of min_rnr_timer, in units of 10 us;
- * only those that programs use are worth a row. */
+/* InfiniBand specification 1.4, table 46: waits of the codes of min_rnr_timer in use, in units of
+ * 10 us. */
 static uint64_t rnr_wait_ns(unsigned code)
 {
     static const uint64_t us[32] = {655360, 10,    20,    30,     40,     60,     80,     120,
@@ -26,7 +23,7 @@ void wire_wait_left(const struct wire_pair_entry *entry)
     const uint32_t *marks[2] = {&entry->is_executing, &entry->is_entered};
     for (int i = 0; i < 2; i++) {
         uint32_t pid;
-        /* A NIC that died inside does nothing more. */
+        /* A dead NIC does nothing more. */
         while ((pid = wire_load(marks[i])) != 0 && wire_is_running((pid_t)pid))
             gyre_cpu_relax();
     }
@@ -49,7 +46,7 @@ static void reset_entry(struct wire_pair_entry *entry, const struct wire_pair *p
     entry->latency_ns = pair->context->device->latency_ns;
     entry->send_queue = (uint32_t)(wire_queue_of(pair->ibv.send_cq)->entry - wire.job.file->queues);
     entry->recv_queue = (uint32_t)(wire_queue_of(pair->ibv.recv_cq)->entry - wire.job.file->queues);
-    /* At least 1, since indices are taken modulo these. */
+    /* Indices are taken modulo these. */
     entry->max_send = at_least_one(pair->init_attr.cap.max_send_wr);
     entry->max_recv = at_least_one(pair->init_attr.cap.max_recv_wr);
     entry->dest_number = 0;
@@ -135,7 +132,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
         at = &(*at)->next;
     *at = pair->next;
     gyre_store_release_u32(&entry->number, 0);
-    /* Memory that the rings took goes back; they are zero again. */
+    /* The rings' memory goes back; they are zero again. */
     (void)madvise(entry->requests, sizeof(*entry) - offsetof(struct wire_pair_entry, requests),
                   MADV_REMOVE);
     gyre_store_release_u64(&entry->owner, 0);
@@ -168,8 +165,7 @@ static void to_rts(struct wire_pair *pair, const struct ibv_qp_attr *attr)
     entry->sq_psn = attr->sq_psn;
     entry->retry_window_ns =
         attr->timeout == 0 ? 0 : (4096ULL << attr->timeout) * (attr->retry_cnt + 1ULL);
-    /* 7 means for ever. The wait is the time that this end asks of its peer. In these tests both
-     * ends ask for the same time. */
+    /* 7 means for ever. In these tests both ends ask for the same time. */
     entry->rnr_window_ns =
         attr->rnr_retry == 7 ? 0 : entry->rnr_window_ns * (attr->rnr_retry + 1ULL);
 }
@@ -199,7 +195,7 @@ static int step(struct wire_pair *pair, const struct ibv_qp_attr *attr)
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
     struct wire_pair *pair = (struct wire_pair *)(void *)ibv;
-    /* As the kernel answers when the peer's address is not resolved. */
+    /* As the kernel does if the peer's address is not resolved. */
     if (attr->qp_state == IBV_QPS_RTR && wire_hang(pair->context, true))
         return ETIMEDOUT;
     pthread_mutex_lock(&wire_lock);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completion queues and channels. A channel is a datagram socket with an abstract name that every
- * process of the job can work out, so that a peer's message can end a sleep here.
+ * A channel is a datagram socket with an abstract name that every process of the job can work out.
  */
 #include "tests/nic/verbs_wire/client/client.h"
 
@@ -102,7 +101,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
     return 0;
 }
 
-/* gyre's queues, and those of every program that counts, have room for all that may complete. */
+/* Programs that count have room for all that may complete. */
 static void check_overrun(const struct wire_queue *queue)
 {
     uint64_t n = 0;
@@ -117,7 +116,6 @@ static void check_overrun(const struct wire_queue *queue)
     }
 }
 
-/* Programs poll all the time, mostly for nothing. */
 static bool has_news(const struct wire_queue *queue)
 {
     if (wire_load(&wire.process->is_closed) != 0 || !wire_is_nic_alive())
@@ -140,7 +138,7 @@ static int poll_all(struct wire_queue *queue, int n, struct ibv_wc *wcs)
         wire_stage(pair);
         n_done += wire_take_sends(pair, n - n_done, wcs + n_done);
     }
-    /* The request that failed comes before the receives that were flushed because of it. */
+    /* The failed request precedes the receives that it flushed. */
     for (struct wire_pair *pair = queue->pairs[1]; pair != NULL; pair = pair->next_of_queue[1])
         n_done += wire_flush_receives(pair, n - n_done, wcs + n_done);
     for (int i = 0; i < n_done; i++)
@@ -162,7 +160,7 @@ int wire_req_notify_cq(struct ibv_cq *cq, int solicited)
 {
     struct wire_queue *queue = (struct wire_queue *)(void *)cq;
     (void)solicited;
-    /* A peer that put its message before this sees no event due: the caller polls once more. */
+    /* A peer whose message came earlier sees no event due: the caller polls once more. */
     (void)wire_exchange(&queue->entry->is_armed, 1);
     return 0;
 }

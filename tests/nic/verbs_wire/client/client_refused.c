@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What rdma-core has and this device does not: programs, librdmacm and the libraries of vendors
- * (libmlx5, libefa) name these functions and must find them to load at all. Each answers that it is
- * not supported. The parameters do not matter, so one function has all the names.
+ * (libmlx5, libefa) need these names to load at all. Parameters do not matter, so one function has
+ * all the names.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -11,8 +11,7 @@
 int wire_refuse(void);
 void *wire_refuse_object(void);
 
-/* For functions that return a number. Some return it negative, some set errno; programs take all
- * that is not 0 as a failure. */
+/* Some return it negative, some set errno; programs take all but 0 as a failure. */
 int wire_refuse(void)
 {
     errno = EOPNOTSUPP;
@@ -129,8 +128,7 @@ void *wire_refuse_object(void)
 REFUSED(REFUSE)
 REFUSED_OBJECTS(REFUSE_OBJECT)
 
-/* Drivers of vendors register themselves when their library is loaded. There is no device for them.
- */
+/* Vendors' drivers register when their library is loaded. */
 extern void verbs_register_driver_34(const void *ops);
 void verbs_register_driver_34(const void *ops)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Requests of queue pairs: posting them, and taking the messages that arrive and the completions.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <errno.h>
@@ -67,8 +64,8 @@ int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
     if (n_posted != entry->n_posted) {
         gyre_store_release_u64(&entry->n_posted, n_posted);
         wire_stage(pair);
-        /* Makes what was posted visible. A pair in ERR completes it at the next poll, and somebody
-         * may sleep until then. */
+        /* A pair in ERR completes what was posted at the next poll, until which somebody may sleep.
+         */
         if (wire_state_of(pair) == IBV_QPS_ERR)
             wire_notify(&wire.job, entry->send_queue);
         else
@@ -78,7 +75,7 @@ int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
     return error;
 }
 
-/* The NIC of the peer lacked a receive, or room in a ring, and asked to be told. */
+/* Its NIC lacked a receive, or room in a ring. */
 static void tell_peer(struct wire_pair *pair)
 {
     struct wire_file *file = wire.job.file;
@@ -120,7 +117,7 @@ int wire_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
     return error;
 }
 
-/* Is there nothing that a NIC may still do to this pair? Then what is left is flushed. */
+/* May no NIC do anything more to this pair? Then the rest is flushed. */
 static bool is_at_rest(struct wire_pair *pair)
 {
     return wire_state_of(pair) == IBV_QPS_ERR && !wire_has_fault(pair->context, WIRE_NO_FLUSHES) &&
@@ -186,7 +183,7 @@ int wire_flush_receives(struct wire_pair *pair, int n, struct ibv_wc *wcs)
     return n_done;
 }
 
-/* A NIC that died leaves requests without an end: the device is gone. */
+/* A NIC that died leaves requests without an end. */
 static void check_nic(struct wire_pair *pair)
 {
     struct wire_pair_entry *entry = pair->entry;

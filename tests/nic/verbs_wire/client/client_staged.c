@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payload of a process that NICs may not read: the process itself copies it, request by request,
- * into `staged` of the queue pair, from where the NIC takes it.
+ * A process that NICs may not read copies its own payload, request by request, into `staged` of the
+ * queue pair.
  */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <string.h>
 
-/* Host memory that lies in a region. All else the NIC does not take from `staged`: inline payload,
- * GPU memory, and elements that it is going to refuse. */
+/* Host memory in a region. The NIC takes nothing else from `staged`: inline payload, GPU memory,
+ * elements that it will refuse. */
 static bool is_staged(const struct wire_pair_entry *entry, const struct wire_request *request,
                       const struct wire_sge *sge)
 {
@@ -18,7 +18,7 @@ static bool is_staged(const struct wire_pair_entry *entry, const struct wire_req
     return region != NULL && !region->is_gpu;
 }
 
-/* At most `room` bytes of an element, from `offset` on. Returns how many. */
+/* At most `room` bytes from `offset` on. Returns how many. */
 static uint64_t put(struct wire_pair_entry *entry, const struct wire_sge *sge, uint64_t offset,
                     uint64_t room)
 {
@@ -37,12 +37,12 @@ static uint64_t put(struct wire_pair_entry *entry, const struct wire_sge *sge, u
     return n_bytes;
 }
 
-/* Returns whether all of request n_staged is staged. */
+/* Is all of request n_staged staged? */
 static bool stage_request(struct wire_pair *pair)
 {
     struct wire_pair_entry *entry = pair->entry;
     const struct wire_request *request = &entry->requests[pair->n_staged % entry->max_send];
-    uint64_t begin = 0; /* position of the element in what is staged of the request */
+    uint64_t begin = 0; /* the element's position in the request */
     for (uint32_t i = 0; i < request->n_sges; i++) {
         const struct wire_sge *sge = &request->sges[i];
         if (!is_staged(entry, request, sge))
@@ -64,7 +64,7 @@ void wire_stage(struct wire_pair *pair)
     struct wire_pair_entry *entry = pair->entry;
     if (wire_load(&wire.process->is_closed) == 0 || wire_load(&entry->state) != IBV_QPS_RTS)
         return;
-    /* The NIC found the process closed at the first request whose payload it has not read. */
+    /* The NIC found it closed at the first request that it has not read. */
     if (!pair->is_staging)
         pair->n_staged = gyre_load_acquire_u64(&entry->n_started);
     pair->is_staging = true;

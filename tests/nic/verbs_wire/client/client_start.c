@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Joining the job, starting the NIC process of this host, the helper thread, and leaving.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <dlfcn.h>
@@ -55,7 +52,7 @@ bool wire_is_nic_alive(void)
     return wire_is_alive(gyre_load_acquire_u64(&wire.nic->owner));
 }
 
-/* Ranks on one "host" share a NIC. Programs that know no host ids differ in VERBS_WIRE_HOST. */
+/* Programs that know no host ids differ in VERBS_WIRE_HOST. */
 static void name_host(char *name_out, size_t name_bytes)
 {
     char machine[40] = "";
@@ -69,7 +66,7 @@ static void name_host(char *name_out, size_t name_bytes)
              number != NULL ? number : "1");
 }
 
-/* The entry of this host, else a free one. Under the lock of the file. */
+/* Or a free one. Under the lock of the file. */
 static int find_nic(const char *host, bool *is_running_out)
 {
     int free_index = -1;
@@ -94,12 +91,12 @@ static int find_nic(const char *host, bool *is_running_out)
 
 static bool is_for_client_only(const char *variable)
 {
-    /* Libraries that are preloaded into programs, and the GPUs that one of them may see. */
+    /* Libraries preloaded into programs, and their GPUs. */
     return strncmp(variable, "LD_PRELOAD=", 11) == 0 ||
            strncmp(variable, "CUDA_VISIBLE_DEVICES=", 21) == 0;
 }
 
-/* The program lies beside this library. Returns when it is ready. */
+/* Returns when it is ready. */
 static bool start_nic(int index)
 {
     char path[PATH_MAX];
@@ -127,15 +124,14 @@ static bool start_nic(int index)
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    /* The status may be lost to a program that waits for all its children. */
+    /* A program that waits for all its children may take the status. */
     if (wire_is_alive(gyre_load_acquire_u64(&wire.job.file->nics[index].owner)))
         return true;
     wire_say("the NIC process %s ended with status 0x%x", path, status);
     return false;
 }
 
-/* In a process that is closed to NICs, this thread carries payload while the program sleeps or
- * computes. Elsewhere it sleeps. */
+/* If this process is closed to NICs, carries payload while the program sleeps or computes. */
 static void *help(void *argument)
 {
     uint32_t *is_closed = &wire.process->is_closed;
@@ -164,8 +160,7 @@ static void name_job(void)
         snprintf(wire.job.name, sizeof(wire.job.name), "parent-%d", (int)getppid());
 }
 
-/* Under the lock of the file, so that of all clients of a host one starts the NIC, and no NIC ends
- * meanwhile. */
+/* Under the file's lock, so one client of a host starts the NIC, and no NIC ends meanwhile. */
 static bool join(void)
 {
     char host[64];
@@ -198,8 +193,7 @@ bool wire_start(void)
     if (wire.process != NULL)
         return true;
     name_job();
-    /* Lets NICs into this process. With Yama only parents may; without Yama this fails with
-     * EINVAL. */
+    /* Lets NICs in. With Yama only parents may; without Yama this fails with EINVAL. */
     (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (!wire_job_map(&wire.job, &lock))
         return false;
@@ -213,7 +207,7 @@ bool wire_start(void)
     return is_fine;
 }
 
-/* A forked child joins the job as another process. What it has of its parent's it cannot use. */
+/* A forked child joins as another process and can use nothing of its parent's. */
 static void lock_for_fork(void)
 {
     pthread_mutex_lock(&wire_lock);
@@ -242,8 +236,7 @@ __attribute__((destructor)) static void leave(void)
     pthread_mutex_lock(&wire_lock);
     wire_print_lines();
     pthread_mutex_unlock(&wire_lock);
-    /* Printed here and not when devices are closed, because a program may end without closing its
-     * last device. */
+    /* A program may end without closing its last device. */
     wire_print_stats();
     __atomic_store_n(&wire.process->owner, 0, __ATOMIC_SEQ_CST);
     wire_wake(wire.nic);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Names of statuses, events and states, and small answers about devices.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/client/client.h"
 
 #include <errno.h>
@@ -69,7 +66,7 @@ const char *ibv_node_type_str(enum ibv_node_type type)
 
 __be64 ibv_get_device_guid(struct ibv_device *device)
 {
-    /* The bytes of a locally administered address, and the device's number. */
+    /* A locally administered address and the device's number. */
     const uint8_t bytes[8] = {
         0x52, 0x54, 0, 0xff, 0xfe, 0, 0, (uint8_t)((struct wire_device *)(void *)device)->index};
     __be64 guid;
@@ -111,7 +108,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
     return n < 0 ? EINVAL : ENODATA; /* an empty row */
 }
 
-/* @type: 0 for version 1, 1 for version 2 of RoCE. */
+/* @type: 0 = RoCE version 1, 1 = version 2. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type)
 {
     struct ibv_gid_entry entry;
@@ -145,7 +142,7 @@ int ibv_read_sysfs_file(const char *folder, const char *file, char *text, size_t
     return (int)n_words;
 }
 
-/* Memory is found by process and address when bytes move, so a fork changes nothing. */
+/* A fork changes nothing: memory is found by process and address when bytes move. */
 int ibv_fork_init(void)
 {
     return 0;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A libcuda.so.1 with the functions that wire_gpu.c calls, over host memory: what holds the
- * stand-in RDMA device to CUDA's rules where there is no GPU. Memory of its "GPUs" has cu_addresses
- * without pages, so a processor that touches it dies, and is reached through a second mapping by
- * copies only. Copies happen when their stream is waited for, in the device's context; a handle is
- * opened by other processes, once in each context.
+ * A libcuda.so.1 over host memory holds the stand-in RDMA device to CUDA's rules without a GPU.
+ * Memory of its "GPUs" has cu_addresses without pages, so a processor that touches it dies; copies
+ * use a second mapping. Copies happen when their stream is waited for, in the device's context;
+ * other processes open a handle once in each context.
  */
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
 
@@ -29,7 +28,7 @@ enum {
     BAD_ADDRESS = 700
 };
 
-/* An allocation, or a mapping of another process's. */
+/* Or a mapping of another process's. */
 struct part {
     unsigned char *shown; /* no access */
     unsigned char *alias;
@@ -115,7 +114,7 @@ int cuMemGetAddressRange_v2(cu_address *base, size_t *n_bytes, cu_address at)
 
 int cuDeviceGet(int *device, int ordinal)
 {
-    *device = ordinal + FAKE_CUDA_DEVICE; /* not the ordinal: they must not be mixed up */
+    *device = ordinal + FAKE_CUDA_DEVICE; /* they must not be mixed up */
     return ordinal >= 0 && ordinal < N_GPUS ? OK : INVALID_VALUE;
 }
 
@@ -141,7 +140,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 int cuCtxPushCurrent_v2(void *context)
 {
     if (current >= 0)
-        abort(); /* one deep is all that is needed here */
+        abort(); /* one deep is enough here */
     current = (int)(intptr_t)context - 200;
     return current >= 0 && current < N_GPUS ? OK : INVALID_VALUE;
 }
@@ -222,7 +221,7 @@ int cuStreamCreate(void **stream, unsigned flags)
     return current >= 0 && flags == 1 ? OK : INVALID_VALUE;
 }
 
-/* The address that a copy uses: the second mapping of GPU memory, or host memory as it is. */
+/* The address that a copy uses. */
 static unsigned char *reach(cu_address at, size_t n_bytes)
 {
     const struct part *part = find(at);
@@ -238,7 +237,7 @@ static bool begins_with(cu_address from, size_t n_bytes, uint64_t word)
     return bytes != NULL && n_bytes >= sizeof(word) && memcmp(bytes, &word, sizeof(word)) == 0;
 }
 
-/* Was the memory opened in another context? A driver copies it, but slowly. */
+/* Opened in another context? A driver copies it, but slowly. */
 static bool is_foreign(cu_address at)
 {
     const struct part *part = find(at);
@@ -286,7 +285,7 @@ int cuStreamSynchronize(void *stream)
 int cuMemAlloc_v2(cu_address *at, size_t n_bytes)
 {
     struct part *part;
-    /* Its link in /proc/self/fd contains the word that a dma-buf's does. */
+    /* As a dma-buf's link in /proc/self/fd does. */
     const int fd = memfd_create("dmabuf", MFD_CLOEXEC);
     if (current < 0 || fd < 0 || ftruncate(fd, (off_t)n_bytes) != 0)
         return INVALID_VALUE;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA driver functions of fake_cuda.c, as cuda.h has them but with plain types.
+ * As in cuda.h, but with plain types.
  */
 #ifndef GYRE_TESTS_FAKE_CUDA_H
 #define GYRE_TESTS_FAKE_CUDA_H
 
 #include <stddef.h>
 
-/* The first device; a driver's first one is 0. */
+/* A driver's first one is 0. */
 #define FAKE_CUDA_DEVICE 100
 
 /* With FAKE_CUDA_WAIT_US=N copies are done N microseconds after the wait for them has begun, so
- * that what does not wait for them comes too early. With FAKE_CUDA_NO_PEERS=1 the memory of a GPU
- * can be opened in that GPU's context only, and copies may use memory of other contexts.
+ * what does not wait comes too early. With FAKE_CUDA_NO_PEERS=1 a GPU's memory can be opened in
+ * that GPU's context only, and copies may use memory of other contexts.
  *
  * A copy whose source begins with one of these words fails: when it is started, or when its stream
- * is waited for. In the second case the copies behind it on the stream are not done either. Later
- * copies are done, unlike those of a driver, whose context is lost for good. */
+ * is waited for. Then the copies behind it on the stream are not done either. Later copies are
+ * done, unlike a driver's. */
 #define FAKE_CUDA_FAILS_AT_START 0x6661696c73313131ULL
 #define FAKE_CUDA_FAILS_AT_WAIT  0x6661696c73323232ULL
 

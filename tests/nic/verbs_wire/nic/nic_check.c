@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What is checked of a request at both ends before its bytes move: that its elements and its target
- * lie in regions with the access that it needs, and that it is not too long.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
 static void note_gpu(struct nic_delivery *delivery, const struct wire_region_entry *region)
@@ -36,7 +32,7 @@ static enum ibv_wc_status list_local(struct nic_delivery *delivery, struct nic_s
     return IBV_WC_SUCCESS;
 }
 
-/* The range that a write or a read names. */
+/* Of a write or a read. */
 static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_segments *segments,
                                       unsigned access)
 {
@@ -55,7 +51,7 @@ static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_
     return IBV_WC_SUCCESS;
 }
 
-/* The elements of the receive that a send takes. */
+/* Of the receive that a send takes. */
 static enum ibv_wc_status list_receive(struct nic_delivery *delivery, struct nic_segments *segments)
 {
     struct wire_pair_entry *peer = delivery->peer;

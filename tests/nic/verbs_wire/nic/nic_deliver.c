@@ -1,13 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The execution of one request that has arrived at its peer: whether the peer is there and ready,
- * the request's bytes, the message about it, and its statistics.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
 #include <string.h>
 
-/* Whether a peer still lives is looked at this often, with three system calls. */
+/* Between looks whether a peer lives, which take three system calls. */
 #define LOOK_PERIOD_NS 5000000ULL
 
 struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entry *entry)
@@ -19,7 +15,7 @@ struct wire_pair_entry *nic_peer_of(struct nic *nic, const struct wire_pair_entr
     return gyre_load_acquire_u32(&peer->number) == entry->dest_number ? peer : NULL;
 }
 
-/* Packets to a pair that is not connected to this one, or with another's numbers, are dropped. */
+/* Packets to a pair that is not connected to this one are dropped. */
 static bool is_connected(const struct nic_pair *pair, const struct wire_pair_entry *peer)
 {
     const struct wire_pair_entry *entry = pair->entry;
@@ -52,7 +48,7 @@ void nic_announce(const struct nic_delivery *delivery)
     wire_notify(&delivery->nic->job, peer->recv_queue);
 }
 
-/* All bytes of the request were moved, or are held, or their copies are under way. */
+/* All bytes were moved, or are held, or their copies are under way. */
 static enum nic_verdict end(struct nic_delivery *delivery)
 {
     struct nic_copies *copies = &delivery->pair->copies;
@@ -62,14 +58,13 @@ static enum nic_verdict end(struct nic_delivery *delivery)
     }
     if (!delivery->needs_receive)
         return NIC_DELIVERED;
-    /* A request that waited for room in the middle has taken what was there at its beginning. */
+    /* A request that waited for room has taken what was there. */
     if (nic_count_room(delivery) == 0)
         return nic_ask_peer(delivery, NIC_NO_ROOM);
     nic_announce(delivery);
     return NIC_DELIVERED;
 }
 
-/* Executes a request whose peer is connected. */
 static enum nic_verdict move(struct nic_delivery *delivery)
 {
     const struct wire_request *request = delivery->request;
@@ -82,8 +77,8 @@ static enum nic_verdict move(struct nic_delivery *delivery)
     delivery->status = nic_check(delivery);
     if (delivery->status != IBV_WC_SUCCESS)
         return NIC_FAILED;
-    /* A read of a closed client moves no bytes. gyre reads only as a fence: what was written before
-     * is in place already. */
+    /* Moves no bytes of a closed client. gyre reads only as a fence: what was written is in place.
+     */
     const bool is_read = request->opcode == IBV_WR_RDMA_READ;
     if (is_read && delivery->pair->copies.peer != NULL)
         return NIC_BEHIND_COPIES;
@@ -142,12 +137,12 @@ enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire
 {
     struct nic_delivery delivery = make_delivery(nic, pair, request);
     struct wire_pair_entry *peer = delivery.peer = nic_peer_of(nic, pair->entry);
-    /* Only the pair that the peer is connected to touches the peer's mark. Another one would take
-     * the mark away from copies that are under way. */
+    /* Only the connected pair touches the peer's mark. Another would take it away from copies that
+     * are under way. */
     if (peer == NULL || !is_connected(pair, peer) || !is_peer_alive(pair, peer))
         return NIC_NO_PEER;
-    /* While the mark is there, the owner of the peer's memory does not let go of it. The peer may
-     * have left its state before the mark was set. */
+    /* While the mark is there, the peer's owner keeps its memory. The peer may have left its state
+     * before. */
     (void)wire_exchange(&peer->is_entered, (uint32_t)wire_pid_of(nic->job.owner));
     const enum nic_verdict verdict = is_connected(pair, peer) ? move(&delivery) : NIC_NO_PEER;
     if (pair->copies.peer == NULL)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A request on its way from one queue pair to another: what is known of it while it is executed,
- * and the words of the peer's pair that tell of it.
+ * A request on its way from one queue pair to another.
  */
 #ifndef GYRE_TESTS_WIRE_NIC_DELIVERY_H
 #define GYRE_TESTS_WIRE_NIC_DELIVERY_H
@@ -44,8 +43,8 @@ static inline bool nic_is_closed(const struct nic_delivery *delivery,
     return wire_load(&nic_process_of(delivery, pair)->is_closed) != 0;
 }
 
-/* Messages that may be put, besides those of started requests. A held one may need a message more,
- * because its bytes go by the ring if the kernel then refuses to write them. */
+/* Besides those of started requests. A held one may need one more, because its bytes go by the ring
+ * if the kernel refuses to write them. */
 static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
 {
     const struct wire_pair_entry *peer = delivery->peer;
@@ -54,7 +53,7 @@ static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
            (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
 }
 
-/* Receives of the peer that are spent, or taken by started requests. */
+/* With those of started requests. */
 static inline uint64_t nic_count_spent(const struct nic_delivery *delivery)
 {
     return delivery->peer->n_spent + delivery->pair->copies.n_receives;
@@ -68,7 +67,7 @@ static inline void nic_put_message(const struct nic_delivery *delivery,
     gyre_store_release_u64(&peer->n_messages, peer->n_messages + 1);
 }
 
-/* The peer's owner is asked to tell when it has made room or posted a receive. */
+/* To tell when it has room or a receive. */
 static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
                                             enum nic_verdict verdict)
 {
@@ -76,30 +75,30 @@ static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
     return verdict;
 }
 
-/** nic_check - list the segments of a request's both ends, and note whether one of them is GPU
- * memory. Local elements lie in regions of the sender's domain, the target in one of the peer's.
- * Returns the status with which the request fails, or IBV_WC_SUCCESS. */
+/** Lists the segments of both ends, and notes whether one is GPU memory. Local elements lie in the
+ * sender's domain, the target in the peer's. Returns the status with which the request fails, or
+ * IBV_WC_SUCCESS. */
 enum ibv_wc_status nic_check(struct nic_delivery *delivery);
 
-/** nic_move_piece - move the next bytes of a checked request, as many as go at once, and count them
- * in bytes_moved of the pair. NIC_DELIVERED: they are in place; or pair->copies tells of them:
- * their copy is under way, or they are held. delivery->status is set if it fails. */
+/** As many of a checked request's next bytes as go at once, counted in bytes_moved. NIC_DELIVERED:
+ * they are in place, or pair->copies tells of them: under way or held. delivery->status is set if
+ * it fails. */
 enum nic_verdict nic_move_piece(struct nic_delivery *delivery);
 
-/** nic_announce - tell the peer of a request that takes one of its receives. */
+/** Of a request that takes a receive. */
 void nic_announce(const struct nic_delivery *delivery);
 
-/** nic_is_late, nic_send_late - does this checked request land late or never? Then it counts as
- * delivered, and its bytes are read now. */
+/** nic_is_late, nic_send_late - the checked request lands late or never: it counts as delivered,
+ * and its bytes are read now. */
 bool nic_is_late(const struct nic_delivery *delivery);
 enum nic_verdict nic_send_late(struct nic_delivery *delivery);
 
-/** nic_read_all, nic_write_all - all bytes of a checked request between host memory. */
+/** nic_read_all, nic_write_all - between host memory. */
 enum nic_verdict nic_read_all(struct nic_delivery *delivery, unsigned char *bytes_out);
 enum nic_verdict nic_write_all(struct nic_delivery *delivery, const unsigned char *bytes);
 
-/** nic_put_held - put the bytes of a request in place if they are held. The requests before it must
- * have arrived. NIC_NO_PEER, or NIC_FAILED with delivery->status: they are not in place. */
+/** If they are held. The requests before it must have arrived. NIC_NO_PEER, or NIC_FAILED with
+ * delivery->status: they are not in place. */
 enum nic_verdict nic_put_held(struct nic_delivery *delivery);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults that a test injects while programs run (README.md has the words), and packets that land
- * late: their bytes were read when they were sent, and they reach the peer's memory whatever has
- * become of the sender meanwhile, unless the peer has taken its queue pair away.
+ * Faults that a test injects while programs run (README.md has the words). The bytes of packets
+ * that land late were read when they were sent, and reach the peer's memory whatever has become of
+ * the sender, unless the peer has taken its queue pair away.
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
@@ -59,7 +59,7 @@ static void read_line(const struct nic *nic, const char *line, struct wire_fault
     wire_say("VERBS_WIRE_FAULTS: not \"HOST DEVICE FAULT [VALUE]\": %.60s", line);
 }
 
-/* Tells the test that this text holds from now on. */
+/* This text holds from now on. */
 static void confirm(const struct nic *nic, const char *path, const char *text, size_t n_bytes)
 {
     char made[512], name[512];
@@ -118,7 +118,7 @@ bool nic_loses(const struct nic *nic, const struct wire_pair_entry *from,
 /* ---- late packets --------------------------------------------------------------------------- */
 
 struct nic_late {
-    struct nic_late *next; /* in the order in which they were sent */
+    struct nic_late *next; /* in the order of sending */
     struct wire_pair_entry *peer;
     uint32_t number, peer_number; /* of the two queue pairs */
     uint64_t due_ns;

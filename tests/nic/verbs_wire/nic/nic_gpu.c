@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPU memory of clients. An allocation is opened by CUDA IPC when a request first names it, in
- * primary contexts of this process, so no call waits for what a client does in its own context. It
- * is closed when no region is in it any more.
+ * An allocation is opened by CUDA IPC when a request first names it, in primary contexts of this
+ * process, so no call waits for a client's context. It is closed when no region is in it any more.
  *
- * A copy from one GPU to another runs in the context of the target's GPU, and the source is opened
- * there, too. A source that is open in the context of its own GPU only is copied just as well, but
- * CUDA then orders the two contexts: 20 us for each copy, also of copies that are started in a row,
- * in place of 3 (2 H100 under MPS, 64 KiB, 2026-11).
+ * A copy between GPUs runs in the context of the target's GPU, where the source is opened, too:
+ * else CUDA orders the two contexts, which makes each copy slow.
  *
- * Each GPU has a stream for the copies into its memory, which are waited for together, and for
- * those from its memory to this process.
+ * Each GPU has a stream for the copies into its memory, which are waited for together, and one for
+ * those to this process.
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
@@ -23,19 +20,19 @@
 #define MAX_GPUS            16
 #define STREAM_NON_BLOCKING 1 /* cuda.h */
 #define IPC_LAZY_PEER       1
-#define MAX_COPIES          64 /* on a stream; another one waits for these */
+#define MAX_COPIES          64 /* on a stream */
 #define BUFFER_BYTES        ((uint64_t)4 * NIC_BOUNCE_BYTES)
 
 static struct {
     void *context;
     void *stream;
     uint32_t closed;   /* bit: GPU whose memory its context cannot open */
-    uint32_t n_copies; /* started on the stream and not waited for */
-} gpus[MAX_GPUS];      /* kept until the process ends, as libcuda is */
+    uint32_t n_copies; /* started and not waited for */
+} gpus[MAX_GPUS];      /* kept until the process ends */
 
-/* The copies that are waited for together. */
+/* Waited for together. */
 static struct {
-    uint32_t failed; /* bit: GPU; copies into its memory may not be in place */
+    uint32_t failed; /* bit: GPU; copies into it may not be in place */
     uint64_t n_waits;
     uint64_t n_used; /* bytes of `buffer` */
     unsigned char buffer[BUFFER_BYTES];
@@ -43,14 +40,14 @@ static struct {
 
 struct mapping {
     struct wire_gpu_place place;
-    int context;               /* GPU in whose context it is open */
-    unsigned long long mapped; /* address of place.allocation in this process */
+    int context;               /* GPU of its context */
+    unsigned long long mapped; /* address in this process */
     struct mapping *next;
 };
 
 static struct mapping *mappings;
 
-/* Make a GPU's context current; its stream is made on the first use. */
+/* The stream is made on the first use. */
 static bool push(int ordinal)
 {
     int device;
@@ -108,7 +105,7 @@ static const struct mapping *find_mapping(const struct wire_region_entry *region
     return mapping;
 }
 
-/* The mapping of a region's allocation in a GPU's context, made now if there is none. */
+/* Made now if there is none. */
 static const struct mapping *map(const struct wire_region_entry *region, int context)
 {
     struct wire_ipc_handle handle;
@@ -140,7 +137,7 @@ int nic_gpu_of(const struct wire_region_entry *region)
     return find_gpu(region->gpu.uuid);
 }
 
-/* Waits for all copies on a GPU's stream. Which of them a failure is about is not known. */
+/* Which copy has failed is not known. */
 static bool wait_for_stream(int ordinal)
 {
     bool is_fine = push(ordinal);
@@ -208,8 +205,8 @@ bool nic_gpu_start_write(const struct wire_region_entry *region, uint64_t addres
     return to != NULL && start_in_batch(gpu, address_in(to, address), (uintptr_t)from, n_bytes);
 }
 
-/* The source of copies that run in a GPU's context. Where that GPU cannot reach the source's, it is
- * opened in its own context, and the driver takes the copies through host memory. */
+/* Where the GPU cannot reach the source's, that is opened in its own context, and the driver copies
+ * through host memory. */
 static const struct mapping *map_source(const struct wire_region_entry *region, int gpu)
 {
     const int own = nic_gpu_of(region);
@@ -221,7 +218,7 @@ static const struct mapping *map_source(const struct wire_region_entry *region, 
     if (mapping != NULL || own == gpu)
         return mapping;
     mapping = map(region, own);
-    if (mapping != NULL) /* so it is the GPUs that cannot */
+    if (mapping != NULL) /* so the GPUs cannot */
         gpus[gpu].closed |= 1u << own;
     return mapping;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- *   verbs_nic JOB INDEX
+ * verbs_nic JOB INDEX
  *
  * Clients start it. It leaves their session, tells its parent when it is ready, works until the
- * last client of its host has ended, and removes the file of the job with the last NIC.
+ * last client of its host has ended, and removes the job's file with the last NIC.
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #define LOOK_PERIOD_NS 20000000ULL /* between looks for clients that ended */
-#define FAULTS_NS      1000000ULL  /* between looks for faults, where a test may inject some */
-#define NAP_NS         50000ULL    /* a wait shorter than this is not worth a sleep */
+#define FAULTS_NS      1000000ULL  /* between looks for faults */
+#define NAP_NS         50000ULL    /* a shorter wait is not worth a sleep */
 #define MANY_CORES     8
-#define MAX_PASSES     32 /* of a round with copies; bounds how long these are not waited for */
+#define MAX_PASSES     32 /* of a round with copies, until these are waited for */
 
 static struct nic nic; /* one per process; the only thread's */
 
@@ -58,7 +58,7 @@ static bool has_other_nic(void)
     return false;
 }
 
-/* Under the lock no client can join, so none relies on a NIC that is about to end. */
+/* Under the lock no client can join. */
 static bool leave_if_unused(void)
 {
     char path[128];
@@ -101,7 +101,7 @@ static bool is_announced(void)
     return false;
 }
 
-/* What was held up by faults may go on, and the other way round. */
+/* Faults may end or begin to hold things up. */
 static void look_at_all(void)
 {
     for (uint32_t i = 0; i < WIRE_MAX_QUEUE_PAIRS; i++) {
@@ -110,7 +110,7 @@ static void look_at_all(void)
     }
 }
 
-/* The end of a batch: waits for the copies that the round has started. */
+/* Waits for the round's copies. */
 static void finish_copies(void)
 {
     uint64_t n_waits;
@@ -121,7 +121,7 @@ static void finish_copies(void)
     nic.n_copying = 0;
 }
 
-/* Goes over the active queue pairs once. Returns whether anything was done. */
+/* Over the active queue pairs. Returns whether anything was done. */
 static bool pass(uint64_t *next_ns_out)
 {
     bool is_any = take_announced();
@@ -139,9 +139,8 @@ static bool pass(uint64_t *next_ns_out)
     return is_any;
 }
 
-/* Returns whether anything was done. In a pass each queue pair sends one piece. While the NIC waits
- * for copies, ports with a rate fall behind by many pieces, so they catch up before the next wait.
- */
+/* Returns whether anything was done. In a pass each queue pair sends one piece. Ports with a rate
+ * catch up before the NIC waits for copies. */
 static bool go_round(uint64_t *next_ns_out)
 {
     const bool is_any = pass(next_ns_out);
@@ -204,8 +203,8 @@ static void work(void)
     }
 }
 
-/* The parent waits for the child's word and ends, so that no client has a child that it does not
- * know. Returns in the child only. */
+/* The parent ends at the child's word, so that no client has a child that it does not know. Returns
+ * in the child only. */
 static int become_daemon(void)
 {
     int ready[2];
@@ -220,7 +219,7 @@ static int become_daemon(void)
         exit(read(ready[0], &word, 1) == 1 ? 0 : 1);
     }
     close(ready[0]);
-    /* Clients' pipes must end with the clients, whatever keys a terminal sends to them. */
+    /* Clients' pipes end with the clients, whatever a terminal sends. */
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; fd++)
         (void)dup2(nothing, fd);
@@ -238,7 +237,7 @@ int main(int argc, char **argv)
         return 2;
     }
     static struct wire_nic_entry none;
-    nic.entry = &none; /* what is said before the file is mapped is lost */
+    nic.entry = &none; /* loses what is said until the file is mapped */
     memcpy(nic.job.name, argv[1], strlen(argv[1]));
     nic.index = (uint32_t)index;
     nic.bounce = malloc(NIC_BOUNCE_BYTES);

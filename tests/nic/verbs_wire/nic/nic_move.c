@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the bytes of a request travel: from a list of segments to another one. Memory of a client is
- * read by process_vm_readv and written by process_vm_writev, GPU memory by CUDA copies. A copy into
- * GPU memory is only started here; a short payload for host memory that comes behind such copies is
- * held in a list until they are finished. Where the kernel refuses to read or write a client's
- * memory, the client is marked as closed, and its own helper thread carries its bytes: into
- * `staged` of its queue pair before they are sent, out of `ring` after they have arrived.
+ * Memory of a client is read by process_vm_readv and written by process_vm_writev, GPU memory by
+ * CUDA copies. A copy into GPU memory is only started here; a short payload for host memory behind
+ * such copies is held until they are finished. Where the kernel refuses, the client is marked as
+ * closed, and its own helper thread carries its bytes: into `staged` of its queue pair before they
+ * are sent, out of `ring` after they have arrived.
  */
 #include "tests/nic/verbs_wire/nic/nic_delivery.h"
 
@@ -16,8 +15,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* The kernel refused: by Yama or a seccomp filter (EPERM, ENOSYS), or since this is a driver's
- * mapping (EFAULT). From now on the client carries its bytes. */
+/* By Yama or a seccomp filter (EPERM, ENOSYS), or for a driver's mapping (EFAULT). From now on the
+ * client carries its bytes. */
 static enum nic_verdict refused(struct nic_delivery *delivery, const struct wire_pair_entry *pair,
                                 const char *call)
 {
@@ -114,8 +113,7 @@ static enum nic_verdict read_part(struct nic_delivery *delivery, const struct pa
     return move_process(delivery, part, to, false);
 }
 
-/* Is there room in the peer's ring for n bytes, their message, and the last one, besides what is
- * held? */
+/* For n bytes, their message, and the last one, besides what is held? */
 static bool has_ring_room(const struct nic_delivery *delivery, uint64_t n_bytes)
 {
     const struct wire_pair_entry *peer = delivery->peer;
@@ -141,7 +139,7 @@ static void put_payload(struct nic_delivery *delivery, const struct part *to,
     note_ring(delivery);
 }
 
-/* Does a part of host memory go through `staged` of the sender, or `ring` of the receiver? */
+/* Does host memory go through `staged` of the sender, or `ring` of the receiver? */
 static bool is_by_ring(const struct nic_delivery *delivery, const struct part *part)
 {
     return part->segment->inlined == NULL && !is_gpu(part) &&
@@ -151,13 +149,13 @@ static bool is_by_ring(const struct nic_delivery *delivery, const struct part *p
 struct nic_held {
     struct nic_held *next;
     const struct wire_request *request;
-    struct nic_segment target; /* host memory of the peer, whose mark is_entered stays */
+    struct nic_segment target; /* of the peer, whose mark is_entered stays */
     unsigned char bytes[];
 };
 
-/* Whole payloads only, so that each held request is one that was started. There must be room for
- * them in the peer's ring, also where the peer is not closed: then it can be found closed when they
- * are put in place. GPU memory is not read ahead, since that takes a wait of its own. */
+/* Whole payloads only, so that each held request is a started one. The peer's ring must have room
+ * even if the peer is not closed: it can be found closed when they are put in place. GPU memory is
+ * not read ahead, since that takes a wait of its own. */
 static bool can_hold(const struct nic_delivery *delivery, const struct part *from)
 {
     return !is_gpu(from) && from->n_bytes == delivery->request->n_bytes &&
@@ -206,7 +204,7 @@ enum nic_verdict nic_put_held(struct nic_delivery *delivery)
     const struct part to = {&held->target, 0, held->target.n_bytes};
     if (!is_by_ring(delivery, &to))
         verdict = move_process(delivery, &to, held->bytes, true);
-    if (verdict == NIC_NO_ROOM) { /* closed, maybe since just now; can_hold has kept the room */
+    if (verdict == NIC_NO_ROOM) { /* closed; can_hold has kept the room */
         put_payload(delivery, &to, held->bytes);
         verdict = NIC_DELIVERED;
     }
@@ -214,7 +212,7 @@ enum nic_verdict nic_put_held(struct nic_delivery *delivery)
     return verdict;
 }
 
-/* Through the bounce buffer into host memory. */
+/* Through the bounce buffer. */
 static enum nic_verdict move_to_host(struct nic_delivery *delivery, const struct part *from,
                                      const struct part *to)
 {
@@ -237,8 +235,8 @@ static enum nic_verdict move_to_host(struct nic_delivery *delivery, const struct
     return NIC_DELIVERED;
 }
 
-/* Starts a copy into GPU memory. All copies of a pair that are under way are on the stream of one
- * GPU, that of the target, which does them in order. */
+/* A pair's copies under way are all on the stream of one GPU, the target, which does them in order.
+ */
 static enum nic_verdict start_to_gpu(struct nic_delivery *delivery, const struct part *from,
                                      const struct part *to)
 {
@@ -267,7 +265,7 @@ static enum nic_verdict start_to_gpu(struct nic_delivery *delivery, const struct
     return NIC_DELIVERED;
 }
 
-/* From this position of a list to the end of its segment. */
+/* To the end of its segment. */
 static struct part find(const struct nic_segments *segments, uint64_t position)
 {
     const struct nic_segment *segment = segments->list;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way of a request: posted, seen, sent (its port has a rate), arrived (its port has a latency;
- * bytes move here), answered (the same latency back; the request is complete). A request whose
- * bytes are copied into GPU memory is started when it is due, and arrives when the round has waited
- * for the copies. So is a request that is held behind such copies.
+ * A request is posted, seen, sent (its port has a rate), arrived (its port has a latency; bytes
+ * move here), answered (the same latency back; the request is complete). A request that is copied
+ * into GPU memory, or held behind such copies, is started when it is due, and arrives when the
+ * round has waited for the copies.
  */
 #include "tests/nic/verbs_wire/nic/nic.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SEND_PIECE_BYTES 65536 /* queue pairs of a port take turns after this much */
+#define SEND_PIECE_BYTES 65536 /* then a port's next queue pair has its turn */
 #define RETRY_NS         500000ULL
 
 static uint64_t *time_of(const struct nic_pair *pair, uint64_t index)
@@ -42,8 +42,8 @@ static bool see_posted(struct nic_pair *pair, uint64_t now_ns)
     return is_any;
 }
 
-/* A piece of the first request that has not left yet. A request that was seen while the port was
- * busy leaves when the port got free, even if this process comes to it later. */
+/* Of the first request that has not left. One that was seen while the port was busy leaves when the
+ * port got free, even if this process comes to it later. */
 static bool send_piece(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
     const struct wire_pair_entry *entry = pair->entry;
@@ -86,7 +86,7 @@ static void answer(struct nic *nic, struct nic_pair *pair, uint64_t n)
         wire_notify(&nic->job, pair->entry->send_queue);
 }
 
-/* The first request without an answer fails. The owner flushes the rest when it polls. */
+/* The owner flushes the rest when it polls. */
 static void fail_unanswered(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
 {
     uint32_t state = IBV_QPS_RTS;
@@ -98,7 +98,7 @@ static void fail_unanswered(struct nic *nic, struct nic_pair *pair, enum ibv_wc_
     wire_notify(&nic->job, pair->entry->recv_queue);
 }
 
-/* Request n_arrived fails; those before it have succeeded. */
+/* Request n_arrived; those before it have succeeded. */
 static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status status)
 {
     answer(nic, pair, pair->n_arrived++);
@@ -106,15 +106,14 @@ static void fail(struct nic *nic, struct nic_pair *pair, enum ibv_wc_status stat
     fail_unanswered(nic, pair, status);
 }
 
-/* A peer that died posts no receives either, and its death is the truer word. */
+/* A dead peer posts no receives, but its death says more. */
 static bool is_gone(struct nic *nic, const struct nic_pair *pair)
 {
     const struct wire_pair_entry *peer = nic_peer_of(nic, pair->entry);
     return peer == NULL || !wire_is_alive(gyre_load_acquire_u64(&peer->owner));
 }
 
-/* Keeps a request that could not be delivered, or gives it up when it has waited for as long as the
- * queue pair was told to wait. */
+/* Gives a request up when it has waited for as long as the queue pair was told to wait. */
 static void stall(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdict, uint64_t now_ns)
 {
     if (pair->stalled_since_ns == 0 || pair->stalled_by != verdict) {
@@ -133,18 +132,16 @@ static void stall(struct nic *nic, struct nic_pair *pair, enum nic_verdict verdi
         fail(nic, pair, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-/* The bytes of request n_arrived are in place. */
 static void count_arrived(struct nic_pair *pair, uint64_t now_ns)
 {
     uint64_t *time_ns = time_of(pair, pair->n_arrived++);
-    /* A late request that was late because this process was has its answer as early as it can be.
-     */
+    /* Late because this process was: its answer comes as early as it can. */
     const bool was_stalled = pair->stalled_since_ns != 0;
     *time_ns = (was_stalled ? now_ns : *time_ns) + pair->entry->latency_ns;
     pair->stalled_since_ns = pair->retry_at_ns = 0;
 }
 
-/* The first request that is on its way. Returns whether that changed anything. */
+/* Returns whether anything changed. */
 static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
     enum ibv_wc_status status = IBV_WC_SUCCESS;
@@ -156,9 +153,8 @@ static bool arrive(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
             ? NIC_NO_PEER
             : nic_deliver(nic, pair, request_of(pair, pair->n_started), &status);
     if (verdict != NIC_DELIVERED && verdict != NIC_STARTED) {
-        /* Request n_started does not go on now. Behind copies that are under way it is tried again
-         * after them; only a failure is final, since what it did before it failed must not be done
-         * twice. */
+        /* Request n_started is tried again behind copies under way; only a failure is final, since
+         * what it did must not be done twice. */
         if (pair->copies.peer != NULL)
             pair->copies.status = status;
         else if (verdict == NIC_FAILED)
@@ -181,7 +177,7 @@ static bool is_answer_lost(struct nic *nic, const struct nic_pair *pair)
            (peer != NULL && nic_loses(nic, peer, pair->entry));
 }
 
-/* Answers the requests whose answers are due. Returns whether there are any. */
+/* Returns whether there are any. */
 static bool answer_due(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
     uint64_t n = pair->n_answered;
@@ -229,7 +225,7 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
     while (pair->n_sent < pair->n_seen && send_piece(nic, pair, now_ns)) {
         is_any = true;
         if (pair->entry->ps_per_byte != 0 || nic_faults_of(nic, pair->entry)->mbit_per_s != 0)
-            break; /* the other queue pairs of the port have their turns */
+            break; /* the port's other queue pairs have their turns */
     }
     while (pair->copies.status == IBV_WC_SUCCESS && pair->n_started < pair->n_sent &&
            arrive(nic, pair, now_ns)) {
@@ -245,7 +241,7 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
     const bool is_in_batch = pair->copies.peer != NULL;
     bool is_any = false;
     *next_ns_out = NIC_FOREVER;
-    /* The owner changes the state, then waits until this mark is gone. */
+    /* The owner changes the state, then waits for the end of this mark. */
     (void)wire_exchange(&entry->is_executing, (uint32_t)wire_pid_of(nic->job.owner));
     const uint32_t number = gyre_load_acquire_u32(&entry->number);
     if (number != 0 && number != pair->number && wire_load(&entry->state) == IBV_QPS_RTS)
@@ -265,8 +261,8 @@ bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns
     return is_any;
 }
 
-/* The peer's process died while a request was held. This request and those behind it count as not
- * started, so they wait for the peer until the retry time has ended. */
+/* The peer's process died while a request was held. This request and those behind it wait for the
+ * peer until the retry time has ended. */
 static void go_back(struct nic *nic, struct nic_pair *pair, uint64_t now_ns)
 {
     pair->n_started = pair->n_arrived;
