@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random calls of gyre, through gyre.h alone: collectives and messages of all types and operations,
- * over several communicators that are split and destroyed meanwhile, in groups, on several streams,
- * in windows, in CUDA graphs. All ranks derive the same sequence from the seed; every byte of every
- * buffer is compared with what the fuzzer computed by itself. docs/testing.md says how to use it.
+ * Random calls through gyre.h alone, over several communicators that are split and destroyed
+ * meanwhile. All ranks derive the same sequence from the seed; every byte of every buffer is
+ * compared with what the fuzzer computed by itself. docs/testing.md says how to use it.
  */
 #include "tests/fuzz/options.h"
 #include "tests/fuzz/run.h"

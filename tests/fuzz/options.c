@@ -14,8 +14,7 @@ extern char **environ;
 
 enum form { NUMBER, BYTES, CHOICE, RANGE, FLAG };
 
-/* The options. A row says where the value is stored (for a range, its first end), its default, and
- * the legal values. */
+/* Where the value is stored (a range's first end), its default, and the legal values. */
 static const struct option {
     const char *name;
     size_t offset;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fuzzer's command line. All options are numbers, so that one table reads them, explains them
- * and writes the command that repeats a run.
+ * All options are numbers, so that one table reads them, explains them and writes the command that
+ * repeats a run.
  */
 #ifndef GYRE_TESTS_FUZZ_OPTIONS_H
 #define GYRE_TESTS_FUZZ_OPTIONS_H
@@ -14,7 +14,7 @@ enum { FUZZ_MAX_RANKS = 64 };
 /** Exit status of the program. */
 enum fuzz_exit {
     FUZZ_RIGHT = 0,
-    FUZZ_WRONG = 1,   /* data that is not what it must be */
+    FUZZ_WRONG = 1,
     FUZZ_HANG = 2,    /* no rank went on for --timeout seconds */
     FUZZ_FAILED = 3,  /* a call of gyre's failed */
     FUZZ_CRASHED = 4, /* a rank ended by a signal */
@@ -25,7 +25,7 @@ enum fuzz_exit {
 enum fuzz_device_choice { FUZZ_ON_HOST, FUZZ_ON_CUDA };
 enum fuzz_mode_choice { FUZZ_THREADS, FUZZ_PROCESSES };
 
-/** Written by fuzz_options_read() before any rank starts, constant from then on. */
+/** Constant after fuzz_options_read(). */
 struct fuzz_options {
     long device, mode, checks_calls; /* choices */
     long n_ranks, n_hosts, seed, n_calls, max_bytes, timeout_s;
@@ -34,15 +34,13 @@ struct fuzz_options {
 };
 extern struct fuzz_options fuzz_options;
 
-/** fuzz_options_read - read the command line into fuzz_options.
- * Returns -1, or the status to exit with: FUZZ_USAGE after a message, 0 after --help. */
+/** Returns -1, or the status to exit with: FUZZ_USAGE after a message, 0 after --help. */
 int fuzz_options_read(int argc, char **argv);
 
-/** fuzz_options_command - the command line, with the GYRE_* variables of the environment, that
- * repeats this run. @text_out: n_bytes with its NUL. */
+/** With the environment's GYRE_* variables. @text_out: n_bytes with its NUL. */
 void fuzz_options_command(char *text_out, size_t n_bytes);
 
-/** Is the call with this number made? --only and --stop-at leave calls out. */
+/** --only and --stop-at leave calls out. */
 bool fuzz_options_makes(long call);
 
 #endif

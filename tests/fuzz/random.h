@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fuzzer's random numbers: splitmix64. A generator is one word, so that ranks can derive the
- * same numbers from the same seed, and a generator of its own for anything that has a name.
+ * A generator is one word, so that ranks derive the same numbers from the same seed, and anything
+ * that has a name has its own.
  */
 #ifndef GYRE_TESTS_FUZZ_RANDOM_H
 #define GYRE_TESTS_FUZZ_RANDOM_H
@@ -13,8 +13,8 @@ struct fuzz_rng {
     uint64_t state;
 };
 
-/** A hash of 64 bits: the finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom
- * number generators, 2014). */
+/** The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+ * 2014). */
 static inline uint64_t fuzz_mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);

@@ -40,7 +40,7 @@ static void run_round(struct fuzz_rank *rank)
         return;
     fuzz_issue_open(rank);
     if (rank->n_replays > 0) {
-        /* The round is captured once and replayed, each time on buffers that were written anew. */
+        /* Captured once and replayed, each time on buffers that were written anew. */
         const int n_streams = FUZZ_N_STREAMS - (rank->streams[FUZZ_N_STREAMS - 1] == NULL);
         void *graph = NULL;
         FUZZ_TRY_DEVICE(rank, rank->device->capture(rank->streams, n_streams));
@@ -71,8 +71,8 @@ void fuzz_rank_run(struct fuzz_rank *rank, gyre_comm *comm)
                                (uint64_t)(rank->world_rank + 1) * UINT64_C(0xabcdef123));
     FUZZ_TRY_DEVICE(rank, rank->device->use(rank->ordinal));
     fuzz_place_open(rank);
-    /* Odd seeds leave the last stream NULL, the default stream, where no other rank has it too: on
-     * GPUs, ranks of one process on one GPU share it, and would wait for each other in a circle. */
+    /* Odd seeds leave the last stream NULL where no other rank has it too: on GPUs, ranks of one
+     * process on one GPU share the default stream, and would wait for each other in a circle. */
     const int n_devices = rank->device->count();
     const bool is_shared = rank->device->kind == GYRE_DEVICE_CUDA &&
                            fuzz_options.mode == FUZZ_THREADS && fuzz_options.n_ranks > n_devices;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank: its communicators, its memory, the calls of its current round.
- *
- * The sequence is cut into rounds: some groups of calls, then all streams are waited for and
- * everything is compared. All ranks of a communicator derive its calls from the same numbers; what
- * is a rank's own affair (streams, places in memory, pauses) comes from generators of its own.
+ * A round is some groups of calls, then all streams are waited for and everything is compared. All
+ * ranks of a communicator derive its calls from the same numbers; a rank's own affairs (streams,
+ * places in memory, pauses) come from generators of its own.
  */
 #ifndef GYRE_TESTS_FUZZ_RANK_H
 #define GYRE_TESTS_FUZZ_RANK_H
@@ -17,7 +15,7 @@
 #include <stdatomic.h>
 
 enum {
-    FUZZ_N_SLOTS = 4,    /* communicators of a rank at a time; slot 0 has all ranks */
+    FUZZ_N_SLOTS = 4,    /* communicators at a time; slot 0 has all ranks */
     FUZZ_N_STREAMS = 3,  /* of a rank */
     FUZZ_MAX_GROUPS = 3, /* of a round */
     FUZZ_MAX_GROUP_CALLS = 6,
@@ -27,11 +25,11 @@ enum {
     FUZZ_SLACK_BYTES = 2 * FUZZ_GUARD_BYTES + 64 + 256
 };
 
-/** A communicator as it must be, computed without gyre. */
+/** As it must be, computed without gyre. */
 struct fuzz_comm {
-    gyre_comm *handle; /* NULL: this rank has none in this slot */
+    gyre_comm *handle; /* NULL: none in this slot */
     int n_ranks, rank, slot;
-    uint64_t uid; /* the same on its ranks, and different from that of any other communicator */
+    uint64_t uid; /* the same on its ranks only */
     bool has_window, has_registration;
     gyre_window window;
     gyre_registration registration;
@@ -50,18 +48,18 @@ enum fuzz_collective {
     FUZZ_N_COLLECTIVES
 };
 
-/** A part of a buffer: guard, data, guard. In bytes from the buffer's start. */
+/** Guard, data, guard. In bytes from the buffer's start. */
 struct fuzz_region {
     size_t first, data, end;
 };
 
 enum fuzz_fate {
     FUZZ_MADE,     /* the usual case */
-    FUZZ_CANCELED, /* its group ends by gyre_group_cancel(): no buffer changes */
+    FUZZ_CANCELED, /* by gyre_group_cancel(): no buffer changes */
     FUZZ_LEFT_OUT  /* by --only or --stop-at: its result is written without gyre */
 };
 
-/** One call, or one message of a send/receive pattern, as this rank takes part in it. */
+/** A call, or a message of a pattern, as this rank takes part in it. */
 struct fuzz_call {
     const struct fuzz_comm *comm;
     long index; /* in the sequence */
@@ -73,7 +71,7 @@ struct fuzz_call {
     bool has_in_place; /* on some rank */
     bool is_windowed;
     int stream;
-    int chain;                    /* the call of this round whose result this one sends; -1: none */
+    int chain;                    /* the call whose result this one sends; -1: none */
     int to, from;                 /* peers of a message; -1: none */
     size_t count, n_send, n_recv; /* n_: elements that this rank's buffers hold */
     struct fuzz_region send, recv;
@@ -83,7 +81,7 @@ struct fuzz_call {
 struct fuzz_group {
     int first, n_calls;
     bool is_grouped, is_nested, is_canceled;
-    bool is_divided; /* messages only, which each rank divides into groups of its own */
+    bool is_divided; /* messages only, which each rank divides by itself */
 };
 
 struct fuzz_rank {
@@ -92,16 +90,16 @@ struct fuzz_rank {
     struct fuzz_comm comms[FUZZ_N_SLOTS];
     long n_worlds; /* world communicators made so far */
     gyre_stream streams[FUZZ_N_STREAMS];
-    struct fuzz_rng own; /* of this rank alone; never drawn from in a way that depends on time */
+    struct fuzz_rng own; /* of this rank; draws never depend on time */
 
     struct fuzz_call calls[FUZZ_MAX_CALLS];
     struct fuzz_group groups[FUZZ_MAX_GROUPS];
-    int n_calls, n_groups, n_replays; /* n_replays > 0: the round is captured in a graph */
+    int n_calls, n_groups, n_replays; /* n_replays > 0: captured in a graph */
     bool is_of_one_comm;              /* the round's calls have one communicator */
 
     uint8_t *send, *recv;     /* on the device */
     uint8_t *seen, *expected; /* one region each, in host memory */
-    size_t arena_bytes;       /* of send; recv has as much, and the windows' parts after it */
+    size_t arena_bytes;       /* of send; recv has the windows' parts after as much */
     size_t part_bytes;        /* of each slot in the windows */
     size_t send_used, recv_used, part_used[FUZZ_N_SLOTS]; /* in this round */
 
@@ -110,14 +108,13 @@ struct fuzz_rank {
     atomic_int issuing; /* which of `calls` */
 };
 
-/** fuzz_rank_run - a rank's life, from its first communicator to its last.
- * @comm: the world communicator where it is made already, else NULL. */
+/** @comm: the world communicator if it is made already, else NULL. */
 void fuzz_rank_run(struct fuzz_rank *rank, gyre_comm *comm);
 
-/** fuzz_rank_free - free what fuzz_rank_run() left: memory that other ranks may have addressed. */
+/** Memory that other ranks may have addressed. */
 void fuzz_rank_free(struct fuzz_rank *rank);
 
-/** fuzz_rank_phase - the rank goes on, and does this now. @phase: a literal. */
+/** The rank goes on with this. @phase: a literal. */
 void fuzz_rank_phase(struct fuzz_rank *rank, const char *phase);
 
 #endif

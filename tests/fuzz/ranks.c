@@ -36,7 +36,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Every third seed makes the first communicator of all threads at once. */
+/* Every third seed does so for all threads. */
 static void init_all(struct fuzz_rank *ranks, int n_ranks, gyre_comm **comms)
 {
     int ordinals[FUZZ_MAX_RANKS];
@@ -47,7 +47,6 @@ static void init_all(struct fuzz_rank *ranks, int n_ranks, gyre_comm **comms)
     FUZZ_TRY(&ranks[0], gyre_comm_init_all(comms, n_ranks, ordinals, &config));
 }
 
-/* Run ranks first..first+n-1 as threads of this process. */
 static void run_threads(const struct fuzz_device *device, int first, int n_ranks)
 {
     struct fuzz_rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));
@@ -71,18 +70,18 @@ static void run_threads(const struct fuzz_device *device, int first, int n_ranks
     }
     for (int i = 0; i < n_ranks; i++)
         pthread_join(threads[i].thread, NULL);
-    /* The memory of windows must live until every rank has destroyed its communicators. The
-     * watchdog ends this process if one never does; the parent does so if one fails. */
+    /* Windows' memory lives until every rank has destroyed its communicators. The watchdog ends
+     * this process if one never does; the parent does so if one fails. */
     atomic_fetch_add(&fuzz_shared->n_done, n_ranks);
     while (atomic_load(&fuzz_shared->n_done) < (int)fuzz_options.n_ranks)
         usleep(1000);
     for (int i = 0; i < n_ranks; i++)
         fuzz_rank_free(&ranks[i]);
     atomic_fetch_sub(&fuzz_shared->n_running, 1);
-    /* `ranks` stays: the watchdog may look at it until the process ends. */
+    /* `ranks` stays for the watchdog until the process ends. */
 }
 
-/* Rank r is on host r % H by name, and hosts reach each other by sockets only. */
+/* Rank r is on host r % H, and hosts reach each other by sockets only. */
 static void set_host(int rank)
 {
     char name[32];
@@ -93,7 +92,7 @@ static void set_host(int rank)
     setenv("GYRE_NET", "Socket", 1);
 }
 
-/* How one rank's process ended: 0, or the run's status. */
+/* 0, or the run's status. */
 static int judge(int rank, int status)
 {
     int none = 0;
@@ -109,8 +108,8 @@ static int judge(int rank, int status)
     return atomic_load(&fuzz_shared->verdict);
 }
 
-/* The moment until which the processes that are left may go on. Ranks that hang end by themselves,
- * after they have printed; ranks whose peer failed have a few seconds to say so. */
+/* Until then the processes that are left may go on. Ranks that hang end by themselves after they
+ * have printed; ranks whose peer failed have a few seconds to say so. */
 static uint64_t find_end_ns(uint64_t last_event_ns)
 {
     const uint64_t newest_ns = fuzz_watchdog_newest_ns();

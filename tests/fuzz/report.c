@@ -88,7 +88,7 @@ void fuzz_fail(const struct fuzz_rank *rank, enum fuzz_exit verdict, const char 
         fprintf(stderr, "fuzz: rank %d, after the first failure: %s\n",
                 rank != NULL ? rank->world_rank : -1, text);
         while (fuzz_options.mode == FUZZ_THREADS || none == FUZZ_HANG)
-            pause(); /* the thread that reports the first failure ends the process */
+            pause(); /* the first failure's thread ends the process */
         _exit((int)verdict);
     }
     fprintf(stderr, "fuzz: %s: rank %d, %s: %s\n", headings[verdict],

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* gyre's threads block all signals but those of faults, and this is the one of them that no fault
- * of a program without a debugger raises. */
+/* gyre's threads block all signals but those of faults, of which no fault raises this one without a
+ * debugger. */
 #define BACKTRACE_SIGNAL SIGTRAP
 
 enum { MAX_FRAMES = 64 };
@@ -22,7 +22,7 @@ enum { MAX_FRAMES = 64 };
 static struct fuzz_rank *watched;
 static int n_watched;
 static atomic_int n_answers; /* threads that have printed their backtrace */
-static char command[4096];   /* for a signal handler, which may not format text */
+static char command[4096];   /* a signal handler may not format text */
 
 __attribute__((noinline)) static void print_backtrace(void)
 {
@@ -57,7 +57,7 @@ static void crash(int signal)
     _exit(FUZZ_CRASHED);
 }
 
-/* A line of /proc about a thread, without its end of line. */
+/* Of /proc, without its end of line. */
 static void read_line(long thread, const char *name, char *text_out, size_t n_bytes)
 {
     char path[96];
@@ -100,20 +100,18 @@ static void print_threads(void)
     closedir(folder);
 }
 
-/* Wait until the condition holds, at most this long. */
 #define WAIT_FOR(condition, seconds)                                  \
     for (uint64_t end_ns_ = fuzz_now_ns() + (seconds)*GYRE_SECOND_NS; \
          !(condition) && fuzz_now_ns() < end_ns_; usleep(1000))
 
-/* An idle lock: the process that takes it prints. */
+/* The process that takes this idle lock prints. */
 static bool may_print(void)
 {
     int none = 0;
     return atomic_compare_exchange_strong(&fuzz_shared->is_printing, &none, 1);
 }
 
-/* No process ends before all processes have printed, because the end of one would change the state
- * of the other ones. */
+/* No process ends before all have printed, because its end would change the others' state. */
 _Noreturn static void report_hang(void)
 {
     WAIT_FOR(may_print(), 20);

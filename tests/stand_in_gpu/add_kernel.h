@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Makes a kernel known to the stand-in, with the type of its argument.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_TESTS_STAND_IN_GPU_ADD_KERNEL_H
 #define GYRE_TESTS_STAND_IN_GPU_ADD_KERNEL_H
 
@@ -12,7 +9,7 @@ template <class ARGS> static void stand_in_call(const void *function, const void
     ((void (*)(ARGS))function)(*(const ARGS *)args);
 }
 
-/* @function: the address of a kernel whose only argument is ARGS; NULL adds nothing. */
+/* @function: a kernel whose only argument is ARGS; NULL adds nothing. */
 template <class ARGS> static void stand_in_add(const void *function)
 {
     if (function != nullptr)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scheduler of one block's fibers. It runs the warps in an order that changes with every round,
- * so that a kernel which needs one order is found out. A round in which all fibers only poll gives
- * the processor to other blocks.
+ * The scheduler of one block's fibers. The order of the warps changes with every round, so a kernel
+ * that needs one order is found out. A round in which all fibers only poll gives the processor to
+ * other blocks.
  */
 #include "tests/stand_in_gpu/block.h"
 
@@ -19,9 +19,9 @@
 
 #define STACK_BYTES      (128U * 1024)
 #define SHARED_ALIGNMENT 1024
-#define PATIENT_POLLS    64  /* reads of different words, after which a thread counts as waiting */
+#define PATIENT_POLLS    64  /* reads of different words until a thread counts as waiting */
 #define IDLE_ROUNDS      32  /* after which a block sleeps between rounds */
-#define TIRED_ROUNDS     128 /* after which it sleeps longer, so that many blocks can wait */
+#define TIRED_ROUNDS     128 /* until it sleeps longer, so that many blocks can wait */
 #define IDLE_NS          50000
 #define TIRED_NS         500000
 
@@ -29,10 +29,10 @@ enum state { RUNS, AT_BARRIER, IN_WARP, ENDED };
 
 struct fiber {
     enum state state;
-    const void *polled;        /* the last word it read, since its last exchange */
+    const void *polled;        /* the last since its last exchange */
     const void *polled_before; /* and before that exchange */
     uint32_t n_polls;
-    bool is_useful;   /* what it did when it ran last was more than polling */
+    bool is_useful;   /* its last run was more than polling */
     unsigned barrier; /* AT_BARRIER */
     uint32_t n_true;  /* the result of its last barrier */
 };
@@ -54,8 +54,8 @@ struct warp {
 
 struct block {
     const struct stand_in_launch *launch;
-    unsigned char *stacks; /* kept for the next block of this thread of the host */
-    /* Fibers are kept as well: one that has ended begins again in its loop. */
+    unsigned char *stacks; /* kept for this thread's next block */
+    /* Kept as well: an ended fiber begins again in its loop. */
     jmp_buf contexts[STAND_IN_MAX_THREADS];
     bool has_context[STAND_IN_MAX_THREADS];
     jmp_buf scheduler;
@@ -167,8 +167,7 @@ static void end_exchange(struct warp *warp)
             lanes[lane].state = RUNS;
 }
 
-/* All lanes leave, and go on in ascending order: what they store next is stored as if by one
- * instruction. */
+/* All lanes go on in ascending order: what they store next is stored as if by one instruction. */
 const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int line)
 {
     struct fiber *fiber = self();
@@ -195,12 +194,12 @@ const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int lin
     return values;
 }
 
-/* Each pass of the loop is a thread of another block. */
+/* Each pass is a thread of another block. */
 static void fiber_main(void)
 {
     for (;;) {
         own->launch->call(own->launch->function, own->launch->args);
-        /* The running thread of the kernel has returned: nobody waits for it any more. */
+        /* It has returned: nobody waits for it any more. */
         struct warp *warp = warp_of(own->running);
         self()->state = ENDED;
         self()->is_useful = true;
@@ -230,7 +229,7 @@ static void make_fiber(uint32_t index)
     abort();
 }
 
-/* Runs a fiber until it waits. Returns false if it only polled. */
+/* Until it waits. False if it only polled. */
 static bool run_fiber(uint32_t index)
 {
     own->running = index;
@@ -258,8 +257,7 @@ static void die_of_deadlock(void)
     abort();
 }
 
-/* Runs the lanes of a warp that can run, in ascending order. After an exchange they all begin again
- * in the next round. */
+/* In ascending order. After an exchange they all begin again in the next round. */
 static void run_warp(uint32_t number, bool *has_run, bool *is_useful)
 {
     struct warp *warp = &own->warps[number];

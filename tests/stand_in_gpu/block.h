@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block of a kernel on one thread of the host. Each of its threads is a fiber: a context with a
- * stack of its own, which runs until it waits for other threads, and then lets another one run.
- * Lanes of a warp run in ascending order. Valid as C11 and as C++.
+ * One block of a kernel on one thread of the host. Each of its threads is a fiber, which runs until
+ * it waits for other threads. Lanes of a warp run in ascending order. Valid as C11 and as C++.
  */
 #ifndef GYRE_TESTS_STAND_IN_GPU_BLOCK_H
 #define GYRE_TESTS_STAND_IN_GPU_BLOCK_H
@@ -24,8 +23,7 @@ enum {
     STAND_IN_SHARED_BYTES = 227 * 1024 /* that a launch can ask for */
 };
 
-/* What the running fiber knows of itself: CUDA's built-in variables. Blocks have one
- * dimension, grids have two. */
+/* The running fiber's: CUDA's built-in variables. Blocks have one dimension, grids have two. */
 struct stand_in_index {
     uint32_t x, y;
 };
@@ -39,25 +37,22 @@ struct stand_in_place {
 
 extern STAND_IN_THREAD_LOCAL struct stand_in_place stand_in_place;
 
-/** stand_in_polled - the running thread has read a word that others write. If it has read this word
- * before, it waits for it, and other threads run first. */
+/** The running thread has read a word that others write. At the second time others run first. */
 void stand_in_polled(const void *word);
 
-/** stand_in_yield - let the other threads of the block, and other blocks, run first. */
+/** Other threads and blocks run first. */
 void stand_in_yield(void);
 
-/** stand_in_barrier - wait at a barrier, as bar.sync does.
- * @n_threads: how many threads wait or arrive there; 0 = all that have not ended.
- * @vote: what this thread says. Returns how many threads of the barrier said true. */
+/** As bar.sync. @n_threads: wait or arrive there; 0 = all that have not ended. Returns how many
+ * voted true. */
 uint32_t stand_in_barrier(unsigned id, uint32_t n_threads, bool vote);
 
-/** stand_in_barrier_arrive - take part in a barrier without waiting. */
+/** Without waiting. */
 void stand_in_barrier_arrive(unsigned id, uint32_t n_threads);
 
-/** stand_in_warp_exchange - give a value to all lanes of this warp, and wait for theirs. It ends
- * the process if lanes of a warp meet in different lines.
- * @file, @line: the place in the kernel, of static storage.
- * Returns 32 values, valid until the next call but one; 0 for lanes that have ended. */
+/** With all lanes of this warp. Ends the process if they meet in different lines. @file, @line: the
+ * place in the kernel, of static storage. Returns 32 values, valid until the next call but one; 0
+ * for lanes that have ended. */
 const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int line);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA C++ for g++: what nvcc knows without an include. The stand-in's build includes this file
- * before every kernel file. Votes and shuffles are of whole warps, as all of the project's are.
+ * CUDA C++ for g++: what nvcc knows without an include, for every kernel file. Votes and shuffles
+ * are of whole warps.
  */
 #ifndef GYRE_TESTS_STAND_IN_GPU_DEVICE_H
 #define GYRE_TESTS_STAND_IN_GPU_DEVICE_H
@@ -13,12 +13,12 @@
 #include <time.h>
 #include <type_traits>
 
-/* A block runs on one thread of the host, which runs no other block at that time. */
+/* A host thread runs one block at a time. */
 #undef __shared__
 #define __shared__ thread_local
 
-/* The shared memory that a launch asks for is declared as an array of this name. It is too long for
- * thread-local storage, which threads with short stacks have, too. */
+/* A launch's shared memory is an array of this name. It is too long for thread-local storage, which
+ * threads with short stacks have, too. */
 #define shared_words (*stand_in_shared_words)
 
 #define __noinline__ __attribute__((noinline))

@@ -7,5 +7,5 @@ __attribute__((constructor)) static void add_empty()
     stand_in_add<struct bench_empty_args>(bench_empty_kernel);
 }
 
-/* A name that the linker is asked for, as in kernels.cpp. */
+/* For the linker, as in kernels.cpp. */
 extern "C" void stand_in_kernels_of_benches() {}

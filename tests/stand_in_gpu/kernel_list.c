@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of this process. They are added while programs and libraries are loaded.
+ * Added while programs and libraries are loaded.
  */
 #include "tests/stand_in_gpu/launch.h"
 

@@ -1,12 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Tells the stand-in which kernels this library or program has, and which argument each takes.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/pattern_cuda.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "tests/stand_in_gpu/add_kernel.h"
 
-/* @functions: an array of addresses, of any number of dimensions. */
+/* @functions: an array of any number of dimensions. */
 template <class ARGS, class ARRAY> static void add_all(const ARRAY &functions)
 {
     const void *const *first = (const void *const *)&functions;
@@ -53,6 +50,5 @@ __attribute__((constructor)) static void add_kernels()
     add_all<struct gyre_cuda_args_pattern>(gyre_cuda_kernels_pattern);
 }
 
-/* A name that the linker is asked for, so that a program that links gyre's static library has this
- * file. */
+/* A name for the linker, so that a program with gyre's static library has this file. */
 extern "C" void stand_in_kernels_of_gyre() {}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVML of the stand-in GPUs, under the name by which programs look for NVML: every GPU has NVLinks
- * to a switch, so all protocols are allowed between them.
+ * Every stand-in GPU has NVLinks to a switch, so all protocols are allowed.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *is_up_out);
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type_out);
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz_out);
 
-/* A device is a pointer that nobody follows: to the element of this array with its number. */
+/* A device points to the element of its number; nobody follows it. */
 static char devices[256];
 
 int nvmlInit_v2(void)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime of the stand-in GPU, as its files see it. Every piece of device work is a task,
- * which runs on threads of the host when the tasks that it depends on have ended. One lock guards
- * all state of the runtime; it is not held while a task runs.
+ * The CUDA runtime of the stand-in GPU. A task runs on threads of the host when the tasks that it
+ * depends on have ended. One lock guards all state; it is not held while a task runs.
  */
 #ifndef GYRE_TESTS_STAND_IN_GPU_RUNTIME_H
 #define GYRE_TESTS_STAND_IN_GPU_RUNTIME_H
@@ -15,28 +14,26 @@
 #include <pthread.h>
 
 #define STAND_IN_MAX_GPUS         16
-#define STAND_IN_FRESH_BYTE       0xA5 /* fills new memory, because CUDA's is not zero either */
+#define STAND_IN_FRESH_BYTE       0xA5 /* in new memory, which is not zero in CUDA either */
 #define STAND_IN_GPU_MEMORY_BYTES (80ULL << 30)
 
-/** stand_in_setting - a number of the environment; @fallback if it is not set. A number outside
- * of 1 to @most ends the process with a message. */
+/** Of the environment. Outside of 1 to @most it ends the process with a message. */
 uint32_t stand_in_setting(const char *name, uint32_t fallback, uint32_t most);
 
 uint32_t stand_in_n_gpus(void);
 
-/** stand_in_gpu - the calling thread's current GPU. */
+/** The calling thread's current GPU. */
 int stand_in_gpu(void);
 
 uint64_t stand_in_now_ns(void);
 
-/** stand_in_realloc - as realloc(), but ends the process where there is no memory. */
+/** Ends the process without memory. */
 void *stand_in_realloc(void *ptr, size_t n_bytes);
 
-/** stand_in_result - make an error, if it is one, the calling thread's last error. */
+/** Sets the calling thread's last error. */
 cudaError_t stand_in_result(cudaError_t error);
 
-/** stand_in_enter / stand_in_leave - take the lock, and give it back.
- * @error: returned, as by stand_in_result(). */
+/** stand_in_enter / stand_in_leave - the lock. @error: returned, as by stand_in_result(). */
 void stand_in_enter(void);
 cudaError_t stand_in_leave(cudaError_t error);
 
@@ -50,11 +47,11 @@ enum stand_in_kind {
     STAND_IN_CALL, /* a function of the host */
 };
 
-/* What a task, or a node of a graph, does. */
+/* Of a task, or a node of a graph. */
 struct stand_in_op {
     enum stand_in_kind kind;
     int gpu;
-    struct stand_in_launch launch; /* KERNEL; `args` belongs to the task or node */
+    struct stand_in_launch launch; /* `args` is the task's or node's */
     size_t args_bytes;
     void *to; /* COPY, FILL: rows */
     const void *from;
@@ -74,41 +71,38 @@ struct stand_in_task {
     uint64_t stream;
     uint64_t begin_ns, end_ns; /* 0 = not yet */
     uint32_t n_users;
-    uint32_t n_awaited; /* tasks that have not ended, and 1 until stand_in_task_start() */
+    uint32_t n_awaited; /* not ended, and 1 until stand_in_task_start() */
     uint32_t n_parts;   /* blocks of a kernel */
     uint32_t n_begun, n_ended;
-    bool is_blocking; /* of a stream that waits for the NULL stream, or of the NULL stream */
+    bool is_blocking; /* of the NULL stream, or one that waits for it */
     bool has_ended;
 };
 
-/** stand_in_task_new - a task that begins after stand_in_task_start(), and lives until it has ended
- * and has no user.
- * @op: copied, with the arguments of a kernel.
- * @stream: number of the stream, for messages. */
+/** Lives until it has ended and has no user. @op: copied, with a kernel's arguments. @stream: for
+ * messages. */
 struct stand_in_task *stand_in_task_new(const struct stand_in_op *op, uint64_t stream);
 
-/** stand_in_task_follow - let a task that is not started begin after @before, which may be NULL. */
+/** A task that is not started begins after @before, which may be NULL. */
 void stand_in_task_follow(struct stand_in_task *task, struct stand_in_task *before);
 
-/** stand_in_task_follow_blocking - as stand_in_task_follow() for all tasks of the same GPU that are
- * `is_blocking`. */
+/** Follows all tasks of the GPU that are `is_blocking`. */
 void stand_in_task_follow_blocking(struct stand_in_task *task);
 
 void stand_in_task_start(struct stand_in_task *task);
 
-/** stand_in_task_set - store a task, or NULL, in a variable, which becomes its user. */
+/** The variable becomes the task's user. NULL = none. */
 void stand_in_task_set(struct stand_in_task **variable, struct stand_in_task *task);
 
-/** stand_in_task_wait - wait for a task's end; the lock is free meanwhile. @task: may be NULL. */
+/** The lock is free meanwhile. @task: may be NULL. */
 void stand_in_task_wait(struct stand_in_task *task);
 
-/** stand_in_gpu_wait - wait for all tasks of a GPU that exist now. */
+/** For all tasks that exist now. */
 void stand_in_gpu_wait(int gpu);
 
-/** stand_in_gpu_is_busy - has a task of the GPU that is `is_blocking` not ended? */
+/** With tasks that are `is_blocking`. */
 bool stand_in_gpu_is_busy(int gpu);
 
-/** stand_in_op_copy / stand_in_op_free - an operation with arguments of its own. */
+/** stand_in_op_copy / stand_in_op_free - with arguments of its own. */
 struct stand_in_op stand_in_op_copy(const struct stand_in_op *op);
 void stand_in_op_free(struct stand_in_op *op);
 
@@ -128,20 +122,17 @@ struct CUstream_st {
     struct stand_in_nodes heads;      /* of the capture */
 };
 
-/** stand_in_streams - the first of all streams that the program made. */
+/** All that the program made. */
 extern struct CUstream_st *stand_in_streams;
 
-/** stand_in_stream_find - the stream of a handle; that of the current GPU for NULL. Returns NULL if
- * there is no such stream. */
+/** The current GPU's for NULL. Returns NULL if there is none. */
 struct CUstream_st *stand_in_stream_find(cudaStream_t handle);
 
-/** stand_in_stream_append - put a task behind a stream's last one and make it the last one. The
- * caller starts it. */
+/** Makes it the last one. The caller starts it. */
 void stand_in_stream_append(struct CUstream_st *stream, struct stand_in_task *task);
 
-/** stand_in_enqueue - append an operation to a stream, or to the graph that it captures. Takes the
- * lock.
- * @overlaps: the launch asks to begin while the one before it ends. */
+/** To a stream, or to the graph that it captures. Takes the lock. @overlaps: the launch asks to
+ * begin while the one before it ends. */
 cudaError_t stand_in_enqueue(cudaStream_t handle, struct stand_in_op *op, bool overlaps);
 
 struct stand_in_capture {
@@ -154,22 +145,20 @@ struct stand_in_capture {
     bool is_invalid;
 };
 
-/** stand_in_capture_check - may this thread call what is unsafe during captures? Else captures
- * become invalid and the error says so. */
+/** For calls that are unsafe during captures, which then become invalid. */
 cudaError_t stand_in_capture_check(void);
 
-/** stand_in_capture_refuse - the stream may not be waited for if it is captured; the capture
- * becomes invalid then. */
+/** A captured stream may not be waited for; the capture becomes invalid. */
 cudaError_t stand_in_capture_refuse(struct CUstream_st *stream);
 
-/** stand_in_capture_add - add an operation to the graph that the stream captures. */
+/** To the graph that the stream captures. */
 cudaError_t stand_in_capture_add(struct CUstream_st *stream, const struct stand_in_op *op,
                                  bool overlaps);
 
-/** stand_in_capture_find - the capture of that number, or NULL if it has ended. */
+/** NULL if it has ended. */
 struct stand_in_capture *stand_in_capture_find(unsigned long long id);
 
-/** stand_in_capture_join - the stream follows nodes of a capture, and takes part in it. */
+/** The stream follows nodes of a capture. */
 cudaError_t stand_in_capture_join(struct CUstream_st *stream, struct stand_in_capture *capture,
                                   const struct stand_in_nodes *nodes);
 
@@ -189,7 +178,7 @@ struct CUgraphNode_st {
     bool is_followed;           /* another node depends on it */
 };
 
-/* Does not change once its capture has ended. */
+/* Constant once its capture has ended. */
 struct CUgraph_st {
     uint32_t n_users;
     cudaGraphNode_t *nodes;
@@ -216,11 +205,10 @@ struct stand_in_memory {
     int fd; /* DEVICE */
 };
 
-/** stand_in_memory_find - the memory that an address lies in, or NULL. The caller holds the lock.
- */
+/** Or NULL. The lock is held. */
 const struct stand_in_memory *stand_in_memory_find(const void *ptr);
 
-/** stand_in_memory_in_use - bytes that a GPU has given out. The caller holds the lock. */
+/** Given out by a GPU. The lock is held. */
 size_t stand_in_memory_in_use(int gpu);
 
 #endif

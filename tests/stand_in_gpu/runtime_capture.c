@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Captures of streams. A capture begins on one stream. Other streams take part once they wait for
- * an event that was recorded in it. All of them add nodes to one graph.
+ * A capture begins on one stream. Others take part once they wait for an event that was recorded in
+ * it. All add nodes to one graph.
  */
 #include "tests/stand_in_gpu/runtime.h"
 
@@ -138,7 +138,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
     return stand_in_leave(cudaSuccess);
 }
 
-/* Every node that nothing follows must be one that the first stream would follow. */
+/* The first stream would follow every node that nothing follows. */
 static bool is_joined(const struct stand_in_capture *capture)
 {
     const struct CUgraph_st *graph = capture->graph;
@@ -206,7 +206,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureSta
     return stand_in_leave(cudaSuccess);
 }
 
-/* The edges to the next node are plain ones, which CUDA says by NULL. */
+/* NULL: plain edges to the next node. */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, enum cudaStreamCaptureStatus *status_out,
                                      unsigned long long *id_out, cudaGraph_t *graph_out,
                                      const cudaGraphNode_t **nodes_out,

@@ -279,7 +279,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
     return stand_in_leave(was_enabled ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 
-/* As links of NVLink: equally fast, with atomics. */
+/* As NVLinks: equally fast, with atomics. */
 cudaError_t cudaDeviceGetP2PAttribute(int *value_out, enum cudaDeviceP2PAttr attribute, int gpu,
                                       int peer)
 {

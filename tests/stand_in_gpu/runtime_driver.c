@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the runtime and the functions of the driver say about pointers, and how the latter are
- * found.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/stand_in_gpu/runtime.h"
 
 #include <string.h>
@@ -12,7 +8,7 @@ static bool is_host(const struct stand_in_memory *memory)
     return memory->kind == STAND_IN_MEMORY_HOST || memory->kind == STAND_IN_MEMORY_REGISTERED;
 }
 
-/* The base of page-locked memory is told too, as CUDA does. */
+/* And page-locked memory's base, as CUDA. */
 static CUresult answer(const struct stand_in_memory *memory, CUpointer_attribute which, void *out)
 {
     switch (which) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs. A graph does not change once it is captured, so one that can be launched shares it. Each
- * launch makes a task of every node, between a first and a last task.
+ * A captured graph does not change, so its executable form shares it. Each launch makes a task of
+ * every node, between a first and a last task.
  */
 #include "tests/stand_in_gpu/runtime.h"
 
@@ -55,7 +55,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec_out, cudaGraph_t
     return cudaGraphInstantiate(exec_out, graph, flags);
 }
 
-/* Launches go on: their tasks have all that they need. */
+/* Launches go on: their tasks need nothing of it. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     if (exec == NULL)
@@ -74,7 +74,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle)
     return stand_in_leave(is_known ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
-/* Nodes stand in an order in which each follows those that it depends on. */
+/* Each node stands behind those that it depends on. */
 static void launch(cudaGraphExec_t exec, struct CUstream_st *stream)
 {
     const struct stand_in_op nothing = {.kind = STAND_IN_NOTHING, .gpu = stream->gpu};
@@ -123,7 +123,7 @@ static cudaGraphEdgeData edge_data(const struct stand_in_edge *edge)
     return data;
 }
 
-/* The first *n edges; *n becomes how many there are, or how many were stored. */
+/* @n: becomes how many there are, or were stored. */
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from_out, cudaGraphNode_t *to_out,
                               cudaGraphEdgeData *data_out, size_t *n)
 {

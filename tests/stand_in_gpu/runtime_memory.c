@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory. That of a GPU is a file in memory, which is mapped: other processes open the file by the
- * number that it has in this one. Freed memory is unmapped, so late accesses end the process.
+ * A GPU's memory is a mapped file in memory, which other processes open by its number in this one.
+ * Freed memory is unmapped, so late accesses end the process.
  */
 #include "tests/stand_in_gpu/runtime.h"
 
@@ -19,7 +19,7 @@
 /* What a cudaIpcMemHandle_t holds. */
 struct handle {
     uint64_t n_bytes;
-    uint64_t inode; /* says that the file is still the one meant */
+    uint64_t inode; /* tells whether the file is still the same */
     int32_t process;
     int32_t fd;
     int32_t gpu;
@@ -86,7 +86,7 @@ static void remove_memory(struct stand_in_memory **link)
     free(memory);
 }
 
-/* Every allocation has a file, and the usual limit of open files is low. */
+/* Every allocation has a file. */
 static void raise_limit(void)
 {
     struct rlimit limit;
@@ -128,7 +128,7 @@ static cudaError_t alloc(size_t n_bytes, void **ptr_out)
     return cudaSuccess;
 }
 
-/* Does not wait for the GPU: CUDA seldom does, and tests allocate while kernels run. */
+/* CUDA seldom waits here, and tests allocate while kernels run. */
 cudaError_t cudaMalloc(void **ptr_out, size_t n_bytes)
 {
     stand_in_enter();
@@ -140,7 +140,7 @@ cudaError_t cudaMalloc(void **ptr_out, size_t n_bytes)
     return stand_in_leave(error);
 }
 
-/* Frees memory of that kind when no task of its GPU runs any more. */
+/* When no task of its GPU runs any more. */
 static cudaError_t free_memory(void *ptr, enum stand_in_memory_kind kind)
 {
     stand_in_enter();
@@ -181,7 +181,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
     return stand_in_leave(cudaSuccess);
 }
 
-/* Returns -1 if the memory is not there any more. */
+/* -1: the memory is gone. */
 static int open_file(const struct handle *handle)
 {
     char path[64];
@@ -234,7 +234,7 @@ cudaError_t cudaIpcCloseMemHandle(void *ptr)
 
 cudaError_t cudaHostAlloc(void **ptr_out, size_t n_bytes, unsigned flags)
 {
-    (void)flags; /* every thread of a GPU can address it */
+    (void)flags; /* for every thread of a GPU */
     stand_in_enter();
     if (stand_in_capture_check() != cudaSuccess)
         return stand_in_leave(cudaErrorStreamCaptureUnsupported);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events. A stream is its last task. An event is the last task of a stream when the
- * event was recorded, or, in a capture, the nodes that the stream's next operation depends on.
+ * A stream is its last task. An event is a stream's last task when the event was recorded, or, in a
+ * capture, the nodes that the stream's next operation depends on.
  */
 #include "tests/stand_in_gpu/runtime.h"
 
@@ -47,7 +47,7 @@ void stand_in_stream_append(struct CUstream_st *stream, struct stand_in_task *ta
     stand_in_task_set(&stream->last, task);
 }
 
-/* Appends a task that does nothing but follow @before too. The stream is not captured. */
+/* A task that only follows @before too. The stream is not captured. */
 static struct stand_in_task *append_wait(struct CUstream_st *stream, struct stand_in_task *before)
 {
     const struct stand_in_op op = {.kind = STAND_IN_NOTHING, .gpu = stream->gpu};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs tasks on a growing pool of threads. All blocks of a kernel may wait for each other, so each
- * of them has a thread. A watchdog ends the process if a task does not end.
+ * A growing pool of threads. All blocks of a kernel may wait for each other, so each has a thread.
+ * A watchdog ends the process if a task does not end.
  */
 #include "tests/stand_in_gpu/runtime.h"
 
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-/* Threads of a block have stacks of their own (block.c). Those of the host have room for copies,
- * calls, and thread-local variables: the shared memory that kernels declare themselves. */
+/* A block's threads have their own (block.c). Those of the host need room for copies, calls, and
+ * thread-local variables: the shared memory that kernels declare themselves. */
 #define STACK_BYTES     ((1U << 20) + (256U << 10))
-#define MOST_TOGETHER   512U /* blocks of a kernel that run at the same time */
+#define MOST_TOGETHER   512U /* blocks of a kernel at a time */
 #define DEFAULT_LIMIT_S 120U
 #define WATCHDOG_NAP_S  1
 
@@ -88,7 +88,7 @@ static void print_hanging(const struct stand_in_task *task, uint32_t limit_s)
     fprintf(stderr, ", %u of %u blocks have ended\n", task->n_ended, task->n_parts);
 }
 
-/* Prints all tasks that have run for too long, and ends the process if there are any. */
+/* Ends the process if tasks have run for too long. */
 static void *watch(void *unused)
 {
     const struct timespec nap = {WATCHDOG_NAP_S, 0};
@@ -165,8 +165,7 @@ static void end_task(struct stand_in_task *task)
     release(task);
 }
 
-/* Runs parts of the task until none is left that has not begun. Returns true if the task has ended
- * by this. */
+/* Until none is left that has not begun. True if the task ends by this. */
 static bool run_parts(struct stand_in_task *task)
 {
     bool has_ended = false;
@@ -190,8 +189,7 @@ static void *work(void *argument)
         struct stand_in_task *task = own->task;
         own->task = NULL;
         const bool has_ended = run_parts(task);
-        /* It is idle before followers are started, so it runs the next one without a change of
-         * threads. */
+        /* Idle before followers start, so it runs the next one without a change of threads. */
         own->next_idle = tasks.first_idle;
         tasks.first_idle = own;
         if (has_ended) {
@@ -223,7 +221,7 @@ static void hand_out(struct stand_in_task *task)
     tasks.is_watched = true;
 }
 
-/* A task that does nothing ends here, and may make others ready. */
+/* An empty task ends here, and may make others ready. */
 static void run_ready(void)
 {
     while (tasks.first_ready != NULL) {

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Work that the program gives to streams: launches, copies, memsets, functions of the host; and
- * what is known of kernels.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/stand_in_gpu/runtime.h"
 
 #include <stdlib.h>
@@ -11,7 +7,7 @@
 #define MOST_THREADS         1024U
 #define ARCH                 90
 
-/* A limit of dynamic shared memory that the program has set. */
+/* Of dynamic shared memory, set by the program. */
 struct limit {
     struct limit *next;
     const void *function;
@@ -85,7 +81,7 @@ static bool overlaps(const cudaLaunchConfig_t *config)
     return false;
 }
 
-/* A launch never begins before the one before it has ended, as CUDA permits. */
+/* CUDA permits that launches never overlap. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
 {
     struct stand_in_op op = {.kind = STAND_IN_KERNEL};
@@ -146,7 +142,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n_bytes, cudaStream_t st
     return stand_in_enqueue(stream, &op, false);
 }
 
-/* May the legacy stream be used by a call that is carried out at once? */
+/* In a call that is carried out at once. */
 static cudaError_t check_legacy(void)
 {
     stand_in_enter();

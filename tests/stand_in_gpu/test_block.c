@@ -69,7 +69,7 @@ TEST_CASE("a barrier counts votes of threads that have not ended")
     CHECK(shared.n_wrong == 0);
 }
 
-/* The first warp waits for the others, which do not wait. */
+/* The first warp waits for the others. */
 static void produce(const void *function, const void *args)
 {
     (void)function, (void)args;
@@ -107,7 +107,7 @@ TEST_CASE("lanes exchange values")
     CHECK(shared.n_wrong == 0);
 }
 
-/* Lanes store in turn after an exchange: the last lane's store comes after all others. */
+/* The last lane's store comes last. */
 static void store_together(const void *function, const void *args)
 {
     (void)function, (void)args;

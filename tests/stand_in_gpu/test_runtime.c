@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime of the stand-in GPU. A kernel of these tests is a function of the host, of which
- * one thread of each block does the work.
+ * A kernel of these tests is a host function, of which one thread of each block does the work.
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
@@ -88,7 +87,7 @@ static void CUDART_CB nap(void *unused)
     nanosleep(&ten_ms, NULL);
 }
 
-/* Work that wrongly does not wait for the gate has the time to run before it opens. */
+/* Work that wrongly does not wait has the time to run. */
 static void open_gate(void)
 {
     nap(NULL);

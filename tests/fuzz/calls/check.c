@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An image is what a region of memory must hold, computed in host memory and compared whole.
+ * An image is what a region must hold, computed in host memory and compared whole.
  */
 #include "tests/fuzz/calls/calls.h"
 
@@ -27,7 +27,7 @@ static void put(uint8_t *at, unsigned n_bytes, size_t i, uint64_t bits)
     }
 }
 
-/* Guards, and bytes that no rank writes, hold a pattern of the call. */
+/* Guards, and bytes that no rank writes. */
 static void fill(uint8_t *bytes, const struct fuzz_region *region, uint64_t key)
 {
     for (size_t i = 0; i < region->end - region->first; i++)
@@ -46,7 +46,6 @@ size_t fuzz_check_own_part(const struct fuzz_call *call)
     return call->is_in_place && has_blocks ? (size_t)call->comm->rank * call->count : 0;
 }
 
-/* Element i of what `peer` sends in this call. */
 static uint64_t sent(const struct fuzz_rank *rank, const struct fuzz_call *call, int peer, size_t i)
 {
     if (call->chain >= 0)
@@ -61,7 +60,7 @@ static void put_sent(const struct fuzz_rank *rank, const struct fuzz_call *call,
         put(data, n_bytes, i, sent(rank, call, call->comm->rank, i));
 }
 
-/* One block from every rank; an all-to-all's lies in the sender's buffer where this rank's is. */
+/* An all-to-all's block lies in the sender's buffer where this rank's is. */
 static void put_blocks(const struct fuzz_rank *rank, const struct fuzz_call *call, uint8_t *data)
 {
     const unsigned n_bytes = fuzz_types[call->values.type].n_bytes;
@@ -71,7 +70,7 @@ static void put_blocks(const struct fuzz_rank *rank, const struct fuzz_call *cal
             put(data, n_bytes, (size_t)peer * call->count + i, sent(rank, call, peer, at + i));
 }
 
-/* Element i of a result that is one block. */
+/* Of a result that is one block. */
 static uint64_t result(const struct fuzz_rank *rank, const struct fuzz_call *call, size_t i)
 {
     const size_t mine = (size_t)call->comm->rank * call->count;
@@ -135,7 +134,6 @@ void fuzz_check_prepare(struct fuzz_rank *rank, const struct fuzz_call *call)
                                               call->send.end - call->send.first, rank->streams[0]));
 }
 
-/* The region that was read into `seen` must be as `expected`. */
 static void compare(struct fuzz_rank *rank, const struct fuzz_call *call,
                     const struct fuzz_region *region, const char *which)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks a new communicator has follows from numbers that all ranks of its parent share, so
- * every rank knows what it must get, also where that is no communicator.
+ * The ranks of a new communicator follow from numbers that all ranks of its parent share, so every
+ * rank knows what it must get, even if it is no communicator.
  */
 #include "tests/fuzz/calls/calls.h"
 
@@ -31,7 +31,7 @@ static bool is_pending(struct fuzz_rank *rank, gyre_comm *comm, const char *what
     return status == GYRE_IN_PROGRESS;
 }
 
-/* Wait for what communicators that do not block do in the background. */
+/* For communicators that do not block. */
 static void settle(struct fuzz_rank *rank, gyre_status status, gyre_comm *parent, gyre_comm *made,
                    const char *what)
 {
@@ -58,8 +58,7 @@ static void drop(struct fuzz_rank *rank, int slot)
     memset(comm, 0, sizeof(*comm));
 }
 
-/* Asks gyre for the communicator's ranks and device, and registers buffers with every second
- * communicator. */
+/* Registers buffers with every second communicator. */
 static void adopt(struct fuzz_rank *rank, const struct fuzz_comm *made)
 {
     struct fuzz_comm *comm = &rank->comms[made->slot];
@@ -128,7 +127,7 @@ struct splitting {
     int colors[FUZZ_MAX_RANKS], keys[FUZZ_MAX_RANKS];
 };
 
-/* The communicator that the split must give this rank; its handle is not set. */
+/* That the split must give this rank; without its handle. */
 static struct fuzz_comm expect(const struct fuzz_comm *parent, uint64_t salt,
                                const struct splitting *split)
 {
@@ -144,7 +143,7 @@ static struct fuzz_comm expect(const struct fuzz_comm *parent, uint64_t salt,
     return made;
 }
 
-/* The parent's configuration, or one that is drawn; every fourth does not block. */
+/* The configuration is the parent's or drawn; every fourth does not block. */
 static gyre_status start_split(struct fuzz_rank *rank, const struct fuzz_comm *parent,
                                uint64_t salt, const struct splitting *split, gyre_comm **made_out)
 {
@@ -188,7 +187,7 @@ static void split(struct fuzz_rank *rank, const struct fuzz_comm *parent, int sl
         adopt(rank, &made);
 }
 
-/* Some ranks leave, at most all but one; the parent ends on all of them. */
+/* At most all but one leave; the parent ends on all of them. */
 static void shrink(struct fuzz_rank *rank, int slot, uint64_t salt)
 {
     const struct fuzz_comm parent = rank->comms[slot];
@@ -219,7 +218,7 @@ static void shrink(struct fuzz_rank *rank, int slot, uint64_t salt)
         adopt(rank, &made);
 }
 
-/* All ranks draw the same change, also those that have no part in it. */
+/* All ranks draw the same, even without part in it. */
 void fuzz_comms_change(struct fuzz_rank *rank, struct fuzz_rng *rng)
 {
     const uint64_t what = fuzz_below(rng, 12), salt = fuzz_next(rng);

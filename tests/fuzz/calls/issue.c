@@ -50,7 +50,7 @@ struct pointers {
     void *recv;
 };
 
-/* A buffer that gyre.h lets a rank leave out is NULL half of the time. */
+/* What gyre.h lets a rank leave out is NULL half of the time. */
 static struct pointers find_pointers(const struct fuzz_rank *rank, const struct fuzz_call *call,
                                      struct fuzz_rng *pace)
 {
@@ -110,7 +110,7 @@ static gyre_status issue_collective(const struct fuzz_call *call, const struct p
     }
 }
 
-/* --skip: the last rank makes no further call, so the other ranks wait for it for ever. */
+/* --skip: the last rank makes no further call, so the others wait for ever. */
 static void stop_if_asked(struct fuzz_rank *rank, const struct fuzz_call *call)
 {
     const bool is_asked = fuzz_options.skip_at >= 0 && call->index >= fuzz_options.skip_at;
@@ -147,8 +147,8 @@ static void issue_group(struct fuzz_rank *rank, const struct fuzz_group *group,
                         struct fuzz_rng *pace)
 {
     if (group->is_divided) {
-        /* Every rank comes to the messages in the same order, so no rank waits for ever, however
-         * the ranks divide them into groups. A message to oneself must be in a group. */
+        /* Messages have the same order on every rank, so no rank waits for ever, however they are
+         * divided into groups. A message to oneself must be in a group. */
         bool is_open = false;
         for (int i = 0; i < group->n_calls; i++) {
             const struct fuzz_call *call = &rank->calls[group->first + i];

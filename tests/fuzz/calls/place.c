@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A round has at most FUZZ_MAX_CALLS buffers in each arena, so it always fits. A slot's part of the
- * windows holds fewer; what does not fit there goes to the arena. */
+/* A round has at most FUZZ_MAX_CALLS buffers in each arena, so it always fits. What does not fit
+ * into a slot's part of the windows goes to the arena. */
 enum { N_PART_REGIONS = 12 };
 
 void fuzz_place_open(struct fuzz_rank *rank)
@@ -48,7 +48,7 @@ void fuzz_place_nothing(struct fuzz_rank *rank)
     memset(rank->part_used, 0, sizeof(rank->part_used));
 }
 
-/* Three times in four the data begin at any element of 64 bytes, else right after the guard. */
+/* Three times in four at any element of 64 bytes, else right after the guard. */
 static struct fuzz_region take(size_t *used, size_t n_bytes, size_t elem_bytes,
                                struct fuzz_rng *rng)
 {
@@ -60,8 +60,8 @@ static struct fuzz_region take(size_t *used, size_t n_bytes, size_t elem_bytes,
     return region;
 }
 
-/* Every rank names the same place in a window, so a call can lie there only if its receive buffer
- * begins at the same place on every rank, and all ranks must find room for the largest one. */
+/* Every rank names the same place in a window, so there the receive buffer begins at the same place
+ * on every rank, and all ranks must find room for the largest one. */
 static bool place_in_window(struct fuzz_rank *rank, struct fuzz_call *call, struct fuzz_rng *rng)
 {
     const int slot = call->comm->slot;

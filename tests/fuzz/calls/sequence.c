@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws rounds. A call's properties come from a generator that is the same on all ranks of its
- * communicator; each function that draws says which generator it takes.
+ * A call's properties come from a generator that is the same on all ranks of its communicator; each
+ * function that draws says which generator it takes.
  */
 #include "tests/fuzz/calls/calls.h"
 
@@ -9,11 +9,11 @@
 
 #include <stdlib.h>
 
-/* Properties that all calls of one group share. */
+/* Shared by all calls of a group. */
 struct drawing {
     struct fuzz_rng rng; /* all ranks */
     long index;
-    int only_slot; /* of a group whose calls have one communicator */
+    int only_slot; /* if the group's calls have one communicator */
     bool is_grouped, has_messages, is_canceled, is_divided, has_several_comms;
     bool has_one_stream; /* on this rank: `stream` */
     int stream, first_of_group;
@@ -25,7 +25,7 @@ static bool is_per_rank(enum fuzz_collective kind)
            kind == FUZZ_GATHER || kind == FUZZ_SCATTER;
 }
 
-/* Small and large counts are equally likely; some are 0, 1, odd, or multiples of 256. */
+/* Small and large alike; some are 0, 1, odd, or multiples of 256. */
 static size_t draw_count(struct fuzz_rng *rng, const struct fuzz_call *call)
 {
     const size_t n_blocks = is_per_rank(call->kind) ? (size_t)call->comm->n_ranks : 1;
@@ -68,7 +68,7 @@ static void draw_operation(struct fuzz_rng *rng, struct fuzz_call *call)
 }
 
 /* A broadcast or an all-gather may send what an all-reduce of an earlier group left, on the same
- * stream, without a wait in between. Decided by what all ranks of the communicator know. */
+ * stream, without a wait. All ranks of the communicator know enough to decide. */
 static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
                   struct fuzz_call *call)
 {
@@ -89,8 +89,8 @@ static void chain(const struct fuzz_rank *rank, const struct drawing *drawing,
 
 enum pattern { PERMUTATION, HOLED_PERMUTATION, BOTH_WAYS, ONE_PAIR, ANY_PAIRS, N_PATTERNS };
 
-/* To whom `me` sends message number `number` of the pattern, or -1. `order` is a permutation, and
- * `holes` are random bits: of each message of ANY_PAIRS 8 for its sender and 8 for its receiver. */
+/* The receiver of `me`'s message `number`, or -1. `order` is a permutation, and `holes` are random
+ * bits: of each message of ANY_PAIRS 8 for its sender and 8 for its receiver. */
 static int target(enum pattern pattern, const int *order, uint64_t holes, int number, int me, int n)
 {
     const uint64_t pair = holes >> number * 16;
@@ -143,9 +143,9 @@ static void draw_messages(struct fuzz_rank *rank, struct drawing *drawing, struc
     }
 }
 
-/* Ranks choose their streams by themselves; half of the groups have one stream. Calls of several
- * communicators in one graph share a stream: CUDA may run branches of a graph one after the other,
- * in an order that differs between ranks. */
+/* Ranks choose their streams by themselves; half of the groups have one. Calls of several
+ * communicators in one graph share a stream: CUDA may run branches one after the other, in an order
+ * that differs between ranks. */
 static int draw_stream(struct fuzz_rank *rank, const struct drawing *drawing)
 {
     const int own = (int)fuzz_below(&rank->own, FUZZ_N_STREAMS);
@@ -162,7 +162,7 @@ static enum fuzz_fate find_fate(const struct drawing *drawing)
     return fuzz_options_makes(drawing->index) ? FUZZ_MADE : FUZZ_LEFT_OUT;
 }
 
-/* A call on one communicator, from a generator that all its ranks have. */
+/* From a generator that all its ranks have. */
 static void draw_call(struct fuzz_rank *rank, struct drawing *drawing, const struct fuzz_comm *comm,
                       struct fuzz_rng *rng)
 {
@@ -192,7 +192,7 @@ static void draw_call(struct fuzz_rank *rank, struct drawing *drawing, const str
     const bool may_chain = fuzz_once_in(rng, 3) && !call.has_in_place;
     if (may_chain && (call.kind == FUZZ_BROADCAST || call.kind == FUZZ_ALL_GATHER))
         chain(rank, drawing, &call);
-    /* Roots and in-place forms, as gyre.h defines them. */
+    /* As gyre.h defines them. */
     const size_t all = call.count * (size_t)call.comm->n_ranks;
     const bool is_root = call.comm->rank == call.root;
     call.n_send = call.n_recv = call.count;
@@ -235,7 +235,7 @@ static void draw_group(struct fuzz_rank *rank, struct drawing *drawing, struct f
     group->is_grouped = !fuzz_once_in(rng, 4);
     group->is_nested = fuzz_once_in(rng, 5) && group->is_grouped;
     group->is_canceled = fuzz_once_in(rng, 24) && group->is_grouped;
-    /* gyre.h asks users of GPUs not to do this. */
+    /* gyre.h forbids this on GPUs. */
     group->is_divided = fuzz_once_in(rng, 5) && group->is_grouped && !group->is_canceled &&
                         rank->n_replays == 0 && rank->device->kind == GYRE_DEVICE_HOST;
     drawing->is_divided = group->is_divided;

@@ -33,7 +33,7 @@ static uint64_t cut(uint64_t bits, int type)
     return n_bytes == 8 ? bits : bits & ((1ULL << 8 * n_bytes) - 1);
 }
 
-/* The bits of an exact value in a format of 16 or 8 bits, from its bits as a float. */
+/* In a format of 16 or 8 bits, from its bits as a float. */
 static uint64_t encode_small(double value, unsigned exponent_bits, unsigned mantissa_bits)
 {
     const float single = (float)value;
@@ -78,7 +78,7 @@ uint64_t fuzz_value_encode(int type, int64_t value)
                                      : cut((uint64_t)value, type);
 }
 
-/* The bits as a number of the integer type, extended to 64 bits. */
+/* Extended to 64 bits. */
 static int64_t extend(uint64_t bits, int type)
 {
     switch (type) {
@@ -95,15 +95,15 @@ static int64_t extend(uint64_t bits, int type)
     }
 }
 
-/* Element i is 3, 2 or 1 so that the product of all ranks is at most 3 * 2^5. */
+/* 3, 2 or 1, so that the product of all ranks is at most 3 * 2^5. */
 static int64_t factor(uint64_t hash, size_t turn)
 {
     const int64_t value = turn == 0 ? 3 : turn < 6 ? 1 + (int64_t)(hash & 1) : 1;
     return hash & 2 ? -value : value;
 }
 
-/* An average of floating-point numbers multiplies each by 1/n first. Where n is not a power of two,
- * an operand is n * q, whose product with the rounded 1/n rounds to q. */
+/* Averages of floats multiply by 1/n first. Where n is not a power of two, an operand is n * q,
+ * whose product with the rounded 1/n rounds to q. */
 static int64_t multiple_of_n(const struct fuzz_values *values, uint64_t hash, size_t turn)
 {
     const int64_t n = values->n_ranks, exact = fuzz_types[values->type].exact;
@@ -119,7 +119,7 @@ static int64_t multiple_of_n(const struct fuzz_values *values, uint64_t hash, si
     return is_whole ? q * n : 0;
 }
 
-/* Operands whose sum over all ranks, multiplied by the scalar, stays within the exact integers. */
+/* The sum over all ranks, multiplied by the scalar, stays within the exact integers. */
 static int64_t bounded(const struct fuzz_values *values, uint64_t hash, size_t turn)
 {
     const struct fuzz_type *type = &fuzz_types[values->type];
@@ -144,7 +144,7 @@ static int64_t operand(const struct fuzz_values *values, int rank, size_t i)
     const struct fuzz_type *type = &fuzz_types[values->type];
     const int n = values->n_ranks;
     const size_t turn = ((size_t)rank + i) % (size_t)n;
-    if (!type->is_float && values->op != GYRE_AVG) /* integers wrap, in any order to the same */
+    if (!type->is_float && values->op != GYRE_AVG) /* integers wrap alike in any order */
         return (int64_t)(hash >> (hash & 3 ? 0 : 57));
     if (values->op == GYRE_PROD)
         return factor(hash, turn);
@@ -200,7 +200,7 @@ static uint64_t reduce_integer(const struct fuzz_values *values, size_t i)
         else
             total += value * (uint64_t)values->scalar;
     }
-    if (values->op == GYRE_AVG) /* towards zero; `bounded` keeps the sum within the type */
+    if (values->op == GYRE_AVG) /* towards zero; `bounded` prevents wrapping */
         total = (uint64_t)(extend(total, type) / values->n_ranks);
     return cut(total, type);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fuzzer needs of a device beyond gyre.h: copies, and graphs. One table for the host, one
- * for CUDA where the build has it. All functions return NULL, or what failed.
+ * What the fuzzer needs of a device beyond gyre.h. All functions return NULL, or what failed.
  */
 #ifndef GYRE_TESTS_FUZZ_DEVICE_H
 #define GYRE_TESTS_FUZZ_DEVICE_H
@@ -12,17 +11,15 @@ struct fuzz_device {
     const char *name;
     gyre_device_kind kind;
     bool has_graphs;
-    /* How many GPUs there are (the host: 1), without loading a driver: the caller may fork. */
+    /* Without loading a driver: the caller may fork. The host: 1. */
     int (*count)(void);
     /* Make it the thread's current device. */
     const char *(*use)(int ordinal);
-    /* Copy to or from host memory, and wait for the copy alone. */
+    /* Waits for the copy alone. */
     const char *(*write)(void *to, const void *host, size_t n_bytes, gyre_stream stream);
     const char *(*read)(void *host, const void *from, size_t n_bytes, gyre_stream stream);
-    /* Begin to capture all n streams in one graph. The other streams are forked from the first
-     * one. */
+    /* In one graph. The other streams are forked from the first one. */
     const char *(*capture)(gyre_stream *streams, int n_streams);
-    /* End the capture and make the graph ready. */
     const char *(*end_capture)(gyre_stream *streams, int n_streams, void **graph_out);
     const char *(*launch)(void *graph, gyre_stream stream);
     const char *(*destroy_graph)(void *graph);
@@ -33,7 +30,7 @@ extern const struct fuzz_device fuzz_device_host;
 extern const struct fuzz_device fuzz_device_cuda;
 #endif
 
-/** fuzz_device_chosen - the table that --device names; NULL in a build without it. */
+/** By --device; NULL in a build without it. */
 const struct fuzz_device *fuzz_device_chosen(void);
 
 #endif

@@ -32,7 +32,6 @@ static const char *read_device(void *host, const void *from, size_t n_bytes, gyr
     return NULL;
 }
 
-/* Later work on `later` waits for the work that is on `earlier` now. */
 static const char *follow(gyre_stream later, gyre_stream earlier)
 {
     cudaEvent_t event;

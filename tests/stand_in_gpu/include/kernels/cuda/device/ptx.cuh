@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stand-in for kernels/cuda/device/ptx.cuh: the same functions for a processor of the host. The
- * weakest orders of the host's memory are stronger than PTX's, so a fence that a kernel lacks is
- * not found out here. A read of a word that others write may let them run first.
+ * The stand-in for kernels/cuda/device/ptx.cuh. The weakest orders of the host's memory are
+ * stronger than PTX's, so a missing fence is not found out here. A read of a word that others write
+ * may let them run first.
  */
 #ifndef GYRE_TESTS_STAND_IN_GPU_PTX_CUH
 #define GYRE_TESTS_STAND_IN_GPU_PTX_CUH
@@ -98,8 +98,8 @@ static inline void fence_sc_sys()
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Lanes that store the parts of an LL128 line run in ascending order, and its flag is in the last
- * part: a release there is what NVLink promises for the line. */
+/* Lanes store the parts of an LL128 line in ascending order, its flag last: a release there is what
+ * NVLink promises for the line. */
 static inline ulonglong2 load_line(const void *line)
 {
     const uint64_t *words = (const uint64_t *)line;
@@ -128,11 +128,10 @@ static inline uint64_t global_ns()
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* A block that waits sleeps 0.05 to 0.5 ms between two polls. */
+/* A waiting block sleeps 0.05 to 0.5 ms between polls. */
 #define ABORT_POLLS      16U
 #define ABORT_HOST_POLLS 64U
 
-/* Launches of a stream run one after the other. */
 static inline void await_last_launch() {}
 
 static inline void allow_dependent_launch() {}
@@ -164,7 +163,7 @@ static inline void bulk_await() {}
 #define f8e5m2_widen  gyre_f8e5m2_to_f32
 #define f8e5m2_narrow gyre_f32_to_f8e5m2
 
-/* Every block has a multiprocessor of its own. */
+/* Each block has its own. */
 static inline uint32_t multiprocessor()
 {
     return blockIdx.x;
