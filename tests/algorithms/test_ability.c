@@ -7,8 +7,8 @@
 struct seen {
     bool places, scratch, ranges;
     bool sends_input_only; /* no rank passes on what it received */
-    bool cuts;             /* every rank sends each other rank its own part of the input */
-    bool root_has_all;     /* the root sends, or receives, all parts of the vector */
+    bool cuts;             /* every rank sends each its own part of the input */
+    bool root_has_all;     /* it sends, or receives, the whole vector */
     bool pairs_inside;     /* all ranks of a host are connected */
     bool pairs_across;     /* all ranks of different hosts are */
 };
@@ -130,7 +130,7 @@ TEST_CASE("all programs do what their algorithm says")
                 }
 }
 
-/* A collective of the mask is one that can_do knows, on any number of ranks. */
+/* can_do knows the mask's collectives on any number of ranks. */
 TEST_CASE("compiled-in algorithms can do all shapes")
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NCCL and MPI libraries would do, against what is public about them, and the programs that
- * stand for it against closed forms.
+ * What NCCL and MPI libraries would do, against public facts, and the programs that stand for it
+ * against closed forms.
  */
 #include "algorithms/contenders/contender.h"
 
@@ -37,8 +37,8 @@ static double estimate(unsigned n_hosts, const char *algorithm, const char *prot
     return way.estimated_us;
 }
 
-/* base + 2(n-1) hops of a ring, base + 2((n/h - 1) hops + log2(h) hops between hosts) of a tree, by
- * hand from the tables of NCCL 2.30. */
+/* By hand from the tables of NCCL 2.30: base + 2(n-1) hops of a ring, base + 2((n/h - 1) hops +
+ * log2(h) hops between hosts) of a tree. */
 TEST_CASE("NCCL's estimates of latency are those of its tables")
 {
     static const struct {
@@ -82,7 +82,7 @@ TEST_CASE("eight H100 take a ring and LL up to 1 MiB, and NVLS from 2 MiB on")
     CHECK(ring.n_channels == 24 && ring.algorithm == &gyre_algorithm_nccl_ring);
 }
 
-/* A host with less NIC than NVLink sends B by two trees, and 2(n-1)/n B by a ring. */
+/* With less NIC than NVLink a host sends B by two trees, and 2(n-1)/n B by a ring. */
 TEST_CASE("two hosts of four GH200 take trees for large vectors, eight H100 with eight NICs rings")
 {
     const struct gyre_contender_machine alps = {
@@ -138,8 +138,7 @@ TEST_CASE("trees are chains in one host, and of logarithmic depth over hosts")
     CHECK_TIME(&cost, &question, 2 * 4 * HOP_NS);
 }
 
-/* The two phases of a tile overlap with those of other tiles: of T tiles, T - 1 of the first phase,
- * or of the second one, run beside the other. */
+/* A tile's two phases overlap with other tiles': T - 1 of T run beside another. */
 TEST_CASE("NVLS' all-reduce keeps a rank's link busy")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);

@@ -54,8 +54,7 @@ static void play(struct scene *scene)
     gyre_flows_close(flows);
 }
 
-/* The rates of running flows, found from the definition: again and again, the link with the least
- * rate left for each flow decides. */
+/* By definition: again and again, the link with the least rate left for each flow decides. */
 static void share_simply(const struct scene *scene, const bool *runs, double *rates_out)
 {
     bool is_fixed[MOST_FLOWS] = {false};
@@ -151,7 +150,7 @@ static struct gyre_fabric *read_fabric(const char *text)
     return fabric;
 }
 
-/* Nothing takes time but the network's hop and the fabric. */
+/* Only the hop and the fabric take time. */
 static struct gyre_cost plain_cost(double hop_ns)
 {
     struct gyre_cost cost = {0};
@@ -196,7 +195,7 @@ static struct gyre_prediction predict(const struct ask *ask)
     return prediction;
 }
 
-/* Each hop takes the network's hop, the latency of two links, and the bytes at the NIC's rate. */
+/* A hop: the network's, two links' latency, and the bytes at the NIC's rate. */
 TEST_CASE("a ring over one leaf takes n-1 hops")
 {
     struct gyre_fabric *fabric =
@@ -224,7 +223,7 @@ static void count_step(void *observer, const struct gyre_simulated_step *step)
     arrivals->n_wrong += step->n_sends > 0 && step->arrived_ns[0] < INFINITY;
 }
 
-/* In the ring above, the slots of the i-th round arrive after i hops, links and transfers. */
+/* Slots of the i-th round arrive after i hops, links and transfers. */
 static void check_arrival(void *observer, uint64_t step, uint32_t send, double arrived_ns)
 {
     struct arrivals *arrivals = observer;
@@ -266,8 +265,8 @@ TEST_CASE("an observer is told when slots arrive through a fabric")
     gyre_fabric_free(fabric);
 }
 
-/* Each tile takes log2(n) hops one after the other, because one worker carries out its steps: this
- * is why recursive doubling of large vectors in small tiles takes so long. */
+/* A tile's log2(n) hops follow each other, because one worker carries out its steps: recursive
+ * doubling of large vectors is slow in small tiles. */
 TEST_CASE("recursive doubling takes log n hops a tile")
 {
     enum { TILE_BYTES = 4096, N_TILES = 32 };
@@ -289,8 +288,8 @@ TEST_CASE("recursive doubling takes log n hops a tile")
     }
 }
 
-/* Where data stay on their rail, or there is only one leaf, one or two hosts stand for all. A NIC
- * whose rate differs a little forbids that, so that all ranks are simulated. */
+/* On one rail or leaf, one or two hosts stand for all. A NIC whose rate differs a little forbids
+ * that. */
 TEST_CASE("hosts that are alike stand for each other")
 {
     static const char *const wirings[] = {"hosts 12 gpus 2 nics 2 rate 8\nleaves 2\nwiring rails\n",
@@ -322,7 +321,7 @@ TEST_CASE("hosts that are alike stand for each other")
         }
 }
 
-/* n ranks gather in n steps each: 21 million. */
+/* n ranks in n steps each: 21 million. */
 TEST_CASE("too many steps are refused")
 {
     static struct gyre_grouping grouping;
@@ -340,7 +339,7 @@ TEST_CASE("too many steps are refused")
     gyre_fabric_free(fabric);
 }
 
-/* Two racks of two ranks: of each rank's three blocks two go through the leaf's uplink. */
+/* Of two racks' blocks two of three take the leaf's uplink. */
 TEST_CASE("an oversubscribed leaf takes its bytes over its uplink")
 {
     struct gyre_fabric *fabric = read_fabric("hosts 4 gpus 1 nics 1 rate 100\n"
@@ -380,7 +379,7 @@ TEST_CASE("a slow link shows")
     gyre_fabric_free(fabric);
 }
 
-/* Where links do not limit each other, a fabric is what the model of NICs says. */
+/* Where links do not limit each other, as with NICs alone. */
 TEST_CASE("one wide leaf is like NICs alone")
 {
     struct gyre_fabric *fabric = read_fabric("hosts 4 gpus 4 nics 4 rate 50\n");
@@ -449,7 +448,7 @@ TEST_CASE("rails have leaves of their own")
     gyre_fabric_free(fabric);
 }
 
-/* All ways between the racks, with one spine after the other cut off. */
+/* With one spine after the other cut off. */
 TEST_CASE("dead links are avoided or named")
 {
     char text[512], names[256];

@@ -2,11 +2,10 @@
 #include "algorithms/simulate/network.h"
 #include "tests/support/simulated.h"
 
-#define N_RANKS 96 /* more than are compared of a built-in algorithm */
+#define N_RANKS 96 /* more than are compared of built-in ones */
 #define NO_RANK -1
 
-/* Every rank sends its block to the next rank. One rank copies its own block first.
- * @early: that rank. */
+/* To the next rank. @early: the rank that copies its own block first. */
 static struct gyre_program *make_program(const struct gyre_shape *shape, int rank, int early)
 {
     const int previous = (rank + N_RANKS - 1) % N_RANKS;
@@ -25,7 +24,7 @@ static struct gyre_program *make_program(const struct gyre_shape *shape, int ran
     return program;
 }
 
-/* How many hosts are kept? Without a grouping every rank counts as a host. */
+/* Without a grouping every rank counts as a host. */
 static unsigned count_kept_hosts(int early)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = N_RANKS};
@@ -68,7 +67,7 @@ static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
 
 #define LATE_RANK 77 /* no sample */
 
-/* All-gather by a ring in which one rank passes blocks on by way of scratch. */
+/* A ring in which one rank passes blocks on by way of scratch. */
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const int n = shape->n_ranks;
@@ -86,7 +85,7 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
     gyre_builder_min_depth(builder, 2);
 }
 
-/* Every step costs 10 ns, and the late rank has two for a block. */
+/* A step costs 10 ns; the late rank has two a block. */
 static void check_all_ranks(const struct gyre_algorithm *algorithm, const char *what)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);

@@ -86,9 +86,9 @@ TEST_CASE("no rank sends more than n - 1 blocks each way")
             }
 }
 
-/* The rounds of circulant are log2(n), rounded up; those of bruck to base x are about
- * (x - 1) log_x(n); factors has as many messages as the sum of the factors, less 1 each. In 64
- * ranks bruck4 has 9 rounds and moves 144 blocks; by hand for 27 and 9 ranks to base 3. */
+/* Rounds of circulant: log2(n), rounded up; of bruck to base x: about (x - 1) log_x(n); messages of
+ * factors: the sum of the factors less 1. In 64 ranks bruck4 has 9 rounds and moves 144 blocks; by
+ * hand for 27 and 9 ranks to base 3. */
 TEST_CASE("rounds and blocks are those of the papers")
 {
     static const struct {

@@ -64,7 +64,7 @@ static struct gyre_worker *worker_of(struct gyre_program *p, uint32_t step)
     return worker;
 }
 
-/* Make room for a step, or take one away, and move the workers behind it. */
+/* And move the workers behind the step. */
 static void resize(struct gyre_program *p, uint32_t at, int change)
 {
     struct gyre_worker *worker = worker_of(p, at);
@@ -114,7 +114,6 @@ static bool move_step(struct gyre_program *p, uint32_t from, bool to_neighbour)
     return true;
 }
 
-/* The chunk of the step and of its local operands. */
 static bool rechunk(const struct gyre_program *p, struct gyre_step *step)
 {
     const uint32_t n_in = gyre_program_n_parts(p, GYRE_OPERAND_IN);
@@ -133,7 +132,7 @@ static bool rechunk(const struct gyre_program *p, struct gyre_step *step)
     return true;
 }
 
-/* Let this operand and one of another step trade their connections. */
+/* With an operand of another step. */
 static bool exchange(struct gyre_program *p, struct gyre_operand *operand)
 {
     struct gyre_operand *other = pick_operand(&p->steps[pick(p->n_steps)]);
@@ -145,7 +144,7 @@ static bool exchange(struct gyre_program *p, struct gyre_operand *operand)
     return true;
 }
 
-/* Change one thing; false: this kind does not fit here. */
+/* False: this kind does not fit. */
 static bool mutate(struct gyre_program *p, enum mutation mutation)
 {
     if (p->n_steps == 0)
@@ -304,7 +303,7 @@ static void mutate_all_shapes(int n_each)
             const enum gyre_collective coll = (enum gyre_collective)c;
             if (!gyre_algorithm_has(gyre_algorithms[a], coll))
                 continue;
-            /* Each piece of a range is a value of its own, which takes longer to judge. */
+            /* Each piece takes time to judge. */
             const struct gyre_ability can = ability_of(gyre_algorithms[a], c, 2);
             const int n_here = can.ranges ? (n_each + 3) / 4 : n_each;
             for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++) {

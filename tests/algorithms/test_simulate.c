@@ -39,7 +39,7 @@ TEST_CASE("bounds are the bytes that a rank or a host must send")
     }
 }
 
-/* One worker walks the ring for each tile; the tiles follow each other. */
+/* One worker walks the ring for each tile in turn. */
 TEST_CASE("the tiles of a ring add up")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
@@ -48,14 +48,14 @@ TEST_CASE("the tiles of a ring add up")
     CHECK_TIME(&cost, &question, 6 * 6 * (HOP_NS + 16000 / BYTES_PER_NS));
 }
 
-/* What an observer is told about a ring of four ranks. */
+/* Of a ring of four ranks. */
 struct told {
     const struct question *question;
     unsigned n_steps;
     unsigned n_wrong;
 };
 
-/* Step s of tile t starts after 6 t + s hops, and its slot arrives one hop later. */
+/* Step s of tile t starts after 6 t + s hops, and its slot takes one hop. */
 static void check_step(void *observer, const struct gyre_simulated_step *step)
 {
     struct told *told = observer;
@@ -109,7 +109,7 @@ TEST_CASE("all-gather and reduce-scatter are half a ring")
         }
 }
 
-/* The first tile passes all links. The other tiles follow it over the last link. */
+/* The first tile passes all links; the others follow it over the last one. */
 TEST_CASE("a chain is a pipeline")
 {
     const struct gyre_cost cost = plain_cost(100, BYTES_PER_NS);
@@ -181,7 +181,7 @@ TEST_CASE("two-shot is two hops and 2(n-1)/n of the bytes")
     }
 }
 
-/* A step of k chunks moves k tiles: in all, the bytes of the formula, in log2(n) hops. */
+/* A step of k chunks moves k tiles. */
 TEST_CASE("log steps are few hops and few bytes")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
@@ -209,7 +209,7 @@ TEST_CASE("log steps are few hops and few bytes")
             CHECK_TIME(&cost, &question, hops_ns + part * all_ns);
             question.coll = GYRE_COLL_ALL_TO_ALL;
             CHECK_TIME(&cost, &question, log2_n * (HOP_NS + all_ns / 2));
-            /* A worker begins a tile when it has ended the one before: hops add up. */
+            /* A worker begins a tile after the one before: hops add up. */
             question.tile_bytes = n / 2 * (uint32_t)block_bytes / 4;
             CHECK_TIME(&cost, &question, log2_n * (4 * HOP_NS + all_ns / 2));
             question.coll = GYRE_COLL_ALL_GATHER;
@@ -218,7 +218,7 @@ TEST_CASE("log steps are few hops and few bytes")
     }
 }
 
-/* The longest range has to fit a slot, with 16 bytes of each chunk. */
+/* With 16 bytes of each chunk. */
 TEST_CASE("a slot that is too small for a range is refused")
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
@@ -252,13 +252,13 @@ TEST_CASE("a step costs itself, its copies and its sends")
                                       .coll = GYRE_COLL_SEND_RECV,
                                       .n_ranks = 2,
                                       .n_bytes = 4096};
-    /* The sender reads and sends, the receiver reads the slot and writes OUT. */
+    /* The sender reads and sends, the receiver reads and writes. */
     const double sender_ns = 300 + 4096 / 4.0 + 4096 / 2.0;
     const double receiver_ns = 300 + 4096 / 4.0 + 4096 / 8.0;
     CHECK_TIME(&cost, &question, 5000 + sender_ns + HOP_NS + receiver_ns);
 }
 
-/* Placed data are not copied out of slots. Data that are passed on have to be read. */
+/* Only data that are passed on are read. */
 TEST_CASE("placed slots are not copied")
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
@@ -275,7 +275,7 @@ TEST_CASE("placed slots are not copied")
     }
 }
 
-/* The slowdown is whole from 16 times cached_bytes on, and half of it at 4 times. */
+/* Whole from 16 times cached_bytes on, half at 4 times. */
 TEST_CASE("what no cache holds is slower")
 {
     static const struct {
@@ -322,7 +322,7 @@ TEST_CASE("the ranks of a host share its NIC")
                                           .n_ranks = 2 * n_of_host,
                                           .n_bytes = 65536,
                                           .grouping = &grouping};
-        /* Each rank's vector goes to each rank of the other host. */
+        /* Each vector goes to each rank of the other host. */
         CHECK_TIME(&cost, &question, HOP_NS + n_of_host * n_of_host * (250 + 65536 / BYTES_PER_NS));
     }
 }
@@ -348,7 +348,6 @@ TEST_CASE("more ranks than cores take turns")
     cost.step_ns[GYRE_PROTO_SIMPLE] = 1000;
     const struct question question = {
         .algorithm = &gyre_algorithm_direct, .n_ranks = 4, .n_bytes = 64};
-    /* A rank sends in one step and sums in one. */
     CHECK_TIME(&cost, &question, 2000);
     cost.cores_per_host = 2;
     CHECK_TIME(&cost, &question, 2 * 2000);

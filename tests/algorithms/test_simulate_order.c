@@ -2,7 +2,7 @@
 #include "tests/support/shapes.h"
 #include "tests/support/simulated.h"
 
-/* All algorithms of all collectives; send_recv has two ranks. */
+/* send_recv has two ranks. */
 static void for_all_programs(void (*check)(const struct gyre_cost *cost, struct question question))
 {
     struct gyre_cost cost = gyre_cost_host;
@@ -84,9 +84,9 @@ static void check_folding(const struct gyre_cost *cost, struct question question
     const double folded_ns = time_of(cost, &question);
     question.all_ranks = true;
     const double all_ns = time_of(cost, &question);
-    /* Spread's ranks of a host finish their sums one after another, and where several hosts send to
-     * a NIC at the same moment the lower number is first, which turning the hosts changes. In
-     * reduce-scatter two workers of each rank of a host send at the same moments. */
+    /* Spread's ranks of a host finish their sums one after another, and at a NIC the lower of
+     * several hosts is first, which turning the hosts changes. In reduce-scatter two workers of
+     * each rank of a host send at the same moments. */
     const bool has_ties =
         question.grouping != NULL &&
         (question.algorithm == &gyre_algorithm_spread ||
@@ -118,8 +118,8 @@ TEST_CASE("one rank may stand for all")
     }
 }
 
-/* Where every variant has as many channels, one rail stands for all: also on hosts that are all
- * different, with NICs of their own and with shared ones. */
+/* If every variant has as many channels, also on hosts that differ, with NICs of their own and
+ * shared ones. */
 TEST_CASE("one rail may stand for all")
 {
     static const unsigned shapes[][3] = {{4, 3, 0}, {4, 4, 2}, {5, 4, 2}, {7, 2, 0}, {6, 4, 1}};
@@ -139,8 +139,8 @@ TEST_CASE("one rail may stand for all")
     }
 }
 
-/* Ranks that exchange data with all others receive in different orders, which is ignored above 64
- * ranks. The predicted time must stay within 3 % of that of a simulation of all ranks. */
+/* Ranks that exchange with all others receive in different orders, which is ignored above 64 ranks,
+ * and may cost 3 % of the time. */
 TEST_CASE("one host may stand for all pairs")
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER};
@@ -167,7 +167,7 @@ TEST_CASE("one host may stand for all pairs")
     }
 }
 
-/* 16,384 ranks in the memory and time of 2048. */
+/* In the memory and time of 2048 ranks. */
 TEST_CASE("sixteen thousand ranks are few steps")
 {
     static struct gyre_grouping grouping;
@@ -179,7 +179,7 @@ TEST_CASE("sixteen thousand ranks are few steps")
                                       .n_channels = 2,
                                       .grouping = &grouping};
     const struct gyre_prediction prediction = ask(&gyre_cost_h200, &question);
-    /* a rank of the tree: 7 sends, at most 2 sums and 3 outputs, 7 receptions; of two variants */
+    /* a rank: 7 sends, at most 2 sums and 3 outputs, 7 receptions; of two variants */
     CHECK_MSG(prediction.n_steps <= 2ULL * 2048 * 24, "%llu steps",
               (unsigned long long)prediction.n_steps);
 }
@@ -201,7 +201,7 @@ static void check_extrapolation(const struct gyre_cost *cost, struct question qu
 
 TEST_RUNS("few tiles tell of many", for_all_programs(check_extrapolation))
 
-/* Thirteen ranks send eight and four peers at a time: no small number of tiles is a period. */
+/* Thirteen ranks send eight and four peers at a time, so no small number of tiles is a period. */
 TEST_CASE("unsteady tiles do not take for ever")
 {
     const struct question question = {.algorithm = &gyre_algorithm_direct,
@@ -239,13 +239,13 @@ TEST_CASE("four thousand ranks are answered")
     const struct gyre_grouping grouping = even_hosts(512, 8);
     question.grouping = &grouping;
     CHECK_TIME(&cost, &question, 2.0 * 4095 * (HOP_NS + 4096 / BYTES_PER_NS));
-    /* A gigabyte in pieces over the tree: bounded work, however many tiles. */
+    /* Bounded work, however many tiles. */
     question.algorithm = &gyre_algorithm_tree;
     question.n_bytes = 1 << 30;
     question.tile_bytes = 65536;
     const struct gyre_prediction prediction = ask(&gyre_cost_h200, &question);
     CHECK(prediction.is_extrapolated && prediction.n_steps < 10000000);
-    /* Each NIC carries the vector out once: B / 49 GB/s of each rank is not even reached. */
+    /* Even B / 49 GB/s of each rank is not reached. */
     CHECK(prediction.time_ns > (1 << 30) / gyre_cost_h200.nic_bytes_per_ns);
     question.algorithm = &gyre_algorithm_direct;
     question.coll = GYRE_COLL_ALL_GATHER;

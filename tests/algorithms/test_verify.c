@@ -8,7 +8,7 @@ static const int many_ranks[] = {48, 64, 96, 128, 256};
 
 static long n_proved;
 
-/* The results over all shapes of one algorithm and collective. */
+/* Over all shapes of one algorithm and collective. */
 struct summary {
     uint32_t max_depth;
     bool elidable;
@@ -39,8 +39,8 @@ static void prove(struct gyre_program **programs, int n_ranks, bool in_place, co
     CHECK_MSG(status == GYRE_SUCCESS && report.reason[0] == '\0',
               "%s %s, %d ranks, root %u, %s%s: %s", p->algorithm, gyre_collectives[p->coll].name,
               n_ranks, p->root, hosts, in_place ? ", in place" : "", report.reason);
-    /* Neither more nor less than is needed: a depth costs memory. A single rank, and a pair, may
-     * need less than the shape's family. */
+    /* Exactly what is needed: depth costs memory. One or two ranks may need less than the shape's
+     * family. */
     CHECK(p->min_depth >= report.min_depth);
     if (report.min_depth > summary->max_depth)
         summary->max_depth = report.min_depth;
@@ -58,8 +58,8 @@ static bool any_placed(struct gyre_program **programs, int n_ranks)
     return false;
 }
 
-/* One variant, if its programs differ from those of one host. Returns false when it has nothing
- * that could be placed although the shape asks for it: such programs are proved already. */
+/* If its programs differ from one host's. False: nothing could be placed although the shape asks
+ * for it, so they are proved already. */
 static bool prove_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                           const char *name, uint64_t *hash_of_one_host, struct summary *summary)
 {
@@ -91,7 +91,7 @@ static void prove_groupings(const struct gyre_algorithm *algorithm, struct gyre_
         for (int v = 0; v < n_variants; v++) {
             char name[48];
             if (shape.n_ranks > 12 && v > 0 && v < n_variants - 1)
-                continue; /* they differ from the last one only in the positions of ranks */
+                continue; /* only in the positions of ranks */
             snprintf(name, sizeof(name), "%s, variant %d", grouping_names[g], v);
             shape.variant = (uint16_t)v;
             if (!prove_variant(algorithm, &shape, name, &hash_of_one_host, summary))
@@ -123,7 +123,7 @@ static const int host_sizes[][9] = {{2, 2, 0},       {7, 8, 0},
                                     {6, 1, 3, 0},    {8, 8, 8, 8, 8, 8, 8, 8, 0},
                                     {16, 16, 0},     {8, 7, 8, 6, 0}};
 
-/* @is_mixed: the ranks of a host are not neighbours. */
+/* @is_mixed: a host's ranks are not neighbours. */
 static void make_hosts(const int *sizes, bool is_mixed, struct gyre_shape *shape,
                        struct gyre_grouping *storage)
 {
@@ -169,8 +169,7 @@ TEST_CASE("two levels are right on even and uneven hosts")
         }
 }
 
-/* The trees of blocks along the rails, and the order in which hosts handle them, depend on the
- * number of hosts in other ways than with few hosts. */
+/* Trees of blocks along the rails, and the hosts' order, differ from those of few hosts. */
 TEST_CASE("blocks find their way between many hosts")
 {
     const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
@@ -190,8 +189,8 @@ TEST_CASE("blocks find their way between many hosts")
         }
 }
 
-/* From 256 hosts on, several workers share the blocks of a rail. Pairs inside a host, whose lanes
- * then depend on the distance of a block, need two rails. */
+/* Workers share a rail's blocks from 256 hosts on. Pairs inside a host, whose lanes then depend on
+ * a block's distance, need two rails. */
 TEST_CASE("many workers share the blocks of a rail")
 {
     const enum gyre_collective colls[] = {GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
@@ -215,8 +214,8 @@ TEST_CASE("many workers share the blocks of a rail")
         }
 }
 
-/* A GPU runs all workers of all channels as thread blocks at the same time: 132 of an H100 or H200.
- * A pair has at most 64 FIFOs, and a channel uses one for each lane. */
+/* A GPU runs all workers as thread blocks at the same time: 132 of an H100 or H200. A pair has at
+ * most 64 FIFOs, a channel one for each lane. */
 TEST_CASE("the workers of two levels fit a GPU")
 {
     const unsigned hosts[] = {2, 3, 4, 5, 64, 255, 256, 257, 2048};
@@ -279,7 +278,7 @@ TEST_CASE("every algorithm is proved")
 
 #define EVERY_RANK (-1)
 
-/* The verifier's word on a shape whose programs, one rank's or all, were spoiled. */
+/* Of programs of which one rank's, or all, were spoiled. */
 static gyre_status verify_with(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                                void (*spoil)(struct gyre_program *program), int victim,
                                bool in_place, struct gyre_verify_report *report)
@@ -321,7 +320,7 @@ static void all_final(struct gyre_program *program)
 
 static void first_input_twice(struct gyre_program *program)
 {
-    /* Ring, rank 1: the first chunk that is sent is added once more by the next rank. */
+    /* Ring, rank 1: the next rank adds the first chunk once more. */
     program->steps[1].ins[1] = program->steps[0].ins[0];
     program->steps[1].chunk = program->steps[0].chunk;
 }
@@ -375,7 +374,7 @@ TEST_CASE("each mistake is refused with its reason")
     CHECK_REFUSED(direct, GYRE_COLL_BROADCAST, 4, 0, root_keeps_quiet, false, "never written");
 }
 
-/* The programs of an all-reduce of whole vectors of four ranks in pairs at distance 1, then 2. */
+/* An all-reduce of whole vectors in pairs at distance 1, then 2. */
 static struct gyre_program **pairs_of_four(bool lower_first)
 {
     struct gyre_program **programs = calloc(4, sizeof(struct gyre_program *));
@@ -420,7 +419,7 @@ TEST_CASE("other orders are shown and can be allowed")
     }
 }
 
-/* Any order is no licence to count twice, or to leave a rank out. */
+/* Nothing counts twice or is left out. */
 TEST_CASE("any order counts every contribution once")
 {
     const struct gyre_verify_options options = {.any_order = true};
@@ -479,7 +478,7 @@ static void last_is_scratch(struct gyre_program *program)
     step->outs[0] = (struct gyre_operand){GYRE_OPERAND_SCRATCH, 0, 0};
 }
 
-/* The rank, worker, step and chunk of a finding about a ring all-reduce of four ranks. */
+/* In a ring all-reduce of four ranks. */
 static void check_place(void (*spoil)(struct gyre_program *program), int victim, int rank,
                         int worker, int step, int chunk)
 {
@@ -499,12 +498,12 @@ TEST_CASE("a finding says where it is")
     const struct gyre_verify_options options = {.in_place = false};
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
     struct gyre_verify_report report;
-    /* In a ring of n ranks step n - 1 is the first one that holds all contributions. */
+    /* Step n - 1 is the first one with all contributions. */
     check_place(no_final, 1, 1, 0, 3, -1);
     check_place(all_final, 2, 2, 0, 0, -1);
-    /* Every rank sends once, and then waits for a second slot. */
+    /* Every rank sends once, then waits for a second slot. */
     check_place(claims_depth_one, EVERY_RANK, 0, 0, 1, -1);
-    /* The last chunk that rank r of a ring receives is r + 1 (mod 4). */
+    /* The ring's last chunk at rank r is r + 1 (mod 4). */
     check_place(last_is_scratch, 3, 3, -1, -1, 0);
     check_place(claims_depth_one, 0, -1, -1, -1, -1);
     struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
@@ -520,7 +519,7 @@ TEST_CASE("a finding says where it is")
     "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 1 lanes " lanes " depth " depth \
     "\nworker 0\n"
 
-/* The verifier's word on two programs written by hand. */
+/* Written by hand. */
 static void check_texts(const char *text_of_0, const char *text_of_1, bool in_place,
                         const char *words)
 {
@@ -552,7 +551,7 @@ TEST_CASE("hazards are found exactly where memory is shared")
                                                         "chunk 0: from 1 -> scratch 0\nend\n";
     static const char two_workers[] = HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\nworker 1\n"
                                                           "chunk 0: from 1 -> out 0\nend\n";
-    /* The second reading of in 0 is not what the answer waits for. */
+    /* The answer does not wait for the second reading of in 0. */
     static const char race[] =
         HEAD("0", "2", "1") "chunk 0: in 0 -> to 1\nchunk 0: in 0 -> to 1/1\n"
                             "worker 1\nchunk 0: from 1 -> out 0\nend\n";
@@ -577,7 +576,7 @@ TEST_CASE("placed data must not meet what is still needed")
     static const char adds[] = HEAD("1", "1", "1") "chunk 0: placed 0 ->\n"
                                                    "chunk 0: out 0 + in 0 -> out 0, to 0 final\n"
                                                    "end\n";
-    /* The result is placed while rank 0 may still read out 0 for something else. */
+    /* Rank 0 may still read out 0 when it is placed. */
     static const char rereads[] =
         HEAD("0", "2", "1") "chunk 0: in 0 -> to 1\nchunk 0: placed 1 ->\nworker 1\n"
                             "chunk 0: in 0 -> to 1/1\nend\n";
@@ -595,7 +594,7 @@ TEST_CASE("placed data must not meet what is still needed")
     "program hand all_to_all\nranks 2 rank " rank " root 0 chunks 1 lanes 1 depth 1 range 2\n" \
     "worker 0\n"
 
-/* All-to-all of two ranks that send both of their blocks, where one would be enough. */
+/* Both blocks are sent, where one would be enough. */
 TEST_CASE("pieces of a range are proved each")
 {
     static const char both[] = RANGE_HEAD("0") "chunks 0-1: in 0 -> to 1\n"
@@ -614,7 +613,7 @@ TEST_CASE("pieces of a range are proved each")
                                                      "chunk 0: from 1 -> scratch 0\n"
                                                      "chunk 0: in 0 -> out 0\n"
                                                      "chunk 1: scratch 0 -> out 1\nend\n";
-    /* In place, block 1 is written while it still has to be read for the other piece. */
+    /* Block 1 is written before its other piece is read. */
     static const char turns[] = RANGE_HEAD("0") "chunks 0-1: in 1 -> out 0\n"
                                                 "chunk 0: in 0 -> to 1\n"
                                                 "chunk 1: from 1 -> out 1\nend\n";
@@ -632,7 +631,7 @@ TEST_CASE("pieces of a range are proved each")
     "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 4 lanes 1 depth 1 range 2\n" \
     "worker 0\n"
 
-/* The chunks of a vector have different lengths, so both ends must name the same ones. */
+/* Chunks of a vector differ in length, so both ends name the same ones. */
 TEST_CASE("both ends move the same chunks of a vector")
 {
     static const char zero[] =

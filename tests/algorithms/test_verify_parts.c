@@ -15,7 +15,7 @@ static uint32_t pick(uint32_t n)
     return (uint32_t)(next_random(&random_state) % n);
 }
 
-/* A slot under way: the snapshot, and what it has to contain. */
+/* With the snapshot, and what it has to contain. */
 struct slot {
     uint32_t snapshot;
     int32_t times[MOST_WORKERS];
@@ -26,7 +26,7 @@ struct course {
     struct gyre_clocks *clocks;
     uint32_t n_workers;
     int32_t times[MOST_WORKERS][MOST_WORKERS]; /* the plain clocks, by worker */
-    int32_t learned[MOST_WORKERS];             /* of the steps that may run at the same time */
+    int32_t learned[MOST_WORKERS];             /* of the steps that may overlap */
     struct slot slots[MOST_SLOTS];
     uint32_t n_slots;
     long n_after, n_not_after;
@@ -38,7 +38,7 @@ static void raise_all(int32_t *times, const int32_t *known, uint32_t n)
         times[i] = times[i] > known[i] ? times[i] : known[i];
 }
 
-/* Ask both clocks about one worker, at times around the one that is known. */
+/* Both clocks, at times around the known one. */
 static void ask(struct course *course, const struct gyre_view *view, const int32_t *known,
                 uint32_t of)
 {
@@ -52,8 +52,8 @@ static void ask(struct course *course, const struct gyre_view *view, const int32
     }
 }
 
-/* One step: receive some slots, perhaps ask, perhaps send. A step has few inputs if others may run
- * at the same time; otherwise their number does not matter to the clocks. */
+/* Receives some slots, perhaps asks, perhaps sends. Only a step beside others must have few inputs.
+ */
 static void run_step(struct course *course, struct gyre_view *view, uint32_t n_receives,
                      uint32_t n_sends)
 {
@@ -85,8 +85,7 @@ static void run_step(struct course *course, struct gyre_view *view, uint32_t n_r
     }
 }
 
-/* One worker carries out one step, or several that may run at the same time. In the clocks of the
- * latter, the worker has its previous time. */
+/* One step, or several at a time, in whose clocks the worker has its previous time. */
 static void run_worker(struct course *course, uint32_t worker, uint32_t n_receives)
 {
     const int32_t time = gyre_clocks_own_time(course->clocks, worker) + 1;
@@ -106,7 +105,7 @@ static void run_worker(struct course *course, uint32_t worker, uint32_t n_receiv
     course->times[worker][worker] = time;
 }
 
-/* One worker receives the only slot that is under way, and sends the next one. */
+/* Receives the only slot, and sends the next one. */
 static void run_relay(struct course *course, uint32_t worker)
 {
     const int32_t time = gyre_clocks_own_time(course->clocks, worker) + 1;
@@ -167,7 +166,7 @@ struct plain {
 
 static struct plain plains[MOST_VALUES];
 
-/* Choose operands: two or three ranks in a row, a rank and the newest value, or anything. */
+/* Ranks in a row, a rank and the newest value, or anything. */
 static uint32_t choose(uint32_t n_ranks, uint32_t n, uint32_t *ins)
 {
     const uint32_t kind = pick(3), first = pick(n_ranks);
@@ -178,7 +177,7 @@ static uint32_t choose(uint32_t n_ranks, uint32_t n, uint32_t *ins)
     return kind == 1 ? 2 : 1 + pick(3);
 }
 
-/* The union of sets. Returns false if they share a rank. */
+/* False if they share a rank. */
 static bool unite(uint32_t n_ranks, const uint32_t *ins, uint32_t n_ins, struct plain *sum)
 {
     bool is_disjoint = true;

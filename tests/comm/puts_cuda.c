@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One-sided calls in captured graphs (tests/comm/test_puts.c).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/comm/puts_rig.h"
 
 #include <cuda_runtime_api.h>
@@ -14,7 +11,7 @@
 
 enum { COUNT = 100000, N_REPLAYS = 3 };
 
-/* Puts go to the right; a signal back says that the numbers were kept. */
+/* Puts go to the right; a signal back says that they were kept. */
 struct ring {
     gyre_comm *comm;
     gyre_put_target target;
@@ -49,8 +46,7 @@ static cudaGraphExec_t capture(const struct ring *ring)
     return ready;
 }
 
-/* Calls, replays with other numbers each, replays without a pause, and calls again: the counters go
- * on through all of them. */
+/* The counters go on through calls and all kinds of replays. */
 static void replay(const struct ring *ring, int rank)
 {
     const int left = ring->data_came.peer;

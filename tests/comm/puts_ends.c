@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waits for signals of a rank that ends instead of sending them (tests/comm/test_puts.c).
+ * A rank ends instead of sending a signal that is waited for.
  */
 #include "tests/comm/puts_rig.h"
 
@@ -10,7 +10,6 @@
 
 enum how { BY_KILL, BY_ABORT, BY_DESTROY };
 
-/* How rank 1 ends instead of sending signal 0, while rank 0 waits for it. */
 struct end {
     enum how how;
     pthread_barrier_t *ready; /* in shared memory: rank 0's wait is enqueued */
@@ -81,8 +80,8 @@ static void await_goodbye(const gyre_comm *comm, int rank)
     CHECK_MSG(gyre_health_has_left(comm->health, rank), "rank %d has not left", rank);
 }
 
-/* Rank 1 sends signals 1 and 2, two of each, and destroys its communicator. Rank 0 takes one of
- * each before that and one after it. Then it waits for signal 0, which rank 1 never sends. */
+/* Rank 1 sends two each of signals 1 and 2, and leaves. Rank 0 takes one of each before that and
+ * one after it. Signal 0 never comes. */
 TEST_RANK(leave_instead)
 {
     const struct end *end = argument;
@@ -111,7 +110,7 @@ TEST_RANK(leave_instead)
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-/* The same signals that came before the goodbye, where nothing else waits. */
+/* Signals that came before the goodbye, where nothing else waits. */
 TEST_RANK(take_after_goodbye)
 {
     const gyre_signal_wait sent = {1, 1, 2}, missing = {1, 1, 1};
@@ -143,7 +142,7 @@ TEST_CASE("a wait ends when the other rank leaves without the signal")
     test_on_threads(2, take_after_goodbye, NULL);
 }
 
-/* The call fails on a GPU, and the stream fails on the host. */
+/* On a GPU the call fails, on the host the stream. */
 static void expect_unreachable(gyre_status status, gyre_stream stream)
 {
     const char *words = "rank 1 destroyed its communicator; a one-sided call of rank 0 can no "
@@ -156,7 +155,7 @@ static void expect_unreachable(gyre_status status, gyre_stream stream)
     CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_REMOTE, words);
 }
 
-/* Rank 0 puts and signals to rank 1, which has left, and then to itself. */
+/* Rank 0 puts and signals to rank 1, which has left, then to itself. */
 TEST_RANK(put_after_goodbye)
 {
     const gyre_signal_wait own = {0, 3, 2};
@@ -183,7 +182,6 @@ TEST_RUNS("puts and signals to a process that has left are errors",
 TEST_RUNS("puts and signals to a rank that has left are errors",
           test_on_threads(2, put_after_goodbye, NULL))
 
-/* Rank 0 destroys its communicator with the wait in a stream. */
 TEST_RANK(destroy_while_waiting)
 {
     const gyre_signal_wait missing = {1, 0, 1};

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the tests of one-sided calls need on either device.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_TESTS_PUTS_RIG_H
 #define GYRE_TESTS_PUTS_RIG_H
 
@@ -22,7 +19,7 @@ static inline gyre_stream puts_stream(gyre_comm *comm)
     return stream;
 }
 
-/** Zeroed memory of the rank's device, which can be a window of processes. */
+/** Zeroed; can be a window of processes. */
 static inline int *puts_buffer(gyre_comm *comm, size_t n_ints)
 {
     int *buffer = NULL;
@@ -49,7 +46,6 @@ static inline gyre_window puts_window(gyre_comm *comm, int *buffer, size_t n_int
     return window;
 }
 
-/** The numbers that a rank puts in a round. */
 static inline int puts_value(int rank, int round, int i)
 {
     return 1000 * round + 100000 * rank + i;
@@ -64,7 +60,6 @@ static inline void puts_fill(gyre_comm *comm, int *buffer, int n_ints, int rank,
     free(values);
 }
 
-/** Does the buffer hold the numbers of a rank and round? */
 static inline void puts_check(gyre_comm *comm, const int *buffer, int n_ints, int rank, int round)
 {
     int *values = malloc((size_t)n_ints * sizeof(*values));
@@ -76,8 +71,8 @@ static inline void puts_check(gyre_comm *comm, const int *buffer, int n_ints, in
     free(values);
 }
 
-/** The stream's last operation failed with the communicator's fault, which says `words`. A stream
- * of a GPU ends without an error of its own. */
+/** The stream's last operation failed with the communicator's fault, which says `words`. A GPU's
+ * stream ends without an error. */
 static inline void puts_expect_end(gyre_comm *comm, gyre_stream stream, gyre_status expected,
                                    const char *words)
 {
@@ -93,8 +88,7 @@ static inline void puts_expect_end(gyre_comm *comm, gyre_stream stream, gyre_sta
 }
 
 #ifdef TEST_WITH_CUDA
-/** puts_in_graphs - put, signal and wait in a captured graph, which is launched several times. One
- * rank's part. */
+/** One rank's part. */
 void puts_in_graphs(gyre_comm *comm, int rank, int n_ranks, void *argument);
 #endif
 

@@ -98,7 +98,7 @@ TEST_CASE("a bad init names what is wrong")
     config.net = "smoke";
     CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
                 "config.net=smoke is not legal: expected IB Socket");
-    config.struct_bytes = offsetof(gyre_config, net); /* of a caller that does not know the field */
+    config.struct_bytes = offsetof(gyre_config, net); /* the caller does not know the field */
     CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
     CHECK_OK(gyre_comm_destroy(comm));
 }
@@ -121,7 +121,7 @@ TEST_CASE("unknown and unparsable variables fail at init")
 
 TEST_CASE("what NCCL's variables say ends no init")
 {
-    /* Values that the code that uses them refuses for GYRE_*. */
+    /* Refused for GYRE_* by the code that uses them. */
     static const struct {
         const char *name, *value;
     } rows[] = {
@@ -163,7 +163,6 @@ TEST_CASE("what NCCL's variables say ends no init")
     }
 }
 
-/* One rank's call that differs from the calls of all other ranks. */
 struct misfit {
     enum gyre_collective coll[2];
     size_t count[2];
@@ -185,7 +184,7 @@ TEST_RANK(misfitting_call)
                                               misfit->root[i], comm, NULL);
     if (status == GYRE_SUCCESS)
         status = gyre_stream_synchronize(NULL, HOST);
-    /* A root that has sent everything may not notice before its next call. */
+    /* A root that has sent everything may notice late. */
     for (int more = 0; more < 1000 && status == GYRE_SUCCESS; more++) {
         status = gyre_all_reduce(in, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
         if (status == GYRE_SUCCESS)

@@ -11,7 +11,7 @@ struct buffers {
     void *block; /* what to free */
 };
 
-/* Buffers at element alignment only, filled; in place where the job says so. */
+/* At element alignment only; in place where the job says so. */
 static struct buffers make_buffers(const struct test_job *job, const struct test_place *place)
 {
     struct gyre_device *device = place->device;
@@ -278,8 +278,7 @@ TEST_ON_THREADS("a split leaves no rendezvous behind", 3)
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
         CHECK_OK(gyre_comm_destroy(child));
     }
-    /* A rendezvous ends a moment after its communicator. A rendezvous that no rank joined ends much
-     * later. */
+    /* A rendezvous ends a moment after its communicator, or much later if no rank joined it. */
     while (count_threads() >= n_before + N_SPLITS && gyre_now_ns() < end_ns)
         sched_yield();
     CHECK_MSG(count_threads() < n_before + N_SPLITS, "%d threads, %d before", count_threads(),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a forked child may do while the streams of its parent have work. The parent's rank enqueues
- * an all-reduce and forks, the child does one thing, and the parent compares its result with a
+ * What a forked child may do while its parent's streams have work. The parent's rank enqueues an
+ * all-reduce and forks, the child does one thing, and the parent compares its result with a
  * formula. In even rounds the other rank calls only after the child has ended, so the child surely
  * finds unfinished work; in odd rounds the work runs while the child does. TEST_FORKS = rounds over
  * each transport.
@@ -12,7 +12,7 @@
 
 #define N_ELEMS 20000
 
-#ifdef __SANITIZE_THREAD__ /* there a forked child may neither start threads nor run exit() */
+#ifdef __SANITIZE_THREAD__ /* forbids a forked child to start threads or run exit() */
 #define N_ACTIONS 3
 #define LEAVE     _exit
 #else
@@ -25,7 +25,7 @@ static bool is_child;
 #ifdef __SANITIZE_ADDRESS__
 int __lsan_is_turned_off(void);
 
-/* Memory that only other threads of the parent know of seems leaked in the child. */
+/* Memory of the parent's other threads seems leaked in the child. */
 int __lsan_is_turned_off(void)
 {
     return is_child;
@@ -34,7 +34,7 @@ int __lsan_is_turned_off(void)
 
 /* What the ranks share. */
 struct rounds {
-    uint32_t n_forked; /* rounds whose child has ended; written by rank 1 */
+    uint32_t n_forked; /* by rank 1: rounds whose child has ended */
 };
 
 static void use_own(void)
@@ -80,7 +80,7 @@ static void use_inherited_stream(gyre_comm *comm, gyre_stream stream)
     CHECK_FAILS(gyre_stream_destroy(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE, "forked");
 }
 
-/* @is_held: the parent's work cannot be done yet. Exits with 0 if all checks are true. */
+/* @is_held: the parent's work cannot be done yet. */
 static void be_child(gyre_comm *comm, gyre_stream stream, uint32_t action, bool is_held)
 {
     test_n_failures = 0;
@@ -100,7 +100,7 @@ static void be_child(gyre_comm *comm, gyre_stream stream, uint32_t action, bool 
     case 2:
         use_inherited_comm(comm);
         break;
-    case 3: /* the child's only thread ends, and its default stream with it */
+    case 3: /* with the child's only thread its default stream ends */
         pthread_exit(NULL);
     case 4: /* destructors and handlers run */
         exit(0);
@@ -111,7 +111,7 @@ static void be_child(gyre_comm *comm, gyre_stream stream, uint32_t action, bool 
         CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "without group_start");
         use_own();
         break;
-    default: { /* the child's child, beside a communicator of the child's */
+    default: { /* the child's child */
         use_own();
         fflush(NULL);
         const pid_t pid = fork();
@@ -242,7 +242,7 @@ TEST_CASE("a forked child is refused its parent's GPUs")
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-/* The sanitizers' own locks do not survive such forks. */
+/* The sanitizers' locks do not survive such forks. */
 
 static void *make_and_end(void *argument)
 {

@@ -12,7 +12,7 @@ static void check_sum(gyre_comm *comm, int rank)
     CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
     CHECK_OK(gyre_all_reduce(data, data, 100, GYRE_FLOAT32, GYRE_SUM, comm, stream));
     CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
-    for (int i = 0; i < 100; i++) /* the sum of 0..3, and the index from each of four ranks */
+    for (int i = 0; i < 100; i++) /* the sum of 0..3, and the index from each rank */
         CHECK_MSG(data[i] == (float)(6 + N_ALL * i), "element %d is %g", i, (double)data[i]);
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
 }
@@ -119,7 +119,6 @@ TEST_RANK(grow_by_a_bad_size)
     CHECK(grown == NULL);
 }
 
-/* Rank 1 gives no place for the new communicator, then a configuration that was not initialised. */
 TEST_RANK(grow_by_bad_pointers)
 {
     gyre_config config;
@@ -144,7 +143,7 @@ TEST_RANK(split_with_bad_arguments)
     gyre_comm *child = NULL;
     CHECK_FAILS(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
                 GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
-    /* A rank with an illegal color belongs to no new communicator. */
+    /* An illegal color: no new communicator. */
     if (rank == 1) {
         CHECK_FAILS(gyre_comm_split(comm, -7, rank, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                     "color -7");
@@ -174,7 +173,7 @@ TEST_ON_THREADS("a communicator tells its properties", 2)
     CHECK_OK(gyre_comm_exchange(comm, &facts.id, sizeof(facts.id), ids));
     CHECK(ids[0] == ids[1] && ids[0] != 0);
 
-    /* A caller of a shorter struct: the byte behind it stays. */
+    /* A caller of a shorter struct. */
     gyre_properties old = GYRE_PROPERTIES_INIT;
     old.struct_bytes = (uint32_t)offsetof(gyre_properties, can_window);
     memset(&old.can_window, 0xab, sizeof(old.can_window));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are threads of one process and count as several hosts. Connections inside a host go
- * through memory and those between hosts through sockets, so on GPUs a call uses two protocols.
- * Random calls with checked values, the choice on every rank, on GPUs also graphs. With and without
- * lines between hosts, on the host device also over the verbs device in memory.
+ * Threads of one process count as several hosts, between which connections go through sockets, so
+ * on GPUs a call uses two protocols. Random calls with checked values, on GPUs also graphs. With
+ * and without lines between hosts, on the host device also over the verbs device in memory.
  *
  *   test_hosts [case [ranks a host [random calls [seed]]]]
  *
@@ -74,13 +73,10 @@ static struct test_job make_job(uint64_t number, const struct team *team)
     return job;
 }
 
-/* Make the call once, or several times as a graph. Nobody allocates while a kernel runs.
- *
- * No rank launches its graph again before all ranks have launched theirs. CUDA does not promise
- * that kernels of different streams of one GPU run at the same time. When several threads enqueue
- * kernels on one GPU at the same time, a rank's second kernel can keep another rank's first one
- * from starting (docs/lab_notes.md). The first kernel of the one waits for the first kernel of the
- * other, so both would wait for ever. */
+/* Nobody allocates while a kernel runs, and no rank launches its graph again before all ranks have
+ * launched theirs. CUDA does not promise that kernels of different streams of one GPU run at the
+ * same time: a rank's second kernel can keep another rank's first one from starting
+ * (docs/lab_notes.md), for which its own first kernel waits. */
 static void carry_out(const struct test_job *job, const struct rank *own, const void *in, void *out)
 {
 #ifdef TEST_WITH_CUDA
@@ -88,7 +84,7 @@ static void carry_out(const struct test_job *job, const struct rank *own, const 
     if (own->team->in_graphs) {
         cudaGraph_t graph;
         cudaGraphExec_t exec;
-        /* In place, a second replay would reduce the results of the first one. */
+        /* In place, a replay would reduce the results of the last one. */
         const int n_replays = job->in_place ? 1 : N_REPLAYS;
         CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
         CHECK_OK(test_job_call(job, &own->place, in, out));
@@ -147,8 +143,8 @@ static void *run_rank(void *pointer)
     return NULL;
 }
 
-/* Each rank reads GYRE_HOSTID in its own call of init, and one thread makes these calls. Returns
- * false if there is no such communicator. */
+/* Each rank reads GYRE_HOSTID in its init, so one thread makes these calls. False if there is no
+ * such communicator. */
 static bool open_team(struct team *team, bool in_turns)
 {
     gyre_config config = GYRE_CONFIG_INIT;
@@ -324,7 +320,7 @@ static void run_in_turns(void)
              false, false);
 }
 
-/* The ranks of the first host call and wait for lines of the second one, which never calls. */
+/* The first host calls and waits for lines of the second one, which never calls. */
 static void run_abort(void)
 {
     struct team team;
@@ -351,7 +347,6 @@ static void run_abort(void)
     unsetenv("GYRE_PROTO");
 }
 
-/* What is asked for and cannot be had is refused with the reason. */
 static void run_refusals(void)
 {
     static const struct {
@@ -412,8 +407,7 @@ TEST_RUNS("other line protocols are refused over sockets", between_hosts(2, 1, r
 
 #ifdef TEST_WITH_VERBS
 
-/* Run `run` between `hosts` hosts of `per_host` ranks, with the verbs device in memory, or with
- * TEST_RDMA=1 with the library that the environment names. */
+/* With the verbs device in memory, or with TEST_RDMA=1 the environment's library. */
 static void over_rdma(int hosts, int per_host, void (*run)(void))
 {
     const bool is_in_memory = getenv("TEST_RDMA") == NULL;
@@ -463,8 +457,8 @@ TEST_RUNS("other line protocols are refused between hosts", over_rdma(2, 1, run_
 
 int main(int argc, char **argv)
 {
-    /* Before CUDA starts: with fewer connections, streams of several ranks share one, and a kernel
-     * then waits for a kernel of another rank. */
+    /* Before CUDA starts: with fewer connections, ranks' streams share one, and kernels of one wait
+     * for another's. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (test_device() == GYRE_DEVICE_CUDA && test_n_gpus() == 0) {
         printf("skipped: there is no GPU\n");

@@ -28,7 +28,7 @@ static void reduce_once(gyre_comm *comm, int n_ranks)
     int ordinal = -1;
     CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
     if (test_device() != GYRE_DEVICE_HOST)
-        return; /* the host cannot look at it; the call itself is every other test's */
+        return; /* the host cannot look at it */
     CHECK_OK(gyre_mem_alloc((void **)&data, 4 * sizeof(float), test_device(), ordinal));
     for (int i = 0; i < 4; i++)
         data[i] = (float)(i + 1);
@@ -162,7 +162,6 @@ TEST_CASE("what failed in the background is the communicator's error")
     CHECK(strstr(gyre_comm_last_error(comm), "not a unique id") != NULL);
     CHECK_FAILS(gyre_comm_rank(comm, &rank), GYRE_ERROR_INVALID_ARGUMENT, "never made");
     CHECK_OK(gyre_comm_destroy(comm));
-    /* Wrong arguments are the call's own error, and there is no handle. */
     comm = NULL;
     CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 2, &config), GYRE_ERROR_INVALID_ARGUMENT,
                 "rank 2");
@@ -182,7 +181,7 @@ TEST_CASE("a peer learns that an init was aborted")
         CHECK(gyre_comm_init_rank(&comms[rank], N, &id, rank, &config) == GYRE_IN_PROGRESS);
     }
     CHECK_OK(gyre_comm_destroy(comms[1]));
-    /* Rank 1 had joined, or never comes: the other's end tells both apart, and may be aborted. */
+    /* Rank 1 had joined, or never comes. */
     gyre_status status = GYRE_SUCCESS;
     CHECK_OK(gyre_comm_async_error(comms[0], &status));
     CHECK(status == GYRE_IN_PROGRESS || status == GYRE_ERROR_REMOTE);
@@ -269,7 +268,7 @@ TEST_CASE("a process may exit while an init goes on")
 
 int main(int argc, char **argv)
 {
-    /* A rank that waits for this limit exceeds the test's own limit. */
+    /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv);
 }

@@ -102,9 +102,8 @@ TEST_RANK(die_in_a_shrunk)
 
 TEST_RUNS("a death in a shrunk communicator names the parent's rank", run_ranks(die_in_a_shrunk, 3))
 
-/* The first line that this process logs in a split ends it. That line comes after the all-gather of
- * the parent's ranks and before the child's rendezvous, which therefore never learns of this rank.
- */
+/* By the first line that this process logs in a split: after the all-gather of the parent's ranks
+ * and before the child's rendezvous, which never learns of this rank. */
 static bool dies_at_the_next_log_line;
 
 int __real_gyre_descriptor_write(int fd, const void *bytes, size_t n_bytes);
@@ -140,7 +139,7 @@ TEST_CASE("a rank that dies before it joins a split is not waited for")
     pid_t pids[N];
     if (test_device() != HOST)
         return;
-    /* The lines of other ranks; failed checks of theirs show in the exit status. */
+    /* Other ranks' lines; their failed checks show in the exit status. */
     setenv("GYRE_DEBUG", "INFO", 1);
     const int fd = open(null, O_WRONLY | O_CLOEXEC);
     dup2(fd, STDERR_FILENO);
@@ -182,7 +181,7 @@ TEST_RANK(fail_to_take_part)
 TEST_RUNS("a rank that cannot take part in a split tells the others",
           run_ranks(fail_to_take_part, -1))
 
-/* A rendezvous that tells of a death only at the third look, or never. */
+/* It tells of a death at the third look, or never. */
 struct late_word {
     struct gyre_bootstrap base;
     int n_looks;
@@ -215,14 +214,14 @@ static void check_blame(int n_before, gyre_status status, const char *expected)
 TEST_CASE("a set-up that fails is blamed on the rank that died")
 {
     check_blame(3, GYRE_ERROR_REMOTE, "rank 2 is gone: pid 77 on hostC exited");
-    /* Nobody died; and a cause of this rank's own is not waited over. */
+    /* Nobody died; this rank's own cause is not waited over. */
     check_blame(0, GYRE_ERROR_REMOTE, "rank 1 over shm: its process has ended");
     check_blame(1, GYRE_ERROR_OUT_OF_MEMORY, "rank 1 over shm: its process has ended");
 }
 
 int main(int argc, char **argv)
 {
-    /* A rank that waits for this limit exceeds the test's own limit. */
+    /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv);
 }

@@ -8,8 +8,8 @@ static int most_ranks(int n_wanted)
     return n_wanted < test_most_ranks() ? n_wanted : test_most_ranks();
 }
 
-/* Every rank writes its numbers into its right neighbour's window, several times. A signal back
- * says that the numbers were read. */
+/* Into the right neighbour's window, several times. A signal back says that the numbers were read.
+ */
 TEST_RANK(put_around)
 {
     const int right = (rank + 1) % n_ranks;
@@ -48,9 +48,9 @@ TEST_CASE("puts of processes arrive before their signal")
 TEST_RUNS("puts arrive before their signal and nowhere else",
           test_on_threads(most_ranks(N), put_around, NULL))
 
-enum { N_ENTRIES = 600 }; /* of one wait: more than one kernel of a GPU takes */
+enum { N_ENTRIES = 600 }; /* of one wait: more than one GPU kernel takes */
 
-/* Signals of one number and pair are counted; other numbers and pairs do not count. */
+/* Other numbers and pairs do not count. */
 TEST_RANK(count_signals)
 {
     int values[4] = {7, 7, 7, 7};
@@ -75,7 +75,7 @@ TEST_RANK(count_signals)
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
         puts_copy(comm, values, memory, 4);
         CHECK(values[1] == 1 && values[2] == 2 && values[0] == 0 && values[3] == 0);
-    } else if (rank == 1) { /* the puts have no signal: later signals of the stream cover them */
+    } else if (rank == 1) { /* later signals of the stream cover these puts */
         const gyre_put_target quiet = {0, window, sizeof(int), GYRE_NO_SIGNAL};
         CHECK_OK(gyre_put(ones, 2, GYRE_INT32, &quiet, comm, stream));
         for (int i = 0; i < N_ENTRIES; i++)
@@ -97,8 +97,8 @@ TEST_RUNS("signals are counted by rank and number",
 
 enum { N_STREAMS = 4, N_FROM_EACH = 50 };
 
-/* Rank 1 sends one signal from several streams at the same time. None is lost, and none is too
- * much: the next wait finds the next signal alone. */
+/* One signal from several streams at once. None is lost or doubled: the next wait finds the next
+ * signal alone. */
 TEST_RANK(signal_from_streams)
 {
     const gyre_signal_wait all = {1, 3, N_STREAMS * N_FROM_EACH}, one = {1, 3, 1};

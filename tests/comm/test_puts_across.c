@@ -9,8 +9,7 @@
 #include "tests/nic/verbs_memory.h"
 #endif
 
-/* Run `run` on n_hosts hosts of n_per_host ranks, all of them threads. Each rank reads GYRE_HOSTID
- * in its own call of init, and one thread makes these calls. */
+/* Each rank reads GYRE_HOSTID in its init, so one thread makes these calls. */
 static void on_hosts(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
 {
     const int n_ranks = n_hosts * n_per_host;
@@ -82,9 +81,8 @@ static void on_processes(int n_ranks, test_rank_fn run, void *argument)
 
 enum { COUNT = 100003, N_ROUNDS = 3, N_SIGNALS = 500 };
 
-/* Every rank writes its numbers into every rank's window, itself included, at a place of its own.
- * A signal back says that the numbers were read. The call's own memory is ordinary where no other
- * process maps it. */
+/* Into every rank's window, itself included, at a place of its own. A signal back says that the
+ * numbers were read. The call's memory is ordinary where no other process maps it. */
 TEST_RANK(put_to_all)
 {
     int *memory = puts_buffer(comm, (size_t)n_ranks * COUNT + 1), *local = puts_buffer(comm, COUNT);
@@ -126,8 +124,8 @@ TEST_CASE("puts to every rank arrive before their signal")
 
 TEST_RUNS("so do those of processes without shared memory", on_processes(3, put_to_all, NULL))
 
-/* Rank 1 counts up one word of rank 0's window from two streams, and signals each time. All signals
- * count, and the one that comes last finds the last word of its stream. */
+/* Rank 1 counts up one word of rank 0's window from two streams, and signals each time. The last
+ * signal finds its stream's last word. */
 TEST_RANK(signal_often)
 {
     const gyre_signal_wait all = {1, 3, 2 * N_SIGNALS}, one = {1, 3, 1};
@@ -162,7 +160,7 @@ TEST_RANK(signal_often)
 TEST_RUNS("signals of several streams are all counted", over_networks(2, 1, signal_often, NULL))
 
 /* Puts without a signal are in the window when it was given back, and the next window of the same
- * memory gets none of them. Rank 0 waits for none. */
+ * memory gets none of them. */
 TEST_RANK(put_and_give_back)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
@@ -185,8 +183,7 @@ TEST_RANK(put_and_give_back)
 
 TEST_RUNS("a window that is given back has all puts", over_networks(2, 2, put_and_give_back, NULL))
 
-/* Collectives on buffers in a window that not all ranks address do not write into it directly, and
- * their results are right. */
+/* Not all ranks address the window, so collectives do not write into it directly. */
 TEST_RANK(reduce_in_windows)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
@@ -214,8 +211,8 @@ TEST_RANK(reduce_in_windows)
 
 TEST_RUNS("collectives in such windows are right", over_networks(2, 2, reduce_in_windows, NULL))
 
-/* The last rank puts much, signals once, and destroys its communicator. Rank 0 takes that signal,
- * and the next one never comes. Then it puts to the rank that has left. */
+/* The last rank puts much, signals once, and leaves. Rank 0 takes that signal, and the next one
+ * never comes. Then it puts to the rank that has left. */
 TEST_RANK(leave_instead)
 {
     const int other = n_ranks - 1;
@@ -293,8 +290,7 @@ TEST_CASE("a wait ends when the process without shared memory is killed")
 TEST_RUNS("a wait ends when the rank of another host aborts",
           over_networks(2, 1, end_instead, NULL))
 
-/* Rank 1 is stopped, so it takes no message, and the link fills up. Each of the puts that are left
- * has a time limit of its own. */
+/* Rank 1 is stopped, so the link fills up. Each of the other puts has its own time limit. */
 TEST_RANK(put_to_a_stopped_rank)
 {
     int *memory = puts_buffer(comm, COUNT), *local = puts_buffer(comm, COUNT);
@@ -349,8 +345,7 @@ TEST_RANK(put_late)
 TEST_RUNS("a put into a window that was given back is an error",
           over_networks(2, 1, put_late, NULL))
 
-/* Messages that no rank of this version sends: of another kind, of a signal that there is not, and
- * of a window that there is not. */
+/* No rank of this version sends these: of an unknown kind, signal, or window. */
 struct bad_message {
     struct gyre_put_head head;
     gyre_status status;
@@ -366,7 +361,7 @@ TEST_RANK(send_bad_message)
     gyre_status status = GYRE_SUCCESS;
     gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
-    if (rank == 0) { /* the message is a fault, so it must not meet a rank that still registers */
+    if (rank == 0) { /* a fault, so it must not meet a rank that still registers */
         CHECK_OK(gyre_wait_signal(&registered, 1, comm, stream));
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
         CHECK(gyre_put_links_post(comm->puts.links, 1, &bad->head, &data));
@@ -406,8 +401,8 @@ TEST_CASE("messages that mean nothing are errors")
 enum { N_LATE_ROUNDS = 200 };
 
 /* Every rank waits for the next one's signal, behind one that comes, and leaves. Of two ranks each
- * has the other's signal behind its wait. A wait that failed holds no later signal back, so in a
- * larger circle the other waits would succeed then. */
+ * has the other's signal behind its wait. A failed wait holds no later signal back, so in a larger
+ * circle the other waits would succeed. */
 TEST_RANK(wait_in_a_circle)
 {
     const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
@@ -447,8 +442,8 @@ TEST_CASE("so do ranks of several hosts")
     over_networks(2, 2, wait_in_a_circle, NULL);
 }
 
-/* Rank 0 leaves at once. Rank 1 sends the signals that rank 0 waits for, in the end, so no wait
- * fails. Both are blocked for a while in between, and rank 0 waits in two streams. */
+/* Rank 0 leaves at once. Rank 1 sends the signals in the end, so no wait fails. Both are blocked in
+ * between, and rank 0 waits in two streams. */
 TEST_RANK(wait_for_a_late_signal)
 {
     const struct timespec nap = {0, 400000000};
@@ -487,8 +482,8 @@ struct delay {
     uint32_t may_send; /* rank 0 has enqueued its part */
 };
 
-/* Rank 1 leaves with a signal behind an operation of another communicator. So it is not blocked,
- * and rank 0's wait goes on until the signal comes. */
+/* Rank 1 leaves with a signal behind another communicator's operation. So it is not blocked, and
+ * rank 0 waits until the signal comes. */
 static void signal_behind_another_communicator(gyre_comm *comm, int rank, int n_ranks,
                                                void *argument)
 {

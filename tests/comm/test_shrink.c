@@ -16,7 +16,7 @@ struct plan {
     struct shared *shared;
     int killed[2];
     int n_killed;
-    int n_told; /* how many of the dead ranks are named; the first shrink finds the other ones */
+    int n_told;        /* how many of the dead are named; the first shrink finds the others */
     const char *words; /* of the error that finds them out */
 };
 
@@ -62,7 +62,7 @@ TEST_RANK(leave_out_rank_1)
         CHECK(child_rank == (rank > 1 ? rank - 1 : rank));
         check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2 - 1));
     }
-    /* The parent is as it was, with all its ranks. */
+    /* The parent is as it was. */
     check_sum(comm, rank, (float)(n_ranks * (n_ranks - 1) / 2));
     if (child != NULL)
         CHECK_OK(gyre_comm_destroy(child));
@@ -125,7 +125,7 @@ TEST_RANK(wrong_arguments)
                 GYRE_ERROR_INVALID_ARGUMENT, "no list");
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "flags");
-    wait_for(argument, n_ranks); /* an abort ends the communicator of the other ranks too */
+    wait_for(argument, n_ranks); /* an abort ends other ranks' communicator too */
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
                 GYRE_ERROR_INVALID_USAGE, "only GYRE_SHRINK_ABORT");
@@ -138,11 +138,11 @@ TEST_CASE("wrong arguments are refused")
     test_on_threads(2, wrong_arguments, &n_there);
 }
 
-/* Rank 3 is left out, and one of the other ranks has a config that is refused. */
+/* Rank 3 is left out, and another rank's config is refused. */
 struct refusal {
     int rank;
     int flags;
-    bool is_of_config;  /* refused before the call has an effect, else when parts are made */
+    bool is_of_config;  /* before the call has an effect, else when parts are made */
     uint32_t n_refused; /* ranks that have their error */
     uint32_t n_there;
 };
@@ -168,7 +168,7 @@ TEST_RANK(refuse_on_one_rank)
         wait_for(&refusal->n_there, n_ranks);
         return;
     }
-    /* Rank 1 gets its error while rank 2 is still to come. */
+    /* Before rank 2 comes. */
     while (rank == 2 && gyre_load_acquire_u32(&refusal->n_refused) == 0)
         sched_yield();
     if (rank != refusal->rank)
@@ -236,7 +236,6 @@ TEST_RANK(go_on_without_the_dead)
     if (child == NULL)
         return;
     check_sum(child, rank, (float)sum);
-    /* The old one stays in error, beside the new one. */
     gyre_status status = GYRE_SUCCESS;
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_ERROR_REMOTE);
@@ -254,9 +253,8 @@ static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport
     for (int rank = 0; rank < n_ranks; rank++)
         while (gyre_load_acquire_u64(&plan->shared->n_calls[rank]) < 10)
             sched_yield();
-    /* Kill all ranks of the plan by one signal to a process group. With one signal for each, a rank
-     * that is to die second could shrink with the survivors first, if this process is not scheduled
-     * between the two. */
+    /* By one signal to a process group: else a rank that is to die second could first shrink with
+     * the survivors. */
     const pid_t group = pids[plan->killed[0]];
     for (int i = 0; i < plan->n_killed; i++)
         CHECK(setpgid(pids[plan->killed[i]], group) == 0);
@@ -292,15 +290,14 @@ TEST_CASE("survivors go on over sockets")
 
 TEST_CASE("a second death is found out by the shrink")
 {
-    /* Dead before it came to the meeting it has its old number, after that its new one. */
+    /* Dead before the meeting it has its old number, then its new one. */
     struct plan waited = {.killed = {1, 3}, .n_killed = 2, .n_told = 1, .words = "rank "};
     struct plan leader = {.killed = {1, 0}, .n_killed = 2, .n_told = 1, .words = "rank 0"};
     kill_and_go_on(&waited, 4, local_transport());
     kill_and_go_on(&leader, 4, local_transport());
 }
 
-/* Served one after the other, each for as long as a rank may take to prove itself, these would take
- * longer than the test may. */
+/* One after the other, these would take longer than the test may. */
 enum { N_SILENT = 200 };
 
 TEST_ON_THREADS("strangers at the regroup listener keep nobody out", 3)
@@ -363,7 +360,7 @@ TEST_ON_THREADS("a shrink is given up by destroying it", 2)
 
 int main(int argc, char **argv)
 {
-    /* A rank that waits for this limit exceeds the test's own limit. */
+    /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv);
 }

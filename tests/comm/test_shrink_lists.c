@@ -9,8 +9,8 @@
 enum { N = 4, NONE = -1, NO_CALL = -2 };
 
 struct lists {
-    int excluded[N]; /* by rank: the rank that it excludes, or NONE, or NO_CALL */
-    int late;        /* the rank that calls when another one has its error; NONE */
+    int excluded[N]; /* by rank: whom it excludes, or NONE, or NO_CALL */
+    int late;        /* calls when another rank has its error; NONE */
     const char *words;
     uint32_t n_ended; /* ranks whose call has ended */
     uint32_t n_there;
@@ -40,7 +40,7 @@ TEST_RANK(exclude_different_ranks)
     CHECK(child == NULL);
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_SUCCESS);
-    wait_for(&lists->n_there, n_ranks); /* a rank that leaves would be an error of its own */
+    wait_for(&lists->n_there, n_ranks); /* a rank that leaves would be another error */
 }
 
 static void check_lists(struct lists lists)
@@ -84,7 +84,7 @@ TEST_CASE("ranks that come after the error get it too")
 
 int main(int argc, char **argv)
 {
-    /* A rank that waits for this limit exceeds the test's own limit. */
+    /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv);
 }

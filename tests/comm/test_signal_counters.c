@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-/* The linker sends calls to the functions with "wrap" in their names. */
+/* The linker sends calls to the functions with "wrap". */
 gyre_status __real_gyre_signals_import(struct gyre_comm *comm, int rank,
                                        const struct gyre_share_handle *handle);
 gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,

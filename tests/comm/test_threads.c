@@ -46,7 +46,7 @@ struct caller {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* A call that waits for the other rank, which does not come. */
+/* The other rank does not come. */
 static void *exchange(void *argument)
 {
     struct caller *caller = argument;
@@ -77,7 +77,7 @@ TEST_CASE("a call beside another thread's is refused")
     pthread_join(caller.thread, NULL);
     CHECK(caller.status != GYRE_SUCCESS);
     CHECK_HAS(caller.cause, "two threads called");
-    /* The other rank hears of it, and does not wait for calls that cannot come. */
+    /* The other rank does not wait for calls that cannot come. */
     while (status == GYRE_SUCCESS)
         CHECK_OK(gyre_comm_async_error(comms[1], &status));
     CHECK_HAS(gyre_comm_last_error(comms[1]), "two threads called");
@@ -123,7 +123,7 @@ TEST_CASE("questions may be asked beside a call")
         CHECK_OK(gyre_comm_destroy(comms[i]));
 }
 
-/* Two threads of each rank call by turns: any thread may call, one at a time. */
+/* Any thread may call, one at a time. */
 struct turns {
     gyre_comm *const *comms;
     int rank;
@@ -303,7 +303,7 @@ static void set_float_state(int state)
     if (state == 4)
         feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
 #ifdef __x86_64__
-    if (state == 5) /* -ffast-math: results and operands that are denormal become 0 */
+    if (state == 5) /* -ffast-math: denormal results and operands become 0 */
         _mm_setcsr(_mm_getcsr() | 0x8040);
     if (state == 6) /* a trap for each denormal operand */
         _mm_setcsr(_mm_getcsr() & ~0x100U);

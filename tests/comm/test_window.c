@@ -11,8 +11,8 @@ static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
         comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(float)));
 }
 
-/* A buffer of this rank's device: n_blocks blocks of n_elems elements. Block b holds value + b,
- * value + b + 1, ... value + b + 6, value + b, ... */
+/* On this rank's device. Block b holds value + b, value + b + 1, ... value + b + 6, value + b, ...
+ */
 static float *make_blocks(gyre_comm *comm, int n_blocks, size_t n_elems, float value)
 {
     const size_t n_all = (size_t)n_blocks * n_elems;
@@ -143,8 +143,7 @@ TEST_CASE("copy engines place in windows of threads")
         test_on_threads(n_ranks, place, NULL);
 }
 
-/* The same call before there is a window, in it, and after it: each is carried out as it must be
- * then. */
+/* The same call before, in and after a window. */
 TEST_RANK(come_and_go)
 {
     float *in = make_buffer(comm, N_ELEMS, (float)rank), *out = make_buffer(comm, N_ELEMS, 0);
@@ -191,7 +190,7 @@ TEST_CASE("a window changes calls that came before it")
     test_on_threads(2, come_and_go, NULL);
 }
 
-/* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
+/* @argument: the error of an all-reduce whose result lies in a window, or in none. */
 TEST_RANK(refuse_path)
 {
     float *buffer = make_buffer(comm, N_ELEMS, 0), *other = make_buffer(comm, N_ELEMS, 0);
@@ -240,7 +239,7 @@ TEST_CASE("a path that cannot be is an error")
 
 static float *left[TEST_MAX_RANKS];
 
-/* Ranks whose buffers do not lie alike make calls that do not fit. */
+/* Buffers do not lie alike. */
 TEST_RANK(differ)
 {
     float *buffer = make_buffer(comm, 2 * N_ELEMS, 1);
@@ -282,7 +281,7 @@ TEST_ON_THREADS("one mistake is refused on every rank", 3)
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-/* Their windows take any memory, because the owner alone writes there. */
+/* The owner alone writes there, so any memory will do. */
 TEST_RANK(make_apart)
 {
     static float ordinary[8];
@@ -304,7 +303,7 @@ TEST_CASE("ranks without common memory make windows for puts alone")
     test_on_processes(3, make_apart, NULL);
 }
 
-/* Rank 1's memory is not gyre_mem_alloc's, or its window is longer than its memory. */
+/* Not of gyre_mem_alloc, or shorter than its window. */
 TEST_RANK(refuse_memory)
 {
     static float ordinary[2];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the interpreter reaches, without communicator, tuner or transport: collectives of
- * f32 by algorithm, protocol, channels, threads and size, as a CUDA graph of calls. One JSON line
- * each.
+ * What the interpreter reaches, without communicator, tuner or transport: collectives of f32, as a
+ * CUDA graph of calls. One JSON line each.
  *
  * bench_cuda_exec FILE [ranks [algorithms [protocols [channels [threads [sizes [collectives]]]]]]];
  * lists are separated by commas, sizes are bytes with K, M, G.
@@ -63,7 +62,7 @@ struct point {
     uint32_t n_threads;
     uint64_t n_bytes; /* as nccl-tests counts them: of all blocks */
     enum gyre_collective coll;
-    bool is_placed; /* finished data go straight into the peers' OUT; named as a protocol */
+    bool is_placed; /* finished data go straight into the peers' OUT */
     bool is_copied; /* likewise, by copy engines */
 };
 
@@ -108,7 +107,7 @@ static uint64_t n_blocks(const struct gpu_rig *rig, const struct point *point)
     return traits->in_blocks || traits->out_blocks ? (uint64_t)rig->n_ranks : 1;
 }
 
-/* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
+/* As nccl-tests defines it. */
 static double bus_factor(enum gyre_collective coll, double n_ranks)
 {
     if (coll == GYRE_COLL_ALL_REDUCE)
@@ -155,7 +154,7 @@ static void capture(struct gpu_rig *rig, const struct point *point, struct rank_
     }
 }
 
-/* The first replay brings the ranks together, the second is timed. Microseconds per call. */
+/* The second replay is timed. Microseconds per call. */
 static double replay(struct gpu_rig *rig, struct rank_state *states, int n_calls)
 {
     double longest_us = 0;
@@ -185,7 +184,6 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As people name it: the protocol, or where the data go. */
 static const char *proto_name(const struct point *point)
 {
     if (point->is_copied)
@@ -234,7 +232,7 @@ static void measure(struct gpu_rig *rig, const struct point *point, struct rank_
     }
 }
 
-/* Does this size make sense for the protocol? Lines are for small sizes only. */
+/* Lines are for small sizes only. */
 static bool is_sensible(const struct point *point)
 {
     const struct gyre_shape shape = {.coll = point->coll, .n_ranks = 2, .is_placed = true};
@@ -256,7 +254,7 @@ static bool is_sensible(const struct point *point)
     return point->n_bytes / point->n_channels >= 512;
 }
 
-/* Is the name in the list? "reduce" is not "all_reduce". */
+/* "reduce" is not "all_reduce". */
 static bool names(const char *list, const char *name)
 {
     const size_t n = strlen(name);
@@ -266,7 +264,7 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
-/* Let a rank know where all OUT buffers are; peers' memory is mapped. */
+/* Where all OUT buffers are; peers' memory is mapped. */
 static void place(struct gpu_rig *rig, struct rank_state *states, int rank)
 {
     void **bases = states[rank].bases, *table;
@@ -324,8 +322,7 @@ static void sweep_all(struct gpu_rig *rig, const struct sweep *sweep, FILE *file
     }
 }
 
-/* One rank's program of so many steps, each of its own chunk: with fewer elements than chunks all
- * but the first step move nothing. */
+/* Each step has its own chunk: with fewer elements than chunks all but the first move nothing. */
 static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_out)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 1};
@@ -338,8 +335,7 @@ static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_o
     return gyre_builder_close(builder, program_out);
 }
 
-/* Nanoseconds of one launch of that program: the mean of many on one stream; and what its steps
- * take without the hand-over between warps. */
+/* Of one launch, the mean of many on one stream; and without the hand-over between warps. */
 static double time_steps(struct gpu_rig *rig, enum gyre_proto proto, int n_steps, float *buffer,
                          struct decode_times *alone_out)
 {
@@ -376,9 +372,8 @@ static double time_steps(struct gpu_rig *rig, enum gyre_proto proto, int n_steps
     return (double)ms * 1e6 / n_launches;
 }
 
-/* What the interpreter itself takes for a step: decode, dispatch and the hand-over between its
- * warps, with no data, wait, fence or peer, from the difference between a long and a short program,
- * both longer than kernel parameters; and of that decode and dispatch alone. */
+/* Decode, dispatch and the hand-over between warps, with no data, wait, fence or peer: the
+ * difference between a long and a short program, both longer than kernel parameters. */
 static void measure_decode(struct gpu_rig *rig, FILE *file)
 {
     struct decode_times alone;
@@ -397,7 +392,7 @@ static void measure_decode(struct gpu_rig *rig, FILE *file)
     GPU_OK(cudaFree(buffer));
 }
 
-/* Host time of one launch, and of one launch with everything on the stream finished. */
+/* On the host; also with everything on the stream finished. */
 static void measure_launch(struct gpu_rig *rig, FILE *file)
 {
     const struct point point = {.algorithm = &gyre_algorithm_direct,

@@ -6,7 +6,7 @@
 #define N_ROUNDS  20
 #define N_THREADS 512
 
-/* The first warp alone: nothing else runs on the multiprocessor. */
+/* Nothing else runs on the multiprocessor. */
 static __device__ void time_simple(const struct block &block, uint64_t *marks)
 {
     __shared__ struct simple_shared shared;

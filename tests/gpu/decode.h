@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What decoding and dispatching a step takes, apart from barriers, waits and fences.
+ * Without barriers, waits and fences.
  */
 #ifndef GYRE_TESTS_GPU_DECODE_H
 #define GYRE_TESTS_GPU_DECODE_H
@@ -10,17 +10,16 @@
 #include <cuda_runtime_api.h>
 
 struct decode_times {
-    double decode_ns;   /* one warp resolves a step: SIMPLE's waiter, any warp of the lines */
-    double dispatch_ns; /* a thread finds that the resolved step moves nothing */
+    double decode_ns;   /* of one warp: SIMPLE's waiter, any warp of the lines */
+    double dispatch_ns; /* the resolved step moves nothing */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** decode_measure - one block on the current GPU.
- * @args: of a launch of a program without connections; the first worker's steps are gone through.
- * @stream: the work before, with the same arguments, is on it. */
+/** One block on the current GPU. @args: of a launch without connections; the first worker's steps
+ * are gone through. @stream: has earlier work with the same arguments. */
 cudaError_t decode_measure(const struct gyre_cuda_args_one *args, enum gyre_proto proto,
                            uint32_t shared_bytes, cudaStream_t stream,
                            struct decode_times *times_out);

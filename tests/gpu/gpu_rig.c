@@ -32,7 +32,7 @@ void gpu_rig_use(const struct gpu_rig *rig, int rank)
     GPU_OK(cudaSetDevice(rank % rig->n_gpus));
 }
 
-/* Every rank is peer number `rank` in everybody's slab, itself too. */
+/* Every rank is peer number `rank` in all slabs. */
 static void connect_rank(const struct gpu_rig *rig, const struct gyre_slab_layout *layout, int rank,
                          const struct gyre_grouping *grouping, struct gyre_connector *connectors)
 {

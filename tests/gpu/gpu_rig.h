@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator without a transport, for tests on GPUs: n executors whose connectors are plain
- * device memory of this process, peer access enabled. Ranks share GPUs when there are fewer.
+ * A communicator without a transport: n executors whose connectors are device memory of this
+ * process. Ranks share GPUs when there are fewer.
  */
 #ifndef GYRE_TESTS_GPU_RIG_H
 #define GYRE_TESTS_GPU_RIG_H
@@ -27,30 +27,27 @@ struct gpu_rig {
 /* block_placement_bytes of the executors that gpu_rig_open() opens. */
 extern uint64_t gpu_rig_block_placement_bytes;
 
-/** gpu_rig_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
+/** On GPUs rank % n_gpus. Exits the process on failure. */
 void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec);
-/** gpu_rig_open_hosts - likewise, and connections between ranks of different hosts are marked as
- * those that a proxy serves. @grouping: NULL = one host. */
+/** Connections between hosts are marked as a proxy's. @grouping: NULL = one host. */
 void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec,
                         const struct gyre_grouping *grouping);
 
 void gpu_rig_close(struct gpu_rig *rig);
 
-/** gpu_rig_use - make rank's GPU current. */
+/** Make rank's GPU current. */
 void gpu_rig_use(const struct gpu_rig *rig, int rank);
 
-/** Tells "late" from "never", also where the stand-in GPU shares two processors with other tests.
- */
+/** Tells "late" from "never", even on a stand-in GPU with two busy processors. */
 #define GPU_RIG_DEADLINE_S 100.0
 
-/** gpu_rig_wait - until all streams are idle or `timeout_s` passed; false then. */
+/** Until all streams are idle. False: timeout_s passed. */
 bool gpu_rig_wait(struct gpu_rig *rig, double timeout_s);
 
-/** gpu_rig_await_begun - until the rank's kernels say that `n_begun` calls began; false if that did
- * not happen in GPU_RIG_DEADLINE_S. */
+/** As the rank's kernels say; false after GPU_RIG_DEADLINE_S. */
 bool gpu_rig_await_begun(struct gpu_rig *rig, int rank, uint64_t n_begun);
 
-/** gpu_rig_set_epoch - as if every FIFO had already moved n_slots by this protocol. */
+/** As if every FIFO had moved n_slots. */
 void gpu_rig_set_epoch(struct gpu_rig *rig, enum gyre_proto proto, uint64_t n_slots);
 
 /** Check a CUDA call; exits with its text. */

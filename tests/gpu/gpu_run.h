@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One collective on all ranks of a gpu_rig: what it is, its tiles, its programs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_TESTS_GPU_RUN_H
 #define GYRE_TESTS_GPU_RUN_H
 
@@ -33,23 +30,22 @@ struct gpu_run {
 /** The FIFOs of rigs for these runs. */
 extern const struct gyre_fifo_spec gpu_run_spec;
 
-/** An all-reduce of 5000 floats round the ring, on two channels. */
+/** Of 5000 floats, on two channels. */
 extern const struct gpu_run gpu_run_ring;
 
-/** gpu_run_split - elements per tile so that a slot of either executor holds it, on the same cuts.
- */
+/** A slot of either executor holds the tile, on the same cuts. */
 struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks);
 
-/** gpu_run_text - for messages; one at a time. */
+/** For messages; one at a time. */
 const char *gpu_run_text(const struct gpu_run *run);
 
-/** gpu_run_load_all - the run's program on every rank, and buffers of ones. */
+/** With buffers of ones. */
 void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
                       struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers);
 void gpu_run_unload_all(struct gpu_rig *gpus, struct gyre_program **programs,
                         struct gyre_loaded **loaded, float **buffers);
 
-/** gpu_run_all_reduce - one launch in place on every rank but those from n_launched on. */
+/** In place on every rank below n_launched. */
 void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n_launched,
                         uint32_t n_chunks, const struct gpu_run *run, float *const *buffers);
 

@@ -20,9 +20,9 @@ struct hog_args {
 
 extern const void *const hog_kernel;
 
-/** hog_start - as many blocks on the current GPU, each with all shared memory of a multiprocessor,
- * until the word is not 0, at most 250 seconds.
- * @n_started: counts the blocks that run. Both words: pinned host memory. */
+/** Blocks on the current GPU, each with all shared memory of a multiprocessor, until the word is
+ * not 0, at most 250 seconds. @n_started: counts the blocks that run. Both words: pinned host
+ * memory. */
 cudaError_t hog_start(int n_blocks, const uint32_t *is_over, uint32_t *n_started,
                       cudaStream_t stream);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor against the host executor: the same programs, the same inputs, the same bits.
- * All ranks are in this process; with fewer GPUs than ranks they share them.
+ * The CUDA executor against the host executor: the same programs, inputs and bits. With fewer GPUs
+ * than ranks they share them.
  */
 #define TEST_OWN_MAIN
 #include "core/engine/plan/programs.h"
@@ -34,8 +34,8 @@ static uint32_t below(uint32_t n)
     return (uint32_t)((random_u64() >> 32) % n);
 }
 
-/* f32 and f64: finite, of many exponents. Narrow types: any bits, NaNs and infinities too, since
- * every NaN that is computed is written the same way. */
+/* f32 and f64: finite, of many exponents. Narrow types: any bits, since every computed NaN is
+ * written alike. */
 static void fill_random(gyre_dtype dtype, void *to, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -57,8 +57,7 @@ static uint64_t buffer_elems(const struct gpu_run *run, bool is_out, int n_ranks
     return run->count * ((is_out ? traits->out_blocks : traits->in_blocks) ? (uint64_t)n_ranks : 1);
 }
 
-/* A rank's buffers: [guard] in [guard] out [guard], in one allocation. In place they overlap as
- * gyre.h says. */
+/* [guard] in [guard] out [guard]. In place they overlap as gyre.h says. */
 struct buffers {
     size_t n_bytes;
     size_t in_offset;
@@ -118,8 +117,7 @@ static struct test_work make_work(const struct gpu_run *run, struct gyre_loaded 
     return work;
 }
 
-/* Has the GPU left the same bytes in a rank's buffers as the host? The rank's GPU is current.
- * @prints: print the first byte that differs. */
+/* The rank's GPU is current. @prints: the first byte that differs. */
 static bool compare_buffers(const struct gpu_run *run, int rank, const struct buffers *own,
                             bool prints)
 {
@@ -140,7 +138,7 @@ static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 static uint32_t n_fused_by_coll[GYRE_N_COLLECTIVES];
 static uint32_t n_in_rows; /* in two rows of blocks */
 
-/* Both executors, all ranks. Returns whether every byte is the same. */
+/* True if every byte is the same. */
 static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct gpu_run *run)
 {
     const int n = gpus->n_ranks;
@@ -239,7 +237,7 @@ static void random_reduction(struct gpu_run *run, int n_ranks)
     }
 }
 
-/* One host, or several of even or uneven sizes; then rings and trees have variants. */
+/* With several hosts rings and trees have variants. */
 static const struct gyre_grouping *random_grouping(int n_ranks)
 {
     static struct gyre_grouping groupings[2];
@@ -288,7 +286,7 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     return true;
 }
 
-/* A call that fused kernels run, on the ranks whose buffers allow it. */
+/* On the ranks whose buffers allow it. */
 static bool random_fused_call(struct gpu_run *run, int n_ranks)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_REDUCE_SCATTER,
@@ -326,7 +324,7 @@ static bool random_fused_call(struct gpu_run *run, int n_ranks)
 static int wanted_ranks = 4;
 static uint32_t wanted_runs = 400;
 
-/* @grouping: the hosts of the ranks, whose connections a proxy would serve; NULL = one host. */
+/* @grouping: hosts between which a proxy would serve; NULL = one. */
 static void run_many(bool (*random)(struct gpu_run *run, int n_ranks),
                      const struct gyre_grouping *grouping)
 {
@@ -357,7 +355,7 @@ TEST_CASE("the GPU computes the same bits as the host")
     run_many(random_run, NULL);
 }
 
-/* Some in another way than their peers, whose buffers begin elsewhere. */
+/* Peers' buffers begin elsewhere. */
 TEST_CASE("so do its fused kernels")
 {
     run_many(random_fused_call, NULL);
@@ -367,8 +365,8 @@ TEST_CASE("so do its fused kernels")
     CHECK_MSG(n_in_rows > 0 || wanted_ranks > 2 || wanted_runs < 100, "none in two rows");
 }
 
-/* Every protocol inside the hosts, SIMPLE between them, in calls of both one after the other. The
- * hosts have equally many ranks, or one rank and all others, or ranks in turns. */
+/* Every protocol inside the hosts, SIMPLE between them, by turns. The hosts have equally many
+ * ranks, or one rank and all others, or ranks in turns. */
 TEST_CASE("links between hosts go by simple beside lines")
 {
     static struct gyre_grouping grouping = {.n_hosts = 2};
@@ -381,7 +379,7 @@ TEST_CASE("links between hosts go by simple beside lines")
     }
 }
 
-/* Stale lines of a full slot, then a jump so that the old flags come round again. */
+/* Stale lines of a full slot, then a jump to the same flags. */
 static void check_flags_that_wrap(enum gyre_collective coll)
 {
     const uint64_t period = 1ULL << 30;
@@ -410,14 +408,14 @@ static void check_flags_that_wrap(enum gyre_collective coll)
     gpu_rig_close(&gpus);
 }
 
-/* In the one-shot kernel, in the interpreter, and in the kernels of lines. */
+/* In all kernels that use lines. */
 TEST_CASE("flags that wrap never match stale lines")
 {
     check_flags_that_wrap(GYRE_COLL_ALL_REDUCE);
     check_flags_that_wrap(GYRE_COLL_ALL_TO_ALL);
 }
 
-/* Values that look like a cleared line, or that LAMPORT cannot carry unchanged. */
+/* Like a cleared line, or not for LAMPORT. */
 static uint32_t special_bits(int rank, uint64_t i)
 {
     static const uint32_t bits[8] = {0x00000000,             /* 0 */
@@ -448,7 +446,7 @@ static float special_sum(uint64_t i)
     return sum;
 }
 
-/* A call in place; then every rank has the same bits, and they are the sums. */
+/* In place; all ranks have the same bits, the sums. */
 static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run)
 {
     const size_t n_bytes = run->count * sizeof(float);
@@ -485,7 +483,7 @@ static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run
     free(first);
 }
 
-/* Also when counters pass 2^32, because line protocols use the lower half of a counter. */
+/* Line protocols use a counter's lower half, so also past 2^32. */
 TEST_CASE("lamport carries every value")
 {
     static const struct gyre_algorithm *const algorithms[] = {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every call that fits a row of the table of fused kernels has a function in this build: a full and
- * a lean one, but sends and receives, whose kernels are lean only. The table is pure host code, so
- * nothing but this test ties it to the kernels. No GPU is needed: a function is only looked up.
+ * a lean one (sends and receives: lean only). Nothing else ties the table, which is host code, to
+ * the kernels. A function is only looked up, so no GPU is needed.
  */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "tests/support/check.h"
 
-/* All calls of one protocol and pattern, by type, operation, peers, tiles and alignment. */
+/* By type, operation, peers, tiles and alignment. */
 struct tally {
     uint32_t n_fit;
     bool has_run[32]; /* rows */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends and receives on GPUs, round a ring of ranks: by the fused kernel and by the interpreter, in
- * one launch and in two, with peers that choose the other way. All ranks are in this process; with
- * fewer GPUs than ranks they share them.
+ * Sends and receives round a ring of ranks: by the fused kernel and by the interpreter, in one
+ * launch and in two, with peers that choose the other way. With fewer GPUs than ranks they share
+ * them.
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
@@ -27,22 +27,20 @@ static uint32_t below(uint32_t n)
     return (uint32_t)(((uint64_t)random_state * n) >> 32);
 }
 
-/* One end of the message from rank `from` to the next one. */
 struct end {
     struct gyre_program *program;
     struct gyre_loaded *loaded;
 };
 
-/* What all ranks do in one round: each sends to the next rank. */
+/* Each rank sends to the next one. */
 struct round {
     enum gyre_proto protos[GPU_RIG_MAX_RANKS]; /* of the message that the rank sends */
     gyre_dtype dtype;
     uint32_t n_channels;
     uint32_t n_threads;
-    bool is_together;                    /* a rank's send and receive are one launch */
-    bool goes_ahead;                     /* the send is launched ahead of the receive */
-    bool answers;                        /* all ranks but the first send what they send behind the
-                                          * receive, in a launch of its own */
+    bool is_together; /* a rank's send and receive are one launch */
+    bool goes_ahead;  /* the send is launched ahead of the receive */
+    bool answers;     /* all but the first rank send behind the receive, in another launch */
     uint64_t counts[GPU_RIG_MAX_RANKS];  /* elements that the rank sends */
     uint32_t offsets[GPU_RIG_MAX_RANKS]; /* of its buffers, in elements */
 };
@@ -120,7 +118,6 @@ static void unload_end(struct ring *ring, int rank, struct end *end)
     gyre_program_free(end->program);
 }
 
-/* The work of one end of the message from rank `from`. */
 static struct test_work work_of(const struct ring *ring, const struct round *round, int from,
                                 const struct end *end, bool sends)
 {
@@ -214,7 +211,7 @@ static void unload_ends(struct ring *ring, struct end *sends, struct end *receiv
     }
 }
 
-/* The same messages a few times in a row, so that slots and credit come round. */
+/* A few times, so that slots and credit come round. */
 static void run_round(struct ring *ring, const struct round *round)
 {
     struct end sends[GPU_RIG_MAX_RANKS], receives[GPU_RIG_MAX_RANKS];
@@ -263,8 +260,7 @@ static void set_protos(struct round *round, enum gyre_proto proto)
         round->protos[rank] = proto;
 }
 
-/* The most elements of the message from rank `from` that all slots of its FIFOs hold together.
- * Where a rank sends first and receives in another launch, no more may be sent. */
+/* If a rank sends first and receives in another launch, no more elements may be sent. */
 static uint64_t most_that_slots_hold(const struct round *round, int from)
 {
     const struct gpu_run run = {
@@ -309,7 +305,7 @@ TEST_CASE("what is sent arrives")
     close_ring(&ring);
 }
 
-/* Full slots, then few lines in them, before and after the flags of LL come round again. */
+/* Full slots, then few lines, around the wrap of LL's flags. */
 TEST_CASE("flags that wrap never match stale lines")
 {
     const uint64_t period = 1ULL << 30;
@@ -332,8 +328,7 @@ TEST_CASE("flags that wrap never match stale lines")
     close_ring(&ring);
 }
 
-/* An all-to-all by the fused kernel, which fills all slots. A rank gives their credit by its next
- * launch that receives. */
+/* An all-to-all by the fused kernel. A rank gives credit by its next launch that receives. */
 static void fill_all_slots(struct ring *ring, const struct round *round)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL,
@@ -379,7 +374,7 @@ TEST_CASE("sends ahead of receives free each other's slots")
     close_ring(&ring);
 }
 
-/* Each rank sends as much as its FIFOs hold, then receives as much, again and again. */
+/* By turns. */
 TEST_CASE("ranks may fill FIFOs before they receive")
 {
     struct ring ring;
@@ -396,8 +391,7 @@ TEST_CASE("ranks may fill FIFOs before they receive")
     close_ring(&ring);
 }
 
-/* Rank 0 sends and receives in one launch, by two protocols. All other ranks send when they have
- * received. */
+/* In one launch of rank 0. All other ranks send when they have received. */
 TEST_CASE("answers go by another protocol")
 {
     static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
@@ -415,8 +409,8 @@ TEST_CASE("answers go by another protocol")
     close_ring(&ring);
 }
 
-/* Rank 0 sends and receives in two rows of blocks. The other ranks do nothing, or send as much as
- * that; nobody receives from rank 0. */
+/* Rank 0 has two rows of blocks. The others do nothing, or send as much; nobody receives from rank
+ * 0. */
 TEST_CASE("an abort ends messages of several tiles")
 {
     for (int is_answered = 0; is_answered < 2; is_answered++) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that stand still on GPUs, a thread for each of two GPUs, in protocol SIMPLE, of which the
- * step is known. Each case injects one fault; the error of the operation timeout must name rank,
- * worker, step, slot and peer, and the cycle or the rank at which the chain of waits ends. The
- * kernels that wait end with the error.
+ * Calls that stand still on two GPUs, in protocol SIMPLE, of which the step is known. Each case
+ * injects one fault; the error of the operation timeout must name rank, worker, step, slot and
+ * peer, and the cycle or the rank at which the chain of waits ends.
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
@@ -23,7 +22,7 @@ static void cuda_ok(cudaError_t error, const char *call, int line)
     CHECK_MSG(error == cudaSuccess, "line %d: %s: %s", line, call, cudaGetErrorString(error));
 }
 
-/* A fault, and words that the error of each rank must contain. */
+/* And words of each rank's error. */
 struct fault {
     const char *programs[RANKS]; /* by rank; NULL: the built-in ring */
     int absent;                  /* this rank makes no call; -1 = both call */
@@ -40,8 +39,7 @@ struct rank {
     const struct fault *fault;
 };
 
-/* Wait for the error, which comes within the bound and says the words.
- * @pace: started when the call was made; stopped here. */
+/* Within the bound. @pace: started with the call; stopped here. */
 static void expect_error(const struct rank *own, struct test_pace *pace)
 {
     const struct fault *fault = own->fault;

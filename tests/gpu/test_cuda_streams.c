@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches of the CUDA executor on streams: what follows what, graphs, GPUs that others keep busy,
- * aborts. All ranks are in this process; with fewer GPUs than ranks they share them.
+ * What follows what on streams, graphs, GPUs that others keep busy, aborts. With fewer GPUs than
+ * ranks they share them.
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
@@ -74,7 +74,7 @@ TEST_CASE("a captured graph replays without the host")
     }
 }
 
-/* All-reduces in place, one after the other, and what moves the data away and back between them. */
+/* All-reduces in place, with moves of the data away and back. */
 struct chain {
     struct gpu_rig gpus;
     struct gpu_run run;
@@ -96,7 +96,7 @@ static void move_away_and_back(const struct chain *chain, int rank, cudaStream_t
     GPU_OK(cudaMemcpyAsync(buffer, spare, n_bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* A call follows a call, a copy, or a call and a copy on another stream; with no moves, a call. */
+/* A call follows a call, a copy, or both. */
 static void enqueue_chain(struct chain *chain, bool has_moves)
 {
     struct gpu_rig *gpus = &chain->gpus;
@@ -118,7 +118,7 @@ static void enqueue_chain(struct chain *chain, bool has_moves)
     }
 }
 
-/* Counts the nodes that may begin while the node before them ends. */
+/* Which may begin while the node before them ends. */
 static size_t count_overlaps(cudaGraph_t graph)
 {
     cudaGraphNode_t from[CHAIN_CALLS * 8], to[CHAIN_CALLS * 8];
@@ -131,8 +131,8 @@ static size_t count_overlaps(cudaGraph_t graph)
     return n_overlaps;
 }
 
-/* Graphs on one GPU that wait for each other hang where they also copy: ranks that share a GPU make
- * no moves. Calls right behind a call overlap with it, others do not. */
+/* Graphs on one GPU that wait for each other hang where they also copy, so ranks that share a GPU
+ * make no moves. Only calls right behind a call overlap with it. */
 static void enqueue_captured(struct chain *chain)
 {
     struct gpu_rig *gpus = &chain->gpus;
@@ -160,7 +160,7 @@ static void enqueue_captured(struct chain *chain)
     }
 }
 
-/* Twice eager, then twice from a graph: ones become the same power of the number of ranks. */
+/* Twice eager, then twice from a graph. */
 static void run_chain(const struct gpu_run *run)
 {
     struct chain chain = {.run = *run};
@@ -215,7 +215,7 @@ TEST_CASE("calls in a row read what the last one wrote")
             }
 }
 
-/* All multiprocessors but so many are taken, the first ones among them: where block places are. */
+/* All other multiprocessors are taken, those of block places among them. */
 #define FREE_SMS 6
 
 struct hogs {
@@ -253,7 +253,7 @@ static void stop_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
     GPU_OK(cudaFreeHost(hogs->words));
 }
 
-/* As the kernels say; the hogs give up later. */
+/* As the kernels say; the hogs end later. */
 static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
 {
     const uint64_t begin_ns = gyre_now_ns();
@@ -265,7 +265,7 @@ static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
     return true;
 }
 
-/* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
+/* One rank a GPU: blocks of many threads on all multiprocessors left. */
 TEST_CASE("block places are filled on a busy GPU")
 {
     struct gpu_rig gpus;
@@ -306,7 +306,7 @@ TEST_CASE("block places are filled on a busy GPU")
     gpu_rig_close(&gpus);
 }
 
-/* An all-gather of int32 by copy engines, on all ranks. */
+/* By copy engines. */
 struct gathers {
     struct gpu_rig gpus;
     struct gyre_program *programs[GPU_RIG_MAX_RANKS];
@@ -364,7 +364,7 @@ static void close_gathers(struct gathers *gathers)
     gpu_rig_close(gpus);
 }
 
-/* Two graphs of two calls each, whose captures are open at the same time. */
+/* With two calls each and open at the same time. */
 static void capture_gathers(struct gathers *gathers, int rank)
 {
     struct gpu_rig *gpus = &gathers->gpus;
@@ -389,7 +389,7 @@ static void capture_gathers(struct gathers *gathers, int rank)
     }
 }
 
-/* Element i of a rank's block in that replay. */
+/* Of a rank's block in that replay. */
 static int32_t gathered(int32_t replay, int rank, uint64_t i)
 {
     return replay * 1000000 + rank * 10000 + (int32_t)i;
@@ -434,7 +434,7 @@ TEST_CASE("copy engines replay from graphs")
     close_gathers(&gathers);
 }
 
-/* Checks the progress that the host sees while ranks wait in works, and after the abort. */
+/* As the host sees it while ranks wait, and after the abort. */
 static void check_progress(const struct gpu_rig *gpus, const struct gpu_run *run,
                            uint64_t n_completed, uint64_t n_begun)
 {
@@ -517,7 +517,7 @@ static void check_mismatch(uint64_t count)
     gpu_rig_close(&gpus);
 }
 
-/* Aligned lengths have a fused kernel, other lengths are interpreted. */
+/* Aligned lengths have a fused kernel. */
 TEST_CASE("a call that does not fit is reported and waits for the abort")
 {
     check_mismatch(5000);

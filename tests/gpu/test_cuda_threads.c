@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread per GPU in one process, with peer access. A call must not wait for any kernel: a kernel
- * of one rank may wait for the very thread that makes the call. So ranks make calls whose programs
- * and kernels nobody has used before, while kernels run that cannot end. A call that waits hangs;
- * the test then says where each rank stands and fails.
+ * A thread per GPU in one process. A call must not wait for any kernel: a kernel of one rank may
+ * wait for the very thread that makes the call. So ranks make calls whose programs and kernels are
+ * new, while kernels run that cannot end. If a call hangs, the test says where each rank stands and
+ * fails.
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
@@ -28,7 +28,7 @@ static void cuda_ok(cudaError_t error, const char *call, int line)
     exit(1);
 }
 
-/* A call: the same on both ranks, made from its number. */
+/* The same on both ranks, made from its number. */
 struct call {
     unsigned what; /* index of `names` */
     gyre_dtype dtype;
@@ -57,7 +57,7 @@ struct rank {
     cudaStream_t stream;
     cudaStream_t side;
     cudaEvent_t event;
-    uint32_t call; /* where it stands: 1 + the number of the call that it makes; 0 = in none */
+    uint32_t call; /* 1 + the number of the call that it makes; 0 = none */
 };
 
 static struct rank ranks[RANKS];
@@ -138,7 +138,7 @@ static void submit(struct rank *own, unsigned number)
     gyre_fetch_add_u32(&n_calls_made, 1);
 }
 
-/* Every byte of every input is 1, so the maximum of any type is again bytes of 1. */
+/* All inputs are bytes of 1, as is any type's maximum. */
 static void check_last(struct rank *own, unsigned number)
 {
     static unsigned char bytes[RANKS][64];
@@ -173,7 +173,7 @@ static void CUDART_CB hold(void *word)
     wait_for(word, 1);
 }
 
-/* Work that `own` enqueues from now on begins after an event, when is_over[own->number] is set. */
+/* Until is_over[own->number] is set, behind an event. */
 static void delay_stream(struct rank *own)
 {
     CUDA_OK(cudaLaunchHostFunc(own->side, hold, &is_over[own->number]));
@@ -181,7 +181,7 @@ static void delay_stream(struct rank *own)
     CUDA_OK(cudaStreamWaitEvent(own->stream, own->event, 0));
 }
 
-static uint32_t n_synchronizing; /* ranks that have made their calls and wait for their streams */
+static uint32_t n_synchronizing; /* ranks that wait for their streams after all calls */
 
 static void synchronize(struct rank *own)
 {
@@ -191,9 +191,8 @@ static void synchronize(struct rank *own)
     CHECK_MSG(error == cudaSuccess, "%s", cudaGetErrorString(error));
 }
 
-/* Says where the ranks stand when a call hangs: nothing that waits for the GPU can be ended.
- * Kernels may take longer, once both ranks have made their calls, as they do on a busy stand-in
- * GPU. */
+/* Nothing that waits for the GPU can be ended. After both ranks' calls kernels may take longer, as
+ * on a busy stand-in GPU. */
 static void *watch(void *unused)
 {
     uint64_t end_ns = gyre_now_ns() + DEADLINE_S * 1000000000ULL;
@@ -224,8 +223,7 @@ static void start_watching(void)
     CHECK(pthread_detach(thread) == 0);
 }
 
-/* The test's own kernels, events and memory are all made here: CUDA may wait where it makes
- * them. */
+/* CUDA may wait where it makes kernels, events and memory. */
 static void open_ranks(void)
 {
     gyre_comm *comms[RANKS];
@@ -265,8 +263,8 @@ static void run_ranks(void *(*run)(void *))
 
 /* ---- the cases ---------------------------------------------------------------------------- */
 
-/* In turns, one rank's kernel runs and waits for the other rank, whose thread only then makes its
- * call: the first of its kind. */
+/* In turns, one rank's kernel waits for the other rank, whose thread only then makes its first call
+ * of that kind. */
 static void *run_turns(void *argument)
 {
     struct rank *own = argument;
@@ -291,8 +289,8 @@ TEST_CASE("a first call does not wait for a peer's kernel")
     close_ranks();
 }
 
-/* Rank 1's stream is held up, so rank 0's first kernel cannot end before both threads have made
- * all their calls, at their own pace. */
+/* Rank 1's stream is held up, so rank 0's first kernel ends after both threads' calls, made at
+ * their own pace. */
 static void *run_at_random(void *argument)
 {
     struct rank *own = argument;
@@ -321,7 +319,7 @@ TEST_CASE("calls of many shapes do not wait for kernels that cannot end")
     close_ranks();
 }
 
-/* Groups whose calls name several streams, of which one is held up. */
+/* Of several streams one is held up. */
 static void *run_groups(void *argument)
 {
     struct rank *own = argument;
@@ -354,8 +352,8 @@ TEST_CASE("groups on several streams do not wait")
     close_ranks();
 }
 
-/* A window is registered, used by the kernel and by copy engines, and given back, while a kernel of
- * rank 0 waits for rank 1. */
+/* A window is registered, used by the kernel and by copy engines, and given back, while rank 0's
+ * kernel waits. */
 static void *run_windows(void *argument)
 {
     struct rank *own = argument;
@@ -388,8 +386,7 @@ TEST_CASE("windows are registered and used while kernels run")
 
 static gyre_comm *others[RANKS];
 
-/* A second communicator ends on both ranks while a kernel of the first one waits for rank 1, whose
- * call comes only after that. */
+/* While a kernel of the first communicator waits for rank 1, whose call comes only after that. */
 static void *run_destroy(void *argument)
 {
     struct rank *own = argument;
@@ -425,7 +422,7 @@ static size_t free_bytes(int ordinal)
     return n_free;
 }
 
-/* Memory of ended communicators is used again, and is CUDA's again after the last one. */
+/* Memory is used again, and goes back to CUDA with the last one. */
 TEST_CASE("communicators that come and go take no more memory")
 {
     gyre_config config = GYRE_CONFIG_INIT;

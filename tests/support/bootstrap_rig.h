@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank's end of the bootstrap over TCP on loopback, for its tests.
+ * One rank's end of the bootstrap on loopback.
  */
 #ifndef GYRE_TESTS_BOOTSTRAP_RIG_H
 #define GYRE_TESTS_BOOTSTRAP_RIG_H
@@ -33,7 +33,7 @@ static inline struct gyre_params params_with(const char *timeout)
     return params;
 }
 
-/* A port on which a rank can listen a moment later. */
+/* For a rank to listen on. */
 static inline int free_port(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET};
@@ -45,7 +45,7 @@ static inline int free_port(void)
     return ntohs(name.sin_port);
 }
 
-/* The first address of the rendezvous, for connections that are no rank's. */
+/* The rendezvous', for strangers. */
 static inline struct gyre_sock_address address_of(const struct gyre_id_layout *layout)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The little that every test needs: a check that says what it saw, cases that have a sentence for a
- * name, and a main that runs them.
+ * Checks that say what they saw, cases named by a sentence, and a main that runs them.
  */
 #ifndef GYRE_TESTS_CHECK_H
 #define GYRE_TESTS_CHECK_H
@@ -18,10 +17,10 @@
 
 #define TEST_SKIPPED 77
 
-/* Weak, so that the files of one test binary count together. */
+/* Weak: a binary's files count together. */
 __attribute__((weak)) int test_n_failures;
 
-/** Record a failure with its text and go on. */
+/** Goes on after a failure. */
 #define CHECK_MSG(condition, ...)                                                     \
     do {                                                                              \
         if (!(condition)) {                                                           \
@@ -34,7 +33,7 @@ __attribute__((weak)) int test_n_failures;
 
 #define CHECK(condition) CHECK_MSG(condition, "%s", "")
 
-/** The text contains these words; else print the text. */
+/** Else prints the text. */
 #define CHECK_HAS(text, words) CHECK_MSG(strstr((text), (words)) != NULL, "%s", (text))
 
 /** The expression succeeds; else print the cause. */
@@ -45,7 +44,7 @@ __attribute__((weak)) int test_n_failures;
                   gyre_cause());                                                            \
     } while (0)
 
-/** The expression fails with this status and a cause text that contains `words`. */
+/** With this status and `words` in the cause. */
 #define CHECK_FAILS(expr, expected, words)                                                    \
     do {                                                                                      \
         const gyre_status check_status_ = (expr);                                             \
@@ -59,7 +58,7 @@ struct test_case {
     void (*run)(void);
 };
 
-/* Weak, as test_n_failures. A binary has its cases in the order of their definitions. */
+/* Weak, as test_n_failures. In the order of definition. */
 __attribute__((weak)) struct test_case test_cases[64];
 __attribute__((weak)) size_t test_n_cases;
 
@@ -88,16 +87,15 @@ static inline void test_add(const char *name, void (*run)(void))
         __VA_ARGS__;             \
     }
 
-/** Within a case: the machine or the build lacks what the case is about. */
+/** In a case: what the machine or build lacks. */
 static inline _Noreturn void test_skip_case(const char *reason)
 {
     printf("skipped: %s\n", reason);
     exit(TEST_SKIPPED);
 }
 
-/* A case is a process of its own: threads, memory and variables that one leaves behind, or a crash,
- * do not reach the next, and a case that forks has no threads of others beside it. Returns 0, 1 or
- * TEST_SKIPPED. */
+/* A case is a process, so threads, memory and variables, or a crash, do not reach the next, and a
+ * case that forks has no other threads. Returns 0, 1 or TEST_SKIPPED. */
 static inline int test_run_case(const struct test_case *own)
 {
     int status = 0;
@@ -127,7 +125,7 @@ static inline void test_note(struct test_results *results, const char *name, int
     results->n_failed += status != 0 && status != TEST_SKIPPED;
 }
 
-/* Prints the results, and returns the exit status of the binary. */
+/* Returns the binary's exit status. */
 static inline int test_end(const struct test_results *results)
 {
     printf("%zu cases, %zu failed, %zu skipped\n", results->n_run, results->n_failed,
@@ -140,7 +138,7 @@ static inline int test_end(const struct test_results *results)
     return TEST_SKIPPED;
 }
 
-/** Run all cases, or those whose name contains argv[1]. Returns the exit status. */
+/** All cases, or those with argv[1] in their names. Returns the exit status. */
 static inline int test_main(int argc, char **argv)
 {
     struct test_results results = {0};
@@ -150,7 +148,7 @@ static inline int test_main(int argc, char **argv)
     return test_end(&results);
 }
 
-/** As test_main(), but `most` cases run at once: for cases that mostly wait for deadlines. */
+/** For cases that mostly wait for deadlines: `most` run at once. */
 static inline int test_main_together(int argc, char **argv, size_t most)
 {
     struct test_results results = {0};

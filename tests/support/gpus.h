@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many GPUs a test may use, without loading a driver: what follows may fork.
+ * Counts GPUs without loading a driver, because the caller may fork.
  */
 #ifndef GYRE_TESTS_GPUS_H
 #define GYRE_TESTS_GPUS_H
@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The device files, or fewer if CUDA_VISIBLE_DEVICES names fewer. Of a build with the stand-in
- * GPU: as many as that has. */
+/** Device files, or fewer in CUDA_VISIBLE_DEVICES, or stand-in GPUs. */
 static inline int test_n_gpus(void)
 {
 #ifdef TEST_STAND_IN_GPU

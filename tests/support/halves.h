@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An algorithm for tests: blocks in two chunks, and counted in another order than that of the
- * ranks. All-gather and all-to-all; in all-gather the second half goes the long way, along a ring.
+ * An algorithm for tests: blocks of two chunks, counted in another order than the ranks. In
+ * all-gather the second half goes the long way, along a ring.
  */
 #ifndef GYRE_TESTS_HALVES_H
 #define GYRE_TESTS_HALVES_H
@@ -44,7 +44,7 @@ static void halves_copy(struct gyre_builder *builder, int n, int rank, struct gy
     gyre_builder_range_step(builder, both, &in, 1, &out, 1, 0);
 }
 
-/* Both halves of a block in one step; two blocks leave before others come in their place. */
+/* Both halves in one step; two blocks leave before others take their place. */
 static void halves_exchange(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const int n = shape->n_ranks, own = 2 * halves_position(n, rank);

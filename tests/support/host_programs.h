@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small programs for tests of executors, written with the builder: they use two lanes, scratch,
- * fan-out and fan-in, and need no algorithm.
+ * Programs for tests of executors: two lanes, scratch, fan-out and fan-in, without an algorithm.
  */
 #ifndef GYRE_TESTS_HOST_PROGRAMS_H
 #define GYRE_TESTS_HOST_PROGRAMS_H
@@ -12,7 +11,7 @@
 
 enum { N_LANES = 2, MAX_CHANNELS = 3 };
 
-/* Each chunk goes round once to be reduced and once more to be known. */
+/* Each chunk goes round to be reduced, then to be known. */
 static inline void emit_ring_all_reduce(struct gyre_builder *builder, int n, int rank, int root)
 {
     const struct gyre_ref to = gyre_peer((rank + 1) % n, 0);
@@ -43,7 +42,7 @@ static inline void emit_ring_all_reduce(struct gyre_builder *builder, int n, int
     }
 }
 
-/* Everybody tells everybody; two workers, on two lanes, so that both run at once. */
+/* Two workers, on two lanes, run at once. */
 static inline void emit_all_gather(struct gyre_builder *builder, int n, int rank, int root)
 {
     const struct gyre_ref in = gyre_in(0);
@@ -65,7 +64,7 @@ static inline void emit_all_gather(struct gyre_builder *builder, int n, int rank
     }
 }
 
-/* Everybody sends everybody its block, then reduces all blocks in rank order in one step. */
+/* All blocks are reduced in rank order in one step. */
 static inline void emit_reduce_scatter(struct gyre_builder *builder, int n, int rank, int root)
 {
     struct gyre_ref ins[HOST_RIG_MAX_RANKS];
@@ -83,7 +82,7 @@ static inline void emit_reduce_scatter(struct gyre_builder *builder, int n, int 
     gyre_builder_step(builder, 0, ins, n, &out, 1, GYRE_STEP_FINAL);
 }
 
-/* A chain of reductions towards the root, the last one by way of scratch. */
+/* Towards the root, at last by way of scratch. */
 static inline void emit_chain_reduce(struct gyre_builder *builder, int n, int rank, int root)
 {
     const int place = (rank - root + n) % n; /* 0 = root; n-1 begins */

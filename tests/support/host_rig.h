@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator without a transport, for tests: n executors of one device whose connectors are
- * plain memory of this process.
+ * A communicator without a transport: n executors of one device whose connectors are memory of this
+ * process.
  */
 #ifndef GYRE_TESTS_HOST_RIG_H
 #define GYRE_TESTS_HOST_RIG_H
@@ -50,7 +50,7 @@ static inline void host_rig_connect(struct host_rig *rig, int rank,
     }
 }
 
-/** @trace: records what the ranks' workers do; NULL = none. */
+/** @trace: NULL = none. */
 static inline void host_rig_open_traced(struct host_rig *rig, int n_ranks, uint32_t n_fifos,
                                         uint32_t depth, uint32_t slot_bytes,
                                         struct gyre_trace *trace)
@@ -108,10 +108,8 @@ static inline void host_rig_close(struct host_rig *rig)
     host_rig_free_memory(rig);
 }
 
-/** Drive all ranks' streams from this thread until they are idle; false after 200 seconds, which
- * means that they hang. That is less than the time limit of a test, so that the test itself says
- * so. (A call of nine ranks took 2.2 s on two cores that ten other jobs kept busy: the streams'
- * helper threads hold a stream while they wait for a core.) */
+/** Until all ranks' streams are idle; false after 200 seconds: they hang. That is less than a
+ * test's time limit, so the test itself says so. */
 static inline bool host_rig_run_in_one_thread(struct host_rig *rig)
 {
     const uint64_t end_ns = gyre_now_ns() + 200000000000ULL;

@@ -16,7 +16,7 @@ struct value {
 
 enum { MAX_PIECES = 32 };
 
-/* The numbers of the chunks, areas or blocks that the pieces of a step are. */
+/* Numbers of the chunks, areas or blocks of a step's pieces. */
 struct pieces {
     unsigned n;
     unsigned numbers[MAX_PIECES];
@@ -37,7 +37,7 @@ struct fifo {
 struct worker {
     unsigned rank, index;
     uint32_t tile;
-    uint32_t first;  /* of the run of steps at hand, in the program */
+    uint32_t first;  /* of the run of steps, in the program */
     uint32_t n_run;  /* its length */
     uint32_t n_done; /* of it */
     uint32_t *order; /* in which its steps are taken */
@@ -49,7 +49,7 @@ struct machine {
     unsigned n_ranks, n_ins, n_outs, n_lanes, n_workers;
     uint64_t random;
     struct value *memory;  /* rank, tile, OUT chunks then IN chunks */
-    struct value *scratch; /* rank, GYRE_MAX_RANKS areas at most: n_scratch of the largest */
+    struct value *scratch; /* rank, GYRE_MAX_RANKS areas at most */
     unsigned n_scratch;
     struct fifo *fifos;
     struct worker *workers;
@@ -73,14 +73,14 @@ static struct value raw_input(const struct machine *machine, unsigned rank, unsi
     return value;
 }
 
-/* Chunk of OUT that is IN(chunk) in place, by the words of gyre.h; -1 = none. */
+/* Of OUT, by the words of gyre.h; -1 = none. */
 static int alias(const struct gyre_program *p, unsigned chunk)
 {
     const bool blocks_in = gyre_collectives[p->coll].in_blocks;
     const bool blocks_out = gyre_collectives[p->coll].out_blocks;
     const bool root_only = p->coll == GYRE_COLL_GATHER || p->coll == GYRE_COLL_SCATTER;
     if ((root_only && p->rank != p->root) || (p->coll == GYRE_COLL_ALL_TO_ALL && p->is_placed))
-        return -1;                /* a placed all-to-all in place has no defined result */
+        return -1;                /* undefined for a placed all-to-all in place */
     if (blocks_in && !blocks_out) /* recv == send + rank * count */
         return chunk / p->n_chunks == p->rank ? (int)(chunk % p->n_chunks) : -1;
     if (blocks_out && !blocks_in) /* send == recv + rank * count */
@@ -99,7 +99,7 @@ static struct value *cell(struct machine *machine, unsigned rank, unsigned tile,
     return same >= 0 ? &base[same] : &base[machine->n_outs + chunk];
 }
 
-/* Where a chunk lies that a program calls so: the blocks may have other names there. */
+/* The chunk's place: blocks may have other names. */
 static unsigned place_of(const struct gyre_program *p, bool is_in, unsigned chunk)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[p->coll];
@@ -153,7 +153,7 @@ static bool can_run(struct machine *machine, unsigned rank, const struct gyre_st
     return true;
 }
 
-/* Counts through runs of chunks from `first` on; after the last of n_parts comes number 0. */
+/* From `first` on; after the last of n_parts comes number 0. */
 static struct pieces list_pieces(const struct gyre_step *step, unsigned first, unsigned n_parts)
 {
     const unsigned run = step->stride == 0 ? 1 : step->run;
@@ -170,7 +170,7 @@ static struct pieces list_pieces(const struct gyre_step *step, unsigned first, u
     return pieces;
 }
 
-/* How many blocks, or else chunks, IN or OUT has; of both the larger for everything else. */
+/* Blocks, or else chunks, of IN or OUT, or the larger of both. */
 static unsigned count_parts(const struct gyre_program *p, unsigned kind)
 {
     const bool blocks_in = gyre_collectives[p->coll].in_blocks;
@@ -191,7 +191,7 @@ static bool has_same_lengths(const struct gyre_program *program, const struct pi
     return true;
 }
 
-/* The values of all pieces of a received slot. */
+/* Of all pieces of a received slot. */
 static void take_slot(struct machine *machine, const struct worker *worker,
                       const struct gyre_step *step, struct gyre_operand operand,
                       struct value *values)
@@ -210,7 +210,7 @@ static void take_slot(struct machine *machine, const struct worker *worker,
                                   place_of(program, false, step->chunk));
         else if (slot->is_placed) /* nothing was written into it */
             values[piece].sum ^= next_random(&machine->random);
-        if (!fits) /* other chunks have other lengths: what is read is not what was sent */
+        if (!fits) /* other chunks have other lengths */
             values[piece].sum ^= next_random(&machine->random);
     }
 }
@@ -230,7 +230,7 @@ static struct value *local_value(struct machine *machine, const struct worker *w
                 place_of(program, is_in, pieces.numbers[piece]));
 }
 
-/* Reduce one piece and write it to the local output. */
+/* Into the local output. */
 static struct value run_piece(struct machine *machine, const struct worker *worker,
                               const struct gyre_step *step, unsigned piece,
                               struct value (*received)[MAX_PIECES])
@@ -273,7 +273,7 @@ static void send_slot(struct machine *machine, const struct worker *worker,
             results[0];
 }
 
-/* The pieces run in a random order: a program may not rely on any. */
+/* In a random order: a program may not rely on any. */
 static void run_step(struct machine *machine, const struct worker *worker,
                      const struct gyre_step *step)
 {
@@ -294,7 +294,7 @@ static void run_step(struct machine *machine, const struct worker *worker,
             send_slot(machine, worker, step, step->outs[i], results);
 }
 
-/* The next run of steps, in a random order. */
+/* In a random order. */
 static void begin_run(struct machine *machine, struct worker *worker, uint32_t first)
 {
     const struct gyre_program *program = machine->programs[worker->rank];
@@ -348,7 +348,7 @@ static enum interpret_result run_all(struct machine *machine)
     return INTERPRET_RIGHT;
 }
 
-/* Computes OUT(chunk) by the collective's formula. Returns false if the rank has no such output. */
+/* By the collective's formula. False: the rank has no such output. */
 static bool expected_sum(const struct machine *machine, const struct gyre_program *p, unsigned tile,
                          unsigned chunk, uint64_t *sum_out)
 {
@@ -382,7 +382,7 @@ static bool expected_sum(const struct machine *machine, const struct gyre_progra
     }
 }
 
-/* `before`: what OUT held, for ranks that must not touch it. */
+/* `before`: OUT of ranks that must not touch it. */
 static enum interpret_result compare(struct machine *machine, const struct value *before)
 {
     const unsigned n = machine->n_ins + machine->n_outs;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A concrete interpreter of programs for tests, written from docs/schedule.md and gyre.h and not
- * from the verifier: it runs all ranks with random integers in a random interleaving, the steps of
- * a WITH_NEXT run in random order, and compares OUT with what the collective's formula gives.
+ * A concrete interpreter of programs, written from docs/schedule.md and gyre.h and not from the
+ * verifier: it runs all ranks with random integers in a random interleaving, the steps of a
+ * WITH_NEXT run in random order, and compares OUT with the collective's formula.
  *
- * A value has two words: a sum, which any right order gives, and a hash of the order in which it
- * was reduced. Loading IN multiplies the sum (a pre-multiplied operation), FINAL multiplies it by
- * something else (an average), so that doing either twice, too early or not at all shows.
+ * A value has two words: a sum, which any right order gives, and a hash of the order of its
+ * reduction. Loading IN multiplies the sum, and FINAL multiplies it by something else, so that
+ * doing either twice, too early or not at all shows.
  */
 #ifndef GYRE_TESTS_INTERPRET_H
 #define GYRE_TESTS_INTERPRET_H
@@ -15,7 +15,7 @@
 
 enum interpret_result {
     INTERPRET_RIGHT,
-    INTERPRET_WRONG,    /* an output differs from the formula, or between ranks */
+    INTERPRET_WRONG,    /* than the formula, or between ranks */
     INTERPRET_HANGS,    /* no worker can go on */
     INTERPRET_LEFTOVER, /* slots remain, the next call would read them */
 };
@@ -27,12 +27,11 @@ struct interpret_options {
     uint64_t seed; /* of data and interleaving */
 };
 
-/** interpret - run structurally right programs of one shape once. A step moves 32 chunks at most.
- */
+/** Structurally right programs of one shape, once. A step moves 32 chunks at most. */
 enum interpret_result interpret(struct gyre_program *const *programs,
                                 const struct interpret_options *options);
 
-/** next_random - splitmix64. */
+/** Splitmix64. */
 uint64_t next_random(uint64_t *state);
 
 #endif

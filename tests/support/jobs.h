@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One call of one collective, or messages round a ring, with inputs and results of a pattern.
+ * One collective, or messages round a ring, with inputs and results of a pattern.
  */
 #ifndef GYRE_TESTS_JOBS_H
 #define GYRE_TESTS_JOBS_H
@@ -10,7 +10,7 @@
 #include "tests/support/ranks.h"
 
 struct test_job {
-    enum gyre_collective coll; /* SEND_RECV: to the next rank, from the one before */
+    enum gyre_collective coll; /* SEND_RECV: round the ring */
     gyre_dtype dtype;
     gyre_op op;
     size_t count;
@@ -27,7 +27,7 @@ struct test_place {
     gyre_stream stream;
 };
 
-/** test_place_open - the device of a rank, and a stream on it. */
+/** With a stream. */
 static inline struct test_place test_place_open(gyre_comm *comm)
 {
     struct test_place place = {.comm = comm};
@@ -90,7 +90,7 @@ static inline gyre_status test_job_call(const struct test_job *job, const struct
     }
 }
 
-/** test_job_wrong - how many elements of a rank's result are wrong. */
+/** How many elements are. */
 static inline uint64_t test_job_wrong(const struct test_job *job, const struct test_place *own,
                                       const char *out, struct gyre_pattern_errors *errors)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A caller's locale in which numbers have a decimal comma, and "i" and "I" are two letters.
+ * A locale with a decimal comma, in which "i" and "I" are two letters.
  */
 #ifndef GYRE_TESTS_LOCALE_H
 #define GYRE_TESTS_LOCALE_H
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/** test_enter_locale - false, with a line that says so, if there is no such locale here and none
- * can be made. Leave it with setlocale(LC_ALL, "C"). */
+/** False, and says so, if there is none and none can be made. Leave it with setlocale(LC_ALL, "C").
+ */
 static inline bool test_enter_locale(void)
 {
     char folder[] = "/tmp/gyre-test-locale-XXXXXX", command[160], number[8];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A clock for bounds that the library promises. It counts the short naps of a thread. On a machine
- * with more work than processors, the library's threads and this one wake late alike, so a bound in
- * naps then takes longer. On an idle machine a nap takes its length.
+ * A clock for bounds that the library promises: it counts the naps of a thread. On a busy machine
+ * the library's threads and this one wake late alike, so a bound in naps takes longer.
  */
 #ifndef GYRE_TESTS_PACE_H
 #define GYRE_TESTS_PACE_H
@@ -45,7 +44,7 @@ static inline void test_pace_restart(struct test_pace *pace)
     pace->n_before = gyre_load_acquire_u32(&pace->n_naps);
 }
 
-/** The time since the start, in ms of an idle machine. */
+/** In ms of an idle machine. */
 static inline uint32_t test_pace_stop(struct test_pace *pace)
 {
     const uint32_t n_naps = gyre_load_acquire_u32(&pace->n_naps) - pace->n_before;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks for tests: as threads over gyre_comm_init_all, or as forked processes over a unique id.
+ * Ranks as threads over gyre_comm_init_all, or as forked processes over a unique id.
  */
 #ifndef GYRE_TESTS_RANKS_H
 #define GYRE_TESTS_RANKS_H
@@ -19,15 +19,14 @@
 
 #define TEST_MAX_RANKS 16
 
-/** The device that the tests run on: TEST_DEVICE=cuda, else the host. */
+/** TEST_DEVICE=cuda, else the host. */
 static inline gyre_device_kind test_device(void)
 {
     const char *name = getenv("TEST_DEVICE");
     return name != NULL && strcmp(name, "cuda") == 0 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
 }
 
-/** How many ranks there can be: one a GPU. Counted without CUDA, which must not be initialised
- * before a fork. */
+/** One a GPU. CUDA must not be initialised before a fork. */
 static inline int test_most_ranks(void)
 {
     if (test_device() == GYRE_DEVICE_HOST)
@@ -44,7 +43,7 @@ static inline gyre_config test_config(int rank)
     return config;
 }
 
-/* The function that one rank runs. Its failed checks are counted. */
+/* Failed checks are counted. */
 typedef void (*test_rank_fn)(gyre_comm *comm, int rank, int n_ranks, void *argument);
 
 struct test_thread {
@@ -67,7 +66,7 @@ static inline void *test_thread_main(void *pointer)
 /* Set once this process has had threads. */
 __attribute__((weak)) bool test_had_threads;
 
-/** Run `run` on n ranks, each a thread of this process with its own communicator handle. */
+/** Threads with a communicator handle each. */
 static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument)
 {
     if (n_ranks > test_most_ranks())
@@ -88,16 +87,16 @@ static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument
         pthread_join(threads[rank].thread, NULL);
 }
 
-/* Shared between forked ranks: rank 0 publishes the id here. */
+/* Rank 0 publishes the id here. */
 struct test_rendezvous {
     gyre_unique_id id;
     uint32_t is_ready;
 };
 
-/** Fork n processes that join one communicator and run `run`. A case forks before it starts
- * threads: some threads of a communicator end a moment after it was destroyed, and a process that
- * was forked while one of them lived may not start threads under ThreadSanitizer.
- * @pids_out: by rank. The child's exit status is 0 when none of its checks failed. */
+/** Processes join one communicator. A case forks before it starts threads: some threads of a
+ * communicator outlive it for a moment, and under ThreadSanitizer a process that was forked
+ * meanwhile may start none. @pids_out: by rank. The child's exit status is 0 when none of its
+ * checks failed. */
 static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument, pid_t *pids_out)
 {
     CHECK_MSG(!test_had_threads, "a case forks its processes before it starts threads");
@@ -131,14 +130,14 @@ static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument
     munmap(shared, sizeof(*shared));
 }
 
-/** Wait for a rank; true when it exited with 0. */
+/** True when it exited with 0. */
 static inline bool test_wait_rank(pid_t pid)
 {
     int status = 0;
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/** Run `run` on n ranks, each a process of its own; all must succeed. */
+/** All must succeed. */
 static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argument)
 {
     pid_t pids[TEST_MAX_RANKS];
@@ -149,12 +148,12 @@ static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argume
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
 }
 
-/** A function of one rank, a test_rank_fn: comm, rank, n_ranks and argument are its own. */
+/** A test_rank_fn: comm, rank, n_ranks and argument are its own. */
 #define TEST_RANK(name)                                                                         \
     static void name(__attribute__((unused)) gyre_comm *comm, __attribute__((unused)) int rank, \
                      __attribute__((unused)) int n_ranks, __attribute__((unused)) void *argument)
 
-/* A case whose body each of n ranks runs: comm, rank and n_ranks are its own. */
+/* Each rank runs the body: comm, rank and n_ranks are its own. */
 #define TEST_ON_THREADS(sentence, n)   TEST_ON(test_on_threads, true, sentence, n, __LINE__)
 #define TEST_ON_PROCESSES(sentence, n) TEST_ON(test_on_processes, true, sentence, n, __LINE__)
 #define TEST_ON_HOST_THREADS(sentence, n) \

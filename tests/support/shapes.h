@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shapes for the tests of schedules: groupings of ranks into hosts, and the programs of all ranks.
+ * Groupings of ranks into hosts, and the programs of all ranks.
  */
 #ifndef GYRE_TESTS_SHAPES_H
 #define GYRE_TESTS_SHAPES_H
@@ -15,7 +15,7 @@
 static const char *const grouping_names[N_GROUPINGS] = {"one host", "2 hosts", "4 hosts",
                                                         "3 hosts round-robin", "uneven hosts"};
 
-/* Host of a rank in one of the groupings, before numbering by first appearance. */
+/* Before numbering by first appearance. */
 static inline unsigned raw_host(int grouping, unsigned rank, unsigned n_ranks)
 {
     switch (grouping) {
@@ -80,7 +80,7 @@ static inline void free_programs(struct gyre_program **programs, int n_ranks)
     free(programs);
 }
 
-/* The programs of all ranks; NULL, with a printed cause, when one cannot be emitted. */
+/* NULL, with a printed cause, when one cannot be emitted. */
 static inline struct gyre_program **emit_all(const struct gyre_algorithm *algorithm,
                                              const struct gyre_shape *shape)
 {

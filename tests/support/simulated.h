@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asks the simulator how long a call takes, for tests of it. Machines in these tests are mostly one
- * latency and one rate, so that the time of a schedule can be written down.
+ * Machines in these tests are mostly one latency and one rate, so that a schedule's time can be
+ * written down.
  */
 #ifndef GYRE_TESTS_SUPPORT_SIMULATED_H
 #define GYRE_TESTS_SUPPORT_SIMULATED_H
@@ -19,7 +19,7 @@ static inline bool is_near(double a, double b)
 #define HOP_NS       1000.0
 #define BYTES_PER_NS 8.0
 
-/* Hops and the outgoing side of each rank, and nothing else. */
+/* Only hops and each rank's outgoing side. */
 static inline struct gyre_cost plain_cost(double hop_ns, double bytes_per_ns)
 {
     struct gyre_cost cost = {0};
@@ -33,7 +33,7 @@ static inline struct gyre_cost plain_cost(double hop_ns, double bytes_per_ns)
     return cost;
 }
 
-/* A simulation's input. Zeros stand for one channel, depth 8, and the whole chunk in one tile. */
+/* Zeros stand for one channel, depth 8, and the whole chunk in one tile. */
 struct question {
     const struct gyre_algorithm *algorithm;
     enum gyre_collective coll;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults for tests of calls that stand still: programs that were never proved, given as text, and,
- * on the host device, connections that lose what is sent.
+ * Calls that stand still: by programs that were never proved, given as text, and, on the host
+ * device, connections that lose what is sent.
  */
 #ifndef GYRE_TESTS_STALL_RIG_H
 #define GYRE_TESTS_STALL_RIG_H
@@ -11,7 +11,7 @@
 #include "tests/support/check.h"
 #include "tests/support/test_work.h"
 
-/* A program that is loaded on one rank. The caller sets the buffers and the stream. */
+/* The caller sets the buffers and the stream. */
 struct stall_program {
     struct gyre_program *program;
     struct gyre_loaded *loaded;
@@ -20,9 +20,8 @@ struct stall_program {
     gyre_stream stream;
 };
 
-/** stall_launch_text - run one rank's program by protocol SIMPLE as this communicator's next
- * all-reduce of `count` floats, in tiles of one float. Nothing proves the program.
- * @own: stays until stall_unload(). */
+/** As the communicator's next all-reduce of `count` floats by SIMPLE, in tiles of one float. @own:
+ * stays until stall_unload(). */
 static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, uint64_t count,
                                             struct stall_program *own)
 {
@@ -59,9 +58,8 @@ struct stall_nowhere {
     struct gyre_credit credit;
 };
 
-/** stall_lose - from now on the peer gets no slots from this rank (`is_send`), or no credit for the
- * slots that it sends. The data still travel; what is lost is the counter that announces them.
- * Called by the rank's thread while no call runs.
+/** The peer gets no more slots from this rank (`is_send`), or no credit for those that it sends:
+ * the counter that announces them is lost. Called by the rank's thread while no call runs.
  * @nowhere: outlives the communicator. */
 static inline void stall_lose(gyre_comm *comm, int peer, bool is_send,
                               struct stall_nowhere *nowhere)

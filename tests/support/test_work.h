@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Works for executors in tests, which have no plans.
+ * Works without plans.
  */
 #ifndef GYRE_TESTS_TEST_WORK_H
 #define GYRE_TESTS_TEST_WORK_H
@@ -54,7 +54,7 @@ static inline struct gyre_work test_work_of(const struct test_work *work,
 
 #define TEST_WORKS 160
 
-/* Makes the works ready and enqueues them as one launch. */
+/* As one launch. */
 static inline gyre_status test_enqueue(struct gyre_executor *executor,
                                        const struct test_work *works, int n_works,
                                        gyre_stream stream)
