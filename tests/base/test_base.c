@@ -60,8 +60,8 @@ TEST_CASE("numbers and words do not depend on the caller's locale")
     setlocale(LC_ALL, "C");
 }
 
-/* Every text, and what stands in its place: one U+FFFD for each part that Unicode counts as one
- * (chapter 3.9, as Python's errors="replace" has it). */
+/* With one U+FFFD for each part that Unicode counts as one (chapter 3.9, as Python's
+ * errors="replace"). */
 #define BAD "\xef\xbf\xbd"
 static const char *const utf8_texts[][2] = {
     {"", ""},
@@ -96,7 +96,7 @@ TEST_CASE("any bytes become UTF-8")
         gyre_text_put_markup(file, text);
         fclose(file);
         CHECK(strcmp(markup, expected) == 0);
-        /* A buffer of any length holds whole characters only. */
+        /* Whole characters only. */
         for (size_t n = 1; n <= strlen(expected) + 1; n++) {
             char cut[64], again[64];
             const size_t n_cut = gyre_text_to_utf8(text, cut, n);
@@ -231,7 +231,7 @@ TEST_CASE("a file is replaced as a whole or not at all")
     CHECK_OK(gyre_file_replace("link", "three", 5));
     CHECK(holds("file", "three") && stat("file", &there) == 0 && (there.st_mode & 0777) == 0604);
     CHECK(lstat("link", &there) == 0 && S_ISLNK(there.st_mode));
-    /* Writing past this limit would end the process by SIGXFSZ. */
+    /* Past this limit SIGXFSZ ends the process. */
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
     small = before;
     small.rlim_cur = 2;

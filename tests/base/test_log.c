@@ -187,8 +187,7 @@ TEST_CASE("a full disk is said once")
     CHECK(said != NULL && strstr(said + 1, "log file") == NULL && strstr(said, "a-lost") == NULL);
 }
 
-/* A log file past ulimit -f raises SIGXFSZ, a pipe without a reader SIGPIPE; each ends a program.
- */
+/* A log file past ulimit -f raises SIGXFSZ, a pipe without a reader SIGPIPE. */
 TEST_CASE("writing raises no signal")
 {
     const struct rlimit small = {16, 16};

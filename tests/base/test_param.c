@@ -31,7 +31,7 @@ TEST_CASE("GYRE names come before NCCL names")
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_SL) == 3);
     CHECK(strcmp(params.values[GYRE_PARAM_IB_SL].source, "NCCL_IB_SL") == 0);
     CHECK(gyre_param_is_set(&params, GYRE_PARAM_IB_SL));
-    /* An empty value is no value; TRANSPORT is not NCCL's. */
+    /* An empty value is none; TRANSPORT is not NCCL's. */
     CHECK_OK(load("GYRE_IB_TC=", "NCCL_IB_TC=8", "NCCL_TRANSPORT=x"));
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 8);
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_TRANSPORT));
@@ -152,8 +152,7 @@ TEST_CASE("every default is legal and every row is in the help")
     CHECK(strstr(help, "1..31; default 17 [NCCL]") != NULL);
 }
 
-/* What NCCL takes, and what becomes of it here. `used`: the text that counts; "" = the default.
- * `noted`: a part of the note; NULL = the value is taken as it is, without a word. */
+/* `used`: the text that counts; "" = the default. `noted`: a part of the note; NULL = none. */
 static const struct {
     const char *name, *value, *used, *noted;
 } of_nccl[] = {
@@ -302,7 +301,7 @@ TEST_CASE("a file of NCCL is read where the environment is silent")
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_SOCKET_IFNAME), "=ens1f0") == 0);
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_HOSTID), "a b") == 0);
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_IB_SL));
-    /* The environment comes before the file, whatever the prefix, and an empty value counts. */
+    /* Even an empty value of the environment comes before the file. */
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 8);
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_IB_FIFO_TC));
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_DEBUG), "NONE") == 0);
@@ -338,7 +337,7 @@ TEST_CASE("a file that cannot be read is told and ends nothing")
     CHECK_OK(load_file(nothing, marked, sizeof(marked) - 1));
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_SL) == 4);
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_TC) == 9);
-    /* GYRE_* is as strict in a file, and the error names the file. */
+    /* GYRE_* is as strict in a file, which the error names. */
     CHECK_FAILS(load_file(nothing, wrong, sizeof(wrong) - 1), GYRE_ERROR_INVALID_ARGUMENT,
                 "/tmp/gyre_test_param.");
     CHECK_FAILS(load_file(nothing, unknown, sizeof(unknown) - 1), GYRE_ERROR_INVALID_ARGUMENT,
@@ -351,7 +350,7 @@ TEST_CASE("messages name the variable that the user set")
     CHECK(strcmp(gyre_param_called(&params, GYRE_PARAM_IB_HCA), "NCCL_IB_HCA") == 0);
     CHECK(strcmp(gyre_param_called(&params, GYRE_PARAM_IB_SL), "GYRE_IB_SL") == 0);
     CHECK(strcmp(gyre_param_called(&params, GYRE_PARAM_IB_TC), "GYRE_IB_TC") == 0);
-    /* What the code that uses a text refuses is forgiven to NCCL's variables alone. */
+    /* Only NCCL's variables are forgiven. */
     CHECK_OK(gyre_param_forgive(&params, GYRE_PARAM_IB_HCA, GYRE_ERROR_SYSTEM));
     CHECK(gyre_param_forgive(&params, GYRE_PARAM_IB_SL, GYRE_ERROR_SYSTEM) == GYRE_ERROR_SYSTEM);
     CHECK(gyre_param_forgive(&params, GYRE_PARAM_IB_TC, GYRE_ERROR_SYSTEM) == GYRE_ERROR_SYSTEM);

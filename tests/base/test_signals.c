@@ -5,8 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 
-/* The signals that a thread of this process blocks: bit n - 1 is signal n. Returns false if the
- * thread has ended. */
+/* Bit n - 1 is signal n. False: the thread has ended. */
 static bool find_blocked(const char *thread, uint64_t *blocked_out)
 {
     char path[64], line[128];
@@ -25,7 +24,7 @@ static bool blocks(uint64_t blocked, int number)
     return (blocked >> (number - 1) & 1) != 0;
 }
 
-/* The application's only thread is the first; all others are the library's. */
+/* All threads but the first are the library's. */
 TEST_RANK(look_at_all_threads)
 {
     char own[16];

@@ -105,7 +105,7 @@ TEST_CASE("many virtual addresses do not crowd out a real one")
         CHECK(n == 1 && strcmp(out[0].name, "eth0") == 0);
         CHECK_OK(gyre_sock_select(table, N, "", 0, out, &n));
         const char *first = out[0].name, *second = out[1].name;
-        /* Of an unknown kind of interface all but the first address come later. */
+        /* All but its first address come later. */
         CHECK_MSG(n == N && (strcmp(first, "eth0") == 0 || strcmp(second, "eth0") == 0),
                   "%s: %s %s", kinds[k], first, second);
         table[LAST].has_default_route = true;
@@ -268,7 +268,7 @@ TEST_CASE("another host's loopback is no target")
     CHECK(n == 1 && gyre_sock_is_same_host(&out[0], &real));
 }
 
-/* The interface that a rank's addresses begin with; "" if ranks do not spread. */
+/* "" if ranks do not spread. */
 static const char *spread(const char *ifname, int position, int n_positions, int *n_out)
 {
     static struct gyre_sock_interface table[4];
@@ -345,7 +345,7 @@ TEST_CASE("bytes go through, and sockets close on exec")
     CHECK(strcmp(text, "hello") == 0);
     gyre_sock_close(a);
     CHECK_FAILS(gyre_sock_recv(b, text, 1, deadline_ns), GYRE_ERROR_REMOTE, "closed");
-    /* The first send may still be taken; SIGPIPE would end this test. */
+    /* The first send may be taken; SIGPIPE would end this test. */
     gyre_status status = GYRE_SUCCESS;
     while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
         status = gyre_sock_send(b, "x", 1, deadline_ns);

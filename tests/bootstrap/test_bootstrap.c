@@ -436,7 +436,7 @@ TEST_CASE("strangers do not keep ranks out")
         gyre_sock_close(fds[i]);
 }
 
-/* A rank that joins by hand, so that it can misbehave. */
+/* By hand, to misbehave. */
 static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
 {
     const struct gyre_id_layout layout = layout_of(id);
@@ -575,7 +575,7 @@ TEST_CASE("the words of a reset do not depend on who saw its error")
     }
 }
 
-/* One communicator of ranks in one group, each with an id of its own; rank 0 comes last. */
+/* Each rank has its own id; rank 0 comes last. */
 static void make_at_address(const char *address, int n_ranks)
 {
     gyre_comm *comms[3] = {NULL};

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Far above the 8 s after which every rank has its error, far below the minutes that TCP takes. */
+/* Far above gyre's 8 s, far below TCP's minutes. */
 #define END_MS 15000
 
 struct net {
@@ -40,8 +40,8 @@ static struct gyre_params network_params(void)
     return params;
 }
 
-/* Both ranks post once in a while, as ranks do whose call makes no progress. Returns the words that
- * the rank's end came with; "" if it did not come. */
+/* As ranks do whose call makes no progress. Returns the words of the rank's end; "" if it did not
+ * come. */
 static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_out,
                                    size_t text_bytes)
 {
@@ -63,7 +63,7 @@ static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_
     return text_out;
 }
 
-/* The task of rank 1: an id to join or, with `regroups`, the addresses of a regroup listener. */
+/* An id to join or, with `regroups`, a regroup listener's addresses. */
 struct task {
     bool regroups;
     gyre_unique_id id;
@@ -114,7 +114,7 @@ static void run_joiner(int from_parent, int to_parent)
         post_until_lost(bootstrap, text, sizeof(text));
     if (write(to_parent, text, sizeof(text)) != sizeof(text))
         _exit(1);
-    /* The veth pair lives as long as this namespace; rank 0 may still need its end. */
+    /* The namespace keeps the veth pair, of which rank 0 may need its end. */
     for (;;)
         pause();
 }
@@ -189,7 +189,7 @@ static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
 
 TEST_CASE("an interface that goes down ends both ranks")
 {
-    /* The other end of a veth pair loses its carrier, as that of a cable does. */
+    /* The other end of a veth pair loses its carrier, too. */
     lose("ip link set gy0 down", false, "interface gy0 is down", "interface gy1 has no link");
     lose("ip link set gy1 down", true, "interface gy0 has no link", "interface gy1 is down");
 }

@@ -25,8 +25,8 @@ static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *i
     return pid;
 }
 
-/* Child: a rendezvous, and with rank >= 0 that rank of it, which takes part in one gather and, if
- * it leaves, says goodbye; then sits until killed. */
+/* With rank >= 0, the child takes part in one gather and, if it leaves, says goodbye; then sits
+ * until killed. */
 static pid_t fork_server(const struct gyre_params *params, int n_ranks, int rank, bool leaves,
                          gyre_unique_id *id_out)
 {

@@ -89,7 +89,7 @@ TEST_CASE("of two launchers the inner one counts, or both are refused")
             const gyre_status status = nest(inner, outer);
             const bool is_unclear = inner->nearness == outer->nearness ||
                                     (inner->nearness == BY_HAND && outer->nearness == MPI);
-            /* Launchers that share variables cannot disagree where the inner one has set them. */
+            /* The inner launcher has set the variables that they share. */
             if (status == GYRE_SUCCESS)
                 CHECK_MSG(launch.rank == inner->rank && launch.n_ranks == inner->n_ranks,
                           "%s in %s: %d of %d", inner->name, outer->name, launch.rank,
@@ -113,17 +113,16 @@ TEST_CASE("what cannot be told is refused with names and values")
                      "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"),
                 GYRE_ERROR_INVALID_USAGE,
                 "RANK=0 WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4");
-    /* One mpirun process a host that starts four ranks there. */
+    /* mpirun on each host starts four ranks there. */
     CHECK_OK(FIND("RANK=5", "WORLD_SIZE=8", "MASTER_ADDR=a", "MASTER_PORT=1",
                   "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"));
     CHECK(launch.rank == 5 && launch.n_ranks == 8);
-    /* A shell's leftovers of one rank inside a launcher of several. */
+    /* A shell's leftovers of one rank. */
     CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"),
                 GYRE_ERROR_INVALID_USAGE, "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4");
     CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "PMIX_RANK=1"), GYRE_ERROR_INVALID_USAGE,
                 "RANK=0 WORLD_SIZE=1, PMIX_RANK=1");
-    /* mpirun in a batch script, which is no task of a step; and of variables that mpirun left in
-     * the environment of srun's tasks. */
+    /* mpirun in a batch script, and variables that mpirun left to srun's tasks. */
     CHECK_OK(FIND("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=0",
                   "SLURM_NTASKS=4"));
     CHECK(launch.n_ranks == 1);
@@ -150,7 +149,7 @@ TEST_CASE("what cannot be told is refused with names and values")
                 "JAX_NUM_PROCESSES=2 and JAX_PROCESS_ID=0");
     CHECK_FAILS(FIND("GLOO_RANK=1", "GLOO_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"),
                 GYRE_ERROR_INVALID_USAGE, "GLOO_SIZE=4");
-    /* A shell inside an allocation, sizes without ranks, and words that only look like ranks. */
+    /* A shell inside an allocation, sizes without ranks, and look-alikes. */
     CHECK_OK(FIND("SLURM_NTASKS=4", "SLURM_JOB_ID=7", "WORLD_SIZE=1", "MP_PROCS=4", "HISTSIZE=9",
                   "PAGE_SIZE=4096", "X_RANK=best", "X_SIZE=4", "LOCAL_RANK=1"));
     CHECK(launch.name[0] == '\0' && launch.n_ranks == 1);
@@ -186,15 +185,15 @@ TEST_CASE("steps of one job have identities and places of their own")
     CHECK_OK(FIND("SLURM_PROCID=0", "SLURM_NTASKS=2", job, "SLURM_STEP_ID=1"));
     CHECK(strcmp(first.job, launch.job) != 0 && strcmp(first.address, launch.address) != 0);
     CHECK(launch.address[0] == '@');
-    /* On several hosts rank 0 is on the first host of the step. */
+    /* Rank 0 is on the step's first host. */
     CHECK_OK(FIND("SLURM_PROCID=0", "SLURM_NTASKS=2", job, "SLURM_STEP_ID=1",
                   "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=gpu[007-009,12]-ib,b"));
     CHECK_MSG(strcmp(launch.address, "gpu007-ib") == 0, "%s", launch.address);
     CHECK(launch.port >= 20000 && launch.port < 32000);
-    /* Without an identity there is no place to meet by itself. */
+    /* Without an identity there is no place to meet. */
     CHECK_OK(FIND("PMI_RANK=0", "PMI_SIZE=2"));
     CHECK(launch.address[0] == '\0');
-    /* The scheduler's job tells jobs apart that have no identity of their own. */
+    /* The scheduler's job tells these jobs apart. */
     CHECK_OK(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=9", "PBS_JOBID=3.x"));
     CHECK_MSG(strcmp(launch.job, "PBS_JOBID=3.x") == 0, "%s", launch.job);
 }
@@ -281,8 +280,7 @@ TEST_CASE("ranks meet at every kind of address")
     }
 }
 
-/* SOCKET_IFNAME tells where rank 0 listens: there, at loopback, and where the place's name leads.
- */
+/* At SOCKET_IFNAME, at loopback, and where the place's name leads. */
 TEST_CASE("rank 0 listens where it is told")
 {
     struct gyre_params params;

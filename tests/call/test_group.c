@@ -3,7 +3,7 @@
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
-/* More than the FIFOs of a pair hold: on GPUs it has more of them. */
+/* More than a pair's FIFOs hold. */
 #define N_LONG ((size_t)(test_device() == GYRE_DEVICE_HOST ? 2 : 8) << 20)
 
 static int32_t value_of(int from, int to, size_t i)
@@ -93,8 +93,8 @@ TEST_ON_THREADS("a copy within a rank holds up the receiving stream", 2)
         CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
 }
 
-/* One thread serves both ranks, which have a stream in common: neither rank's calls may begin to
- * hold it up before the other's wait for it. GPUs: a thread has one device current. */
+/* One thread serves both ranks, which have a stream in common: neither rank's calls may hold it up
+ * before the other's wait for it. On GPUs a thread has one device current. */
 static void serve_two_ranks_on_shared_streams(void)
 {
     enum { COUNT = 1000 };
@@ -279,8 +279,8 @@ static gyre_status receive_message(struct message *message, int from, gyre_comm 
     return gyre_recv(message->in, message->n_elems, GYRE_INT32, from, comm, stream);
 }
 
-/* Rank 0 has all of its messages in one group. Ranks 1 and 2 have none in a group, and rank 2 sends
- * to rank 0 only after rank 1 has received both messages of rank 0. */
+/* Rank 0 has all of its messages in one group, the others none. Rank 2 sends to rank 0 only after
+ * rank 1 has received both messages of rank 0. */
 TEST_RANK(pass_on_in_a_circle)
 {
     const int next = (rank + 1) % n_ranks, before = (rank + n_ranks - 1) % n_ranks;
@@ -307,7 +307,7 @@ TEST_RANK(pass_on_in_a_circle)
 TEST_CASE("messages of a group wait for no other peer's messages")
 {
     if (test_device() != GYRE_DEVICE_HOST)
-        return; /* GPUs launch second messages of a pair after all first ones */
+        return; /* GPUs launch a pair's second messages last */
     setenv("GYRE_TIMEOUT", "20000", 1);
     test_on_processes(3, pass_on_in_a_circle, NULL); /* forks: before there are threads */
     test_on_threads(3, pass_on_in_a_circle, NULL);

@@ -6,7 +6,7 @@
 
 enum { N_COMMS = 3, N_ELEMS = 100, N_ROUNDS = 50 };
 
-/* A call that hangs becomes an error that names the call. */
+/* A call that hangs becomes an error. */
 #define OPERATION_TIMEOUT_MS "20000"
 
 /* One communicator's buffer on a rank. */
@@ -94,7 +94,7 @@ TEST_CASE("communicators whose calls are compared may share a stream")
     ranks_may_name_communicators_in_any_order();
 }
 
-/* A rank that a message does not concern calls the pair's communicator first. */
+/* It calls the pair's communicator first. */
 TEST_RANK(skip_a_message)
 {
     gyre_comm *pair = NULL;
@@ -126,7 +126,7 @@ TEST_CASE("a message may skip a rank")
     test_on_threads(3, skip_a_message, NULL);
 }
 
-/* Two communicators of two ranks; one thread serves both ranks, each with one stream. GPUs: a
+/* Two communicators of two ranks; one thread serves both ranks, each with one stream. On GPUs a
  * thread has one device current. */
 static void serve_two_ranks(void)
 {
@@ -192,7 +192,7 @@ TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
         CHECK_OK(gyre_comm_destroy(own[i]));
 }
 
-/* Rank 1 waits for the first sum before it calls the second; rank 0 has both in one group. */
+/* Rank 1 waits for the first sum; rank 0 has both in one group. */
 TEST_RANK(cut_groups_differently)
 {
     gyre_comm *child = NULL;

@@ -138,7 +138,7 @@ static void run_ranks(void)
     struct test_thread threads[N];
     gyre_comm *comms[N];
     gyre_config config = test_config(0);
-    config.name = "a \"b\\\xe9"; /* ends with a byte that is no UTF-8 */
+    config.name = "a \"b\\\xe9"; /* the last byte is no UTF-8 */
     CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
     for (int rank = 0; rank < N; rank++) {
         threads[rank] = (struct test_thread){.comm = comms[rank], .rank = rank};
@@ -169,7 +169,7 @@ TEST_CASE("the file counts calls and bytes by collective and size")
         CHECK(value_of(&file, "gyre_calls_total", "all_gather", "16384") == 1);
         CHECK(value_of(&file, "gyre_bytes_total", "all_gather", "16384") == 2 * 2048 * 4);
         CHECK(value_of(&file, "gyre_calls_total", "send_recv", "1024") == 2);
-        /* Times depend on the machine; they are there and fit each other. */
+        /* Times fit each other on every machine. */
         const double time_s = value_of(&file, "gyre_seconds_total", "all_gather", "16384");
         const double busbw =
             value_of(&file, "gyre_last_busbw_bytes_per_second", "all_gather", "16384");
@@ -205,7 +205,7 @@ static bool wait_on_disk(void)
     return pthread_cond_timedwait(&disk.changed, &disk.lock, &end) == 0;
 }
 
-/* Stands in front of the C library's function, with which the library replaces files. */
+/* In front of the C library's function. */
 int rename(const char *from, const char *to)
 {
     pthread_mutex_lock(&disk.lock);

@@ -99,8 +99,8 @@ static gyre_observer observer_of(int rank)
     };
 }
 
-/* Tags 1 and 2: alone; 3 and 4: a send and a receive of one launch; 5: cancelled; 6: refused by its
- * arguments, so it has no tag. */
+/* Tags 1 and 2: alone; 3 and 4: a send and a receive of one launch; 5: cancelled; 6: refused, so it
+ * has no tag. */
 TEST_RANK(make_calls)
 {
     const gyre_device_kind kind = test_device();
@@ -184,8 +184,7 @@ TEST_CASE("an observer that lacks a function is refused")
     CHECK(seen[0].n_closed == 0);
 }
 
-/* An executor that tells times as that of a GPU does: the launch that begins with work w ran from
- * 1000 w + 1 to 1000 w + 9. */
+/* Times as of a GPU: the launch that begins with work w ran from 1000 w + 1 to 1000 w + 9. */
 static struct gyre_executor_ops timing_ops;
 static bool refuses_times; /* as during a capture */
 

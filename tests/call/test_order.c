@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the sends and receives of a group become launches. Ranks are played through: a launch begins
- * when the one before it on its rank has ended, and ends when every message of it has its other end
- * in a launch that has begun.
+ * How the sends and receives of a group become launches. A launch begins when the one before it on
+ * its rank has ended, and ends when every message of it has its other end in a launch that has
+ * begun.
  */
 #include "core/foundation/base/util.h"
 #include "core/engine/call/batch.h"
@@ -10,13 +10,13 @@
 
 enum { MAX_RANKS = 4, MAX_CALLS = 8, MAX_LAUNCHES = 16, MANY_RANKS = 150 };
 
-/* A call as a test writes it. Both ends of a message name the same protocol. */
+/* Both ends of a message name the same protocol. */
 struct move {
     int rank;
     bool is_send;
     int peer;
     enum gyre_proto proto;
-    int group; /* calls of a rank with the same number are one group */
+    int group; /* those of a rank with one number are a group */
 };
 
 struct launch {
@@ -102,7 +102,7 @@ static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, st
         }
 }
 
-/* How many messages this launch and those before it move between the rank and a peer. */
+/* In this launch and those before it. */
 static int count_messages(const struct rank *own, int last_launch, int peer, bool is_send)
 {
     int n = 0;
@@ -173,7 +173,7 @@ TEST_CASE("short and long messages of a group do not wait for each other")
                 {0, true, 1, a, 0}, {0, false, 1, b, 0}, {1, false, 0, a, 0}, {1, true, 0, b, 1}};
             const struct move asks[] = {
                 {0, true, 1, a, 0}, {0, false, 1, b, 0}, {1, true, 0, b, 0}, {1, false, 0, a, 1}};
-            /* Rank 1 sends to rank 2 when it has what rank 0 sent, and rank 2 then to rank 0. */
+            /* Rank 2 and then rank 0 pass on what rank 0 sent. */
             const struct move round[] = {{0, true, 1, a, 0},   {0, false, 2, b, 0},
                                          {1, false, 0, a, 0},  {1, true, 2, LL, 1},
                                          {2, false, 1, LL, 0}, {2, true, 0, b, 1}};
@@ -280,9 +280,7 @@ TEST_CASE("more calls than a GPU takes are several launches")
     all_to_all(1, 1, 1);
 }
 
-/* Where the executor queues works, each message follows the one before it of its peer and
- * direction.
- */
+/* Each message follows the one before it of its peer and direction. */
 TEST_CASE("queued messages follow those of their peer")
 {
     static const struct gyre_order_place place = {0, 3, 0, true};

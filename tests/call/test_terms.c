@@ -112,7 +112,7 @@ TEST_CASE("empty lists of algorithms and protocols are no terms")
     test_on_threads(N, use_empty_lists, NULL);
 }
 
-/* The linker sends calls of gyre_simulator_open() to the function with "wrap" in its name. */
+/* The linker sends calls to the function with "wrap". */
 gyre_status __real_gyre_simulator_open(const struct gyre_algorithm *, const struct gyre_shape *,
                                        const struct gyre_machine *, bool, struct gyre_simulator **);
 gyre_status __wrap_gyre_simulator_open(const struct gyre_algorithm *, const struct gyre_shape *,
@@ -204,7 +204,7 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     args.version = 0;
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "GYRE_CALL_ARGS_INIT");
-    /* None of it was enqueued, and the communicator works. */
+    /* None of it was enqueued. */
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_SUCCESS);
     args = all_reduce_of(data);
@@ -257,7 +257,7 @@ TEST_RANK(prefer)
     }
     args.algorithm = "tree";
     check_algorithm(comm, &args, "tree");
-    args.send = NULL; /* what else is wrong with a call stays wrong */
+    args.send = NULL; /* a call's other errors stay */
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
     args.send = data;
     args.protocol = "fast";

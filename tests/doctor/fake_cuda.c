@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for libcuda with one GPU whose memory is host memory, for the trials of `gyre doctor`.
- * FAKE_CUDA makes it sick: "ipc" (a second process may not open memory), "damage" (copies change a
- * byte), "hang" (the first copy never ends), "hang_start" (cuInit never ends), "dmabuf" (no
- * export), "start" (cuInit fails), "crash".
+ * A stand-in for libcuda with one GPU of host memory. FAKE_CUDA makes it sick: "ipc" (a second
+ * process may not open memory), "damage" (copies change a byte), "hang" (the first copy never
+ * ends), "hang_start" (cuInit never ends), "dmabuf" (no export), "start" (cuInit fails), "crash".
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -19,7 +18,7 @@ struct handle {
     int pid, fd;
     size_t n_bytes;
     char rest[48];
-} __attribute__((packed)); /* the callers' type is an array of bytes and may lie at any address */
+} __attribute__((packed)); /* the callers' bytes lie at any address */
 _Static_assert(sizeof(struct handle) == 64, "CUipcMemHandle");
 
 static int memory_fd = -1; /* of the last allocation */
@@ -145,7 +144,7 @@ FAKE(cuIpcOpenMemHandle_v2, address *at, struct handle handle, unsigned flags)
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
-    /* CUDA does not open memory in the process that made it. */
+    /* Not in the process that made it. */
     if (fd < 0 || flags != 1 || handle.pid == (int)getpid() || is_sick("ipc"))
         return 1;
     *at = (uintptr_t)mmap(NULL, handle.n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for NVML with two GPUs. The second one is sick as FAKE_NVML says: "uncorrected=1",
- * "corrected=5000", "pending=1", "failed=1", "reasons=64", "width=8", "replays=9999", "no_clock=1",
- * "ecc_off=1", "no_counts=1" (memory errors and replays cannot be read), "no_start=1", "absent=1"
- * (no GPU at all).
+ * Two GPUs, of which the second is sick as FAKE_NVML says: "uncorrected=1", "corrected=5000",
+ * "pending=1", "failed=1", "reasons=64", "width=8", "replays=9999", "no_clock=1", "ecc_off=1",
+ * "no_counts=1" (memory errors and replays cannot be read), "no_start=1", "absent=1" (no GPU at
+ * all).
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct pci_info {
     char bus_id[32];
 };
 
-/* The value of a word of FAKE_NVML; `usual` for the first GPU and for words that are not there. */
+/* `usual` for the first GPU and absent words. */
 static unsigned value_of(const void *device, const char *word, unsigned usual)
 {
     const char *text = getenv("FAKE_NVML");

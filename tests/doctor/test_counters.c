@@ -51,7 +51,7 @@ static void tear_down(void)
     CHECK(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
 }
 
-/* The counters of the machine as it is now. The ports of the reading before this one stay. */
+/* The last reading's ports stay. */
 static struct bench_counters *read_counters(void)
 {
     static struct bench_machine machines[2];
@@ -134,7 +134,7 @@ TEST_CASE("a fix names the port that it is about")
     CHECK(strcmp(bench_fix_of_port("ethtool NETDEV; mlxlink -d DEVICE -p NETDEV", "mlx5_1", "eth7",
                                    fix),
                  "ethtool eth7; mlxlink -d mlx5_1 -p eth7") == 0);
-    /* Where no name is known, the text says where to find it. */
+    /* It says where to find the name. */
     CHECK(strstr(bench_fix_of_port("ethtool NETDEV", "mlx5_1", "", fix), "rdma link show") != NULL);
     CHECK(strcmp(bench_fix_of_port("mlxlink -d DEVICE", NULL, "", fix), "mlxlink -d DEVICE") == 0);
     CHECK(strcmp(bench_fix_of_port("update the firmware", "mlx5_1", "", fix),

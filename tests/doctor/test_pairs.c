@@ -50,7 +50,7 @@ static void fail(int fd, int kind)
     bench_pair_tell(fd, &event);
 }
 
-/* Numbers that no device has must not be written anywhere. */
+/* No device has such numbers. */
 static void lie(int fd, int kind)
 {
     struct bench_pair_event event = {.kind = BENCH_PAIR_DONE, .from = 1000, .to = -7};

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded by LD_PRELOAD: makes calls fail that libgyre.so makes, and no others (the return address
- * tells). TEST_INJECT says which, as "CLASS FIRST COUNT":
+ * Loaded by LD_PRELOAD: calls of libgyre.so fail, and no others (the return address tells).
+ * TEST_INJECT says which, as "CLASS FIRST COUNT":
  *
  *   memory      malloc, calloc, realloc, posix_memalign return no memory
  *   map         mmap, memfd_create and pthread_create fail with ENOMEM or EAGAIN
  *   descriptor  socket, accept4, eventfd, epoll_create1, open fail with EMFILE
- *   interrupt   poll, epoll_wait and nanosleep return EINTR, as calls that wait can; here each
- *               FIRST-th call fails, and COUNT is not used
+ *   interrupt   each FIRST-th poll, epoll_wait and nanosleep returns EINTR; COUNT is not used
  *
  * The calls FIRST .. FIRST + COUNT - 1 of the class fail; FIRST = 0 only counts. Standard error
- * gets "injected CLASS N +OFFSET" at the first failure and "counted CLASS N" at the end of the
- * process.
+ * gets "injected CLASS N +OFFSET" at the first failure and "counted CLASS N" at the end.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -121,7 +119,7 @@ static bool fails(enum call_class of_call, void *return_address)
         return real arguments;                                             \
     }
 
-/* dlsym() may allocate, so these four go to glibc directly. */
+/* dlsym() may allocate. */
 extern void *__libc_malloc(size_t n_bytes);
 extern void *__libc_calloc(size_t n, size_t n_bytes);
 extern void *__libc_realloc(void *bytes, size_t n_bytes);

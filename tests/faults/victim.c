@@ -52,7 +52,7 @@ void victim_say(const struct victim_rank *own, const char *format, ...)
     for (int i = 0; i < n; i++)
         line[i] = line[i] == '\n' ? ' ' : line[i];
     line[n++] = '\n';
-    /* One write a line, so that lines of threads stay whole. */
+    /* Lines of threads stay whole. */
     if (write(STDOUT_FILENO, line, (size_t)n) < 0)
         _exit(4);
 }
@@ -66,7 +66,7 @@ gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_c
         victim_say(own, "slow %s %.3f", call, took_s);
     if (status == GYRE_SUCCESS)
         return status;
-    /* Copied first: asking the communicator may end the thread's own text. */
+    /* Asking the communicator may end the thread's own text. */
     snprintf(text, sizeof(text), "%s", gyre_last_error());
     const char *of_comm = comm != NULL ? gyre_comm_last_error(comm) : "";
     if (strcmp(own->options->misbehave, "hang") == 0)
@@ -192,7 +192,7 @@ static void *run_rank(void *argument)
     struct victim_rank *own = argument;
     const gyre_status status = run_phase(own);
     const double began_s = victim_now_s();
-    /* The first ranks' calls of go_on_without() must be alike: they failed at different calls. */
+    /* The ranks failed at different calls; the first calls of go_on_without() must be alike. */
     own->random = own->options->seed;
     own->n_calls = 0;
     if (status != GYRE_SUCCESS)
@@ -229,7 +229,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* Interrupts system calls of all threads, 2000 times a second. */
+/* For all threads, 2000 times a second. */
 static void start_storm(void)
 {
     const struct sigaction action = {.sa_handler = on_alarm}; /* without SA_RESTART */
@@ -290,7 +290,7 @@ static void prepare_rank(struct victim_rank *own, const struct victim_options *o
         exit(4);
 }
 
-/* Ranks that are threads of one process meet in memory where the phase lets them. */
+/* Threads of one process meet in memory where the phase lets them. */
 static int init_all(struct victim_rank *ranks, const struct victim_options *options)
 {
     gyre_config config = GYRE_CONFIG_INIT;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank of a job that the fault campaign attacks: its options, its report lines, and the phases
- * that it repeats. Written against the installed header alone, as a user's program is.
+ * One rank of a job that the fault campaign attacks. Written against the installed header alone.
  */
 #ifndef GYRE_TESTS_FAULTS_VICTIM_H
 #define GYRE_TESTS_FAULTS_VICTIM_H
@@ -18,11 +17,11 @@ struct victim_options {
     int n_ranks;
     int first_rank; /* this process runs ranks first_rank .. first_rank + n_threads - 1 */
     int n_threads;
-    const char *directory; /* where rank 0 writes the unique ids of all rounds */
+    const char *directory; /* where rank 0 writes all rounds' ids */
     const char *phase;
     double run_s;
     uint64_t seed;
-    int dead_rank;         /* survivors shrink without it after their error; -1 = they do not */
+    int dead_rank;         /* survivors shrink without it; -1 = they do not */
     const char *misbehave; /* "", "hang" or "misname": what the campaign must notice */
 };
 
@@ -36,23 +35,21 @@ struct victim_rank {
     uint64_t random;
     uint64_t n_calls;
     double end_s;
-    pthread_mutex_t lock; /* a signal's abort and the end of `comm` exclude each other */
+    pthread_mutex_t lock; /* for a signal's abort, and the end of `comm` */
     bool is_done;
 };
 
-/** victim_now_s - CLOCK_MONOTONIC in seconds, which the campaign reads as well. */
+/** CLOCK_MONOTONIC, which the campaign reads as well. */
 double victim_now_s(void);
 
-/** victim_say - one line "TIME RANK text" on standard output. */
+/** One line "TIME RANK text". */
 void victim_say(const struct victim_rank *own, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** victim_ended - report what a call returned: nothing for SUCCESS, an "error" line else.
- * Calls that take over 2 s get a "slow" line. Returns the status. */
+/** An "error" line if the call failed, a "slow" line over 2 s. Returns the status. */
 gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_comm *comm,
                          double began_s, gyre_status status);
 
-/** VICTIM_TRY - run a call; return its status from the enclosing function when it fails. */
 #define VICTIM_TRY(own, call, comm, expr)                                           \
     do {                                                                            \
         const double began_s_ = victim_now_s();                                     \
@@ -61,21 +58,20 @@ gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_c
             return status_;                                                         \
     } while (0)
 
-/** victim_call - one collective of a random kind and size over `comm`, awaited and checked. */
+/** Of a random kind and size, awaited and checked. */
 gyre_status victim_call(struct victim_rank *own, gyre_comm *comm);
 
-/** victim_end_group - end the open group, or cancel it if a call in it failed with `of_calls`. */
+/** Or cancel it if a call in it failed with `of_calls`. */
 gyre_status victim_end_group(gyre_status of_calls);
 
-/** victim_phase - the phase of this name, which is one round; NULL if there is none. It sets
- * is_done once rank 0's time is over. */
+/** One round; NULL if there is none of this name. It sets is_done once rank 0's time is over. */
 typedef gyre_status (*victim_phase)(struct victim_rank *own);
 victim_phase victim_find_phase(const char *name);
 
-/** victim_makes_comm - true if each round of this phase makes the communicator anew. */
+/** Anew for each round of this phase. */
 bool victim_makes_comm(const char *phase);
 
-/** victim_init / victim_destroy - own->comm. victim_init takes the id of the next round. */
+/** victim_init / victim_destroy - own->comm, by the id of the next round. */
 gyre_status victim_init(struct victim_rank *own);
 gyre_status victim_destroy(struct victim_rank *own);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives of a victim. Every element that arrives is compared with a formula.
+ * Every element that arrives is compared with a formula.
  */
 #include "tests/faults/victim.h"
 
 #include <stdlib.h>
 
-/* The same sequence on all ranks, so that all of them make the same call. */
+/* The same on all ranks. */
 static uint64_t next_random(struct victim_rank *own)
 {
     own->random = own->random * 6364136223846793005ULL + 1442695040888963407ULL;

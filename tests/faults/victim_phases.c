@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The phases of a victim. Each function is one round; the victim repeats it until rank 0's time is
- * over, which all ranks learn from one more all_reduce.
+ * Each function is one round, repeated until rank 0's time is over, which all ranks learn from one
+ * more all_reduce.
  */
 #include "tests/faults/victim.h"
 
@@ -40,7 +40,7 @@ static gyre_status phase_data(struct victim_rank *own)
     return status == GYRE_SUCCESS ? agree_on_end(own) : status;
 }
 
-/* Calls of two communicators in one group, on one stream. */
+/* Two communicators in one group, on one stream. */
 static gyre_status phase_group(struct victim_rank *own)
 {
     const int32_t mine[2] = {own->rank + 1, 1};
@@ -74,7 +74,7 @@ static gyre_status phase_split(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* A shrink that excludes no rank, so that all ranks start again over their regroup listeners. */
+/* Excludes no rank, so all start again over their regroup listeners. */
 static gyre_status phase_shrink(struct victim_rank *own)
 {
     gyre_status status;
@@ -91,7 +91,7 @@ static gyre_status phase_shrink(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* Between processes the library refuses windows of host memory, after it has asked all ranks. */
+/* Between processes windows of host memory are refused after all ranks were asked. */
 static gyre_status phase_window(struct victim_rank *own)
 {
     gyre_window window = 0;
@@ -109,8 +109,7 @@ static gyre_status phase_window(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* The application computes; it looks at the communicator's health as a framework's watchdog
- * does. */
+/* Looks at the communicator's health, as a framework's watchdog does. */
 static gyre_status phase_idle(struct victim_rank *own)
 {
     const struct timespec nap = {0, 10000000L};
@@ -132,7 +131,7 @@ static gyre_status phase_init(struct victim_rank *own)
     return status == GYRE_SUCCESS ? victim_destroy(own) : status;
 }
 
-/* Work is still under way when the communicator is destroyed. */
+/* With work under way. */
 static gyre_status phase_destroy(struct victim_rank *own)
 {
     gyre_status status = victim_init(own);

@@ -13,7 +13,7 @@
 /* By rank, shared with the parent. */
 struct shared_counts {
     uint64_t n_calls[TEST_MAX_RANKS];  /* calls so far */
-    uint64_t named_ns[TEST_MAX_RANKS]; /* when the error that names the victim was there */
+    uint64_t named_ns[TEST_MAX_RANKS]; /* when the error that names the victim came */
 };
 
 struct victim {
@@ -22,7 +22,7 @@ struct victim {
     const char *expected; /* in the survivors' error */
 };
 
-/* All-reduce until an error comes; it must name the victim and come within two seconds. */
+/* The error must name the victim within two seconds. */
 TEST_RANK(reduce_until_error)
 {
     const struct victim *victim = argument;
@@ -36,7 +36,7 @@ TEST_RANK(reduce_until_error)
         status = gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
         if (status == GYRE_SUCCESS)
             status = gyre_stream_synchronize(NULL, test_device());
-        if (status == GYRE_SUCCESS) /* a CUDA stream does not know of the communicator's failure */
+        if (status == GYRE_SUCCESS) /* a CUDA stream does not know of the failure */
             CHECK_OK(gyre_comm_async_error(comm, &status));
         gyre_fetch_add_u64(&victim->shared->n_calls[rank], 1);
     }
@@ -61,8 +61,7 @@ static void wait_until_running(const struct shared_counts *shared, int n_ranks)
             sched_yield();
 }
 
-/* Kill each rank in turn; report how long the slowest survivor took to name it and to end. On GPUs
- * a process gives back its memory and its contexts before it ends. */
+/* Report how long the slowest survivor took to name it and to end. A process on GPUs ends late. */
 static void kill_each(const char *transport)
 {
     const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
@@ -98,7 +97,7 @@ TEST_RUNS("survivors name the killed rank over sockets", kill_each("socket"))
 
 TEST_CASE("survivors name the killed rank over sockets by lines")
 {
-    if (test_device() != GYRE_DEVICE_HOST) /* GPUs of one host have simple alone over sockets */
+    if (test_device() != GYRE_DEVICE_HOST) /* over sockets one host's GPUs have simple alone */
         return;
     setenv("GYRE_PROTO", "/ll", 1);
     kill_each("socket");
@@ -148,8 +147,7 @@ TEST_CASE("an operation whose record is gone is told by its number")
     munmap(shared, sizeof(*shared));
 }
 
-/* A fault that a proxy raises on one rank, for example for a failed queue pair, may be visible on
- * that rank only. */
+/* For example for a failed queue pair; other ranks may not see it. */
 TEST_RANK(fail_on_one_rank)
 {
     const struct victim *victim = argument;
@@ -158,7 +156,7 @@ TEST_RANK(fail_on_one_rank)
         return;
     }
     CHECK(gyre_fault_raise(&comm->member.fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
-    /* The rank makes no call and does not end before the other ranks have the error. */
+    /* It makes no call until the others have the error. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
             sched_yield();
@@ -187,7 +185,7 @@ TEST_CASE("a stopped rank is no error")
     test_fork_ranks(N, reduce_until_error, &victim, pids);
     wait_until_running(shared, N);
     kill(pids[1], SIGSTOP);
-    /* Long enough for every detector to look at it several times. */
+    /* For several looks of every detector. */
     const struct timespec pause = {3, 0};
     nanosleep(&pause, NULL);
     const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[0]);
@@ -223,8 +221,7 @@ TEST_CASE("an abort ends all ranks")
     munmap(shared, sizeof(*shared));
 }
 
-/* The other ranks wait in gyre_comm_exchange(). Without the abort they would wait until
- * GYRE_BOOTSTRAP_TIMEOUT. */
+/* Without the abort, gyre_comm_exchange() would wait until GYRE_BOOTSTRAP_TIMEOUT. */
 TEST_RANK(abort_or_exchange)
 {
     struct victim *victim = argument;
@@ -236,7 +233,7 @@ TEST_RANK(abort_or_exchange)
         return;
     }
     CHECK_OK(gyre_comm_abort(comm));
-    /* This rank has not destroyed its communicator yet, so no rank gets a goodbye from it. */
+    /* Until its communicator is destroyed, no rank gets a goodbye. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
             sched_yield();
@@ -275,7 +272,7 @@ TEST_CASE("a rank that misses an exchange is everybody's failure")
     test_on_processes(2, exchange_alone, NULL);
 }
 
-/* One thread waits in the comparison of its call for a rank that never calls; another aborts. */
+/* One thread compares its call with a rank that never calls; another aborts. */
 static void *abort_comm(void *argument)
 {
     CHECK_OK(gyre_comm_abort(argument));
@@ -314,9 +311,9 @@ TEST_CASE("a missing rank is named")
 
 #define WAIT_NS 60000000000ULL
 
-/* Two ranks, of which the victim may open `n_spare` descriptors more. Both learn of the limit
- * before the time limit of the rendezvous. Neither process ends before both have learned: on a busy
- * machine the other rank may come later than an exit waits for it. */
+/* The victim may open `n_spare` descriptors more. Both ranks learn of the limit before the time
+ * limit of the rendezvous, and neither ends before that: on a busy machine the other rank may come
+ * later than an exit waits for it. */
 static void check_few_descriptors(int victim, int n_spare)
 {
     pid_t pids[2];
@@ -370,7 +367,7 @@ TEST_CASE("both ranks learn that descriptors ran out")
     check_few_descriptors(1, 2);
 }
 
-/* Two ranks, of which rank 1 has `variable` set: both must say `words`. */
+/* `variable` is set on rank 1; both must say `words`. */
 static void check_difference(const char *variable, const char *value, const char *words)
 {
     pid_t pids[2];

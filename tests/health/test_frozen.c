@@ -9,15 +9,15 @@
 #include <signal.h>
 
 #define HOST    GYRE_DEVICE_HOST
-#define WAIT_NS 60000000000ULL /* for what comes within seconds: tells "bounded" from "hangs" */
+#define WAIT_NS 60000000000ULL /* tells "bounded" from "hangs" */
 
 enum { N = 4, COUNT = 4096 };
 
-/* Between the ranks, which are processes, and the parent. */
+/* Between the ranks and the parent. */
 struct shared {
     uint64_t n_calls[N];
     uint32_t is_over; /* set by the parent: leave together */
-    uint32_t sleeper; /* this rank calls nothing after its 10th call; N = none */
+    uint32_t sleeper; /* calls nothing after its 10th call; N = none */
     uint32_t statuses[N];
     char texts[N][GYRE_CAUSE_MAX_BYTES]; /* the communicators' errors */
     int log[2];                          /* pipe: what the ranks print */
@@ -218,7 +218,7 @@ TEST_CASE("the error names a rank that is behind and its latest call")
     end_share(shared);
 }
 
-/* A rank that is only slow is waited for longer than this, see tests/support/pace.h. */
+/* A slow rank is waited for longer, see tests/support/pace.h. */
 #define LEAVE_MS 9000
 
 TEST_RANK(reduce_then_idle)

@@ -9,12 +9,12 @@
 #include <signal.h>
 
 #define HOST     GYRE_DEVICE_HOST
-#define BOUND_MS 5000           /* from the stall to the explanation, see tests/support/pace.h */
+#define BOUND_MS 5000           /* see tests/support/pace.h */
 #define WAIT_NS  60000000000ULL /* tells "late" from "never" */
 
 enum { N = 4, COUNT = 4096, TIMEOUT_MS = 1000, N_AT_ONCE = 4 };
 
-/* Words that an error must contain; the rest is NULL. */
+/* In an error; the rest is NULL. */
 struct words {
     const char *texts[8];
 };
@@ -26,8 +26,7 @@ static void check_words(const char *text, int rank, const struct words *words)
                   words->texts[i], text);
 }
 
-/* Wait for the error, which comes within the bound and says these words.
- * @pace: started when the call was made; stopped here. */
+/* Within the bound. @pace: started with the call; stopped here. */
 static void expect_error(gyre_comm *comm, int rank, struct test_pace *pace,
                          const struct words *words)
 {
@@ -154,7 +153,7 @@ TEST_CASE("a cycle of three other ranks is found")
     on_threads(4, 1, run_wrong_program, &wrong);
 }
 
-/* The four waits together are too long for an error. They are cut, and the cycle is told. */
+/* Too long for an error, so the waits are cut, and the cycle is told. */
 #define LONG_STEP(from, a, b, c)                                                        \
     "chunk 0: from " from " + in 0 -> out 0, to " a "/0, to " a "/1, to " a "/2, to " a \
     "/3, to " b "/0, to " b "/1, to " b "/2, to " c "/0 final\n"
@@ -195,7 +194,7 @@ TEST_CASE("a rank whose program sends too little ends the chain")
     on_threads(2, 1, run_wrong_program, &wrong);
 }
 
-/* In the second call rank 1 loses all that goes to rank 2, or the credit for it is lost. */
+/* In the second call, of data to rank 2 or their credit. */
 struct loss {
     bool of_slots;
     struct words words;
@@ -351,10 +350,10 @@ TEST_CASE("a message that is not sent is named by its sender")
     test_on_processes(2, receive_from_rank_1, NULL);
 }
 
-/* Between the ranks, which are processes, and the parent. */
+/* Between the ranks and the parent. */
 struct shared {
     uint64_t n_calls[N];
-    uint32_t may_call; /* rank 2 waits for it before its 5th call */
+    uint32_t may_call; /* before rank 2's 5th call */
     int log[2];        /* pipe: what the ranks print */
 };
 
@@ -605,8 +604,8 @@ TEST_CASE("an executor that knows no steps says whether the call has begun")
     }
 }
 
-/* Rank 1 of 2 tells rank 0 where its workers are, in a message of so many bytes. Returns what rank
- * 0 keeps of it; NULL = it drops the message. */
+/* Rank 1 of 2 tells rank 0 where its workers are. Returns what rank 0 keeps; NULL = it drops the
+ * message. */
 static const struct gyre_health_waits *take(struct gyre_health_message *message, size_t n_bytes)
 {
     static struct gyre_health_peer peers[2];
@@ -676,7 +675,7 @@ TEST_CASE("text of other ranks ends, and steers no terminal")
     CHECK(strspn(text, "?") == GYRE_STEP_TEXT_BYTES - 1);
 }
 
-/* The cases spend their time waiting for deadlines, so several run at once. */
+/* The cases mostly wait for deadlines. */
 int main(int argc, char **argv)
 {
     return test_main_together(argc, argv, N_AT_ONCE);

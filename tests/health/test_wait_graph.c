@@ -8,7 +8,7 @@ enum { MAX_EDGES = 4096, MAX_RANKS = 2048 };
 #define MOVED   GYRE_PEER_END_MOVED
 #define HELD    GYRE_PEER_END_HELD
 
-/* One worker a rank, unless a case says otherwise. Edges are added by ascending rank. */
+/* One worker a rank by default. Edges are added by ascending rank. */
 struct graph {
     struct gyre_wait_graph graph;
     struct gyre_wait_edge edges[MAX_EDGES];
@@ -61,7 +61,7 @@ TEST_CASE("a missing answer ends the chain without a guess")
 TEST_CASE("a rank that has told nothing ends the chain")
 {
     begin(3);
-    edge(0, 1, HELD); /* it answered about its end and has not told where its workers are */
+    edge(0, 1, HELD); /* it answered, but not where its workers are */
     edge(2, 0, HELD);
     const struct gyre_wait_path path = walk(0);
     CHECK(path.end == GYRE_WAIT_ENDS_UNEXPLAINED);

@@ -15,7 +15,7 @@ static void open_arena(void)
     gyre_cuda_arena_open(&arena, base, N_UNITS * UNIT + 1);
 }
 
-/* A block of a unit in each place, which works 1, 2, ... have read last. */
+/* A unit in each place, which works 1, 2, ... have read last. */
 static void fill(void)
 {
     open_arena();

@@ -39,8 +39,7 @@ struct player {
     pthread_t thread;
 };
 
-/* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each
- * call. */
+/* As sync_kernel.cu, except that both ends count from 0 in each call. */
 static void pass_sync(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
 {
     struct play *play = player->play;
@@ -141,8 +140,7 @@ static uint32_t value(int rank, uint64_t i)
     return (uint32_t)(rank + 1) << 24 | (uint32_t)i;
 }
 
-/* Fills OUT as it is before the copies. In an all-reduce it holds the chunk that this rank has
- * summed. */
+/* Before the copies. In an all-reduce OUT holds this rank's summed chunk. */
 static void fill(struct play *play, int rank)
 {
     const uint64_t n_in = play->in_bytes / ELEM;
@@ -224,7 +222,7 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
         CHECK_MSG(n_wrong == 0, "%s %s of %d ranks, root %d, %u channels, count %d: %d wrong on %d",
                   algorithm->name, gyre_collectives[coll].name, n_ranks, root, n_channels,
                   (int)count, (int)n_wrong, rank);
-        /* Everything at once: two sync kernels, and a copy or two for each peer. */
+        /* Two sync kernels, and a copy or two for each peer. */
         CHECK(coll == GYRE_COLL_BROADCAST || algorithm == &gyre_algorithm_ring ||
               players[rank].n_syncs == 2);
         CHECK(coll != GYRE_COLL_ALL_REDUCE ||
@@ -321,8 +319,7 @@ TEST_CASE("only what is staged limits a tile")
     for (uint32_t i = 0; i < N * N_FIFOS * 2; i++) {
         const uint32_t peer = i / (N_FIFOS * 2);
         const bool is_near =
-            peer ==
-            (i % 2 != 0 ? 1 : N - 1); /* sends to the next rank, receives from the previous one */
+            peer == (i % 2 != 0 ? 1 : N - 1); /* to the next rank, from the previous one */
         connectors[i].slots[GYRE_PROTO_SIMPLE] = (unsigned char *)(uintptr_t)0x10000;
         connectors[i].slot_bytes = is_near ? NEAR : FAR;
     }

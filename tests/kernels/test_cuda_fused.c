@@ -11,7 +11,7 @@
 #define MAX_RANKS  9
 #define N_CHANNELS 3
 
-/* The ends of one rank. They lie nowhere in memory: only their addresses are compared. */
+/* Only addresses of these ends are compared. */
 struct place {
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors;
@@ -35,8 +35,7 @@ static void open_place(struct place *place, int n_ranks)
     }
 }
 
-/* The kernel's argument for the program of rank 0, in block numbers. Returns whether the program
- * could be resolved. */
+/* Of rank 0, in block numbers. False: it could not be resolved. */
 static bool resolve_program(const struct place *place, enum gyre_proto proto,
                             const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                             int n_ranks, struct gyre_cuda_fused *resolved_out)

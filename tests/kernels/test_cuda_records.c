@@ -9,8 +9,8 @@ enum { CAPACITY = 64, N_BLOCKS = 3 };
 static union gyre_cuda_record rings[N_BLOCKS * CAPACITY];
 static struct gyre_cuda_recorder recorder;
 
-/* A lowered program of one worker: it sends its input to peer 1, reduces what comes from peer 2,
- * passes the sum on to peer 1, and takes a result from peer 2. */
+/* One worker sends its input to peer 1, reduces what comes from peer 2, passes the sum on to peer
+ * 1, and takes a result from peer 2. */
 static struct {
     struct gyre_cuda_program head;
     struct gyre_cuda_worker worker;
@@ -18,7 +18,7 @@ static struct {
     struct gyre_cuda_step steps[3];
 } lowered;
 
-/* The connectors of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sending end. */
+/* Of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sending end. */
 enum { ENDS_PER_RANK = 8, FROM_2 = 2 * ENDS_PER_RANK, TO_1 = ENDS_PER_RANK + 1 };
 
 static uint64_t host_of(uint64_t gpu_ns)
@@ -28,7 +28,7 @@ static uint64_t host_of(uint64_t gpu_ns)
 
 static struct gyre_cuda_clock made_clock(void)
 {
-    const uint64_t moments[] = {0, 100000000}; /* of the GPU; behind the step between the rounds */
+    const uint64_t moments[] = {0, 100000000}; /* of the GPU; behind the rounds' step */
     struct gyre_cuda_clock clock = {0};
     for (int i = 0; i < 2; i++) {
         struct gyre_cuda_clock_round rounds[4];
@@ -74,8 +74,7 @@ static union gyre_cuda_record *put(uint32_t ring)
     return entry;
 }
 
-/* The ends of a launch that has moved `number` slots to peer 1, and one more from peer 2.
- * @channel: whose FIFOs they are. */
+/* After `number` slots to peer 1, and one more from peer 2. @channel: whose FIFOs they are. */
 static void put_ends(uint32_t ring, uint32_t channel, uint32_t number)
 {
     union gyre_cuda_record *entry = put(ring);
@@ -233,7 +232,7 @@ TEST_CASE("a step has its times and the slots of its program")
     empty_rings();
     put_ends(2, 1, 40);
     put_step(2, 105, 0, 10, 150);
-    put_step(2, 110, 20, 30, 170); /* its wait began while the step before it ran */
+    put_step(2, 110, 20, 30, 170); /* its wait overlaps the step before */
     put_step(2, 180, 4, 4, 190);
     put_run(
         2,
@@ -247,7 +246,7 @@ TEST_CASE("a step has its times and the slots of its program")
     const struct gyre_trace_event *reduce = step_of(&events, 0, 1);
     CHECK(reduce->step == 1 && reduce->channel == 1 && reduce->n_bytes == 4096);
     CHECK(reduce->n_ins == 1 && reduce->n_outs == 1);
-    check_slot(&reduce->slots[0], 2, 1, 41); /* the first one from peer 2 in this launch */
+    check_slot(&reduce->slots[0], 2, 1, 41); /* the first from peer 2 in this launch */
     check_slot(&reduce->slots[1], 1, 1, 41); /* the second one to peer 1 */
     check_slot(&step_of(&events, 0, 2)->slots[0], 2, 1, 42);
     free(events.events);
@@ -292,7 +291,7 @@ TEST_CASE("the phases of a fused program are steps")
     check_times(step_of(&events, 0, 2), 160, 170, 170, 200);
     const struct gyre_trace_event *reduce = step_of(&events, 0, 1);
     CHECK(reduce->step == 1 && reduce->n_ins == 2 && reduce->n_outs == 2 && reduce->n_bytes == 512);
-    check_slot(&reduce->slots[0], 2, 0, 9); /* the first slots of both tiles, then the second */
+    check_slot(&reduce->slots[0], 2, 0, 9); /* both tiles' first slots, then the second */
     check_slot(&reduce->slots[1], 2, 0, 10);
     check_slot(&reduce->slots[2], 1, 0, 10);
     check_slot(&reduce->slots[3], 1, 0, 11);
@@ -322,7 +321,7 @@ TEST_CASE("copies take the time between the sync kernels")
                    .call = 3, .begin_ns = 100, .end_ns = 110, .kind = GYRE_CUDA_RUN_OPENS});
     put_run(0, &(struct made_run){
                    .call = 3, .begin_ns = 150, .end_ns = 170, .kind = GYRE_CUDA_RUN_CLOSES});
-    put_ends(0, 0, 8); /* the kernel of a call whose tail is copied */
+    put_ends(0, 0, 8); /* of a call whose tail is copied */
     put_run(0, &(struct made_run){
                    .call = 4, .begin_ns = 200, .end_ns = 210, .n_ends = 2, .n_tiles = 1});
     put_run(0, &(struct made_run){
@@ -338,8 +337,7 @@ TEST_CASE("copies take the time between the sync kernels")
     free(events.events);
 }
 
-/* A launch of one step takes 6 entries, so a ring of 64 keeps 10 launches and the run of an 11th.
- */
+/* A launch of one step takes 6 entries: 64 keep 10 launches and the run of an 11th. */
 TEST_CASE("a full ring keeps the newest launches and counts the other entries")
 {
     empty_rings();
@@ -356,7 +354,7 @@ TEST_CASE("a full ring keeps the newest launches and counts the other entries")
     struct gyre_trace_events events = read_all();
     CHECK_MSG(events.n_events == 2 * 10 + 1 && events.n_lost == 300 - CAPACITY, "%d events",
               (int)events.n_events);
-    CHECK(events.complete_ns == 39020); /* the end of call 39, whose step is lost */
+    CHECK(events.complete_ns == 39020); /* of call 39, whose step is lost */
     for (uint64_t i = 0; i < events.n_events; i++)
         CHECK(events.events[i].call >= 39 &&
               events.events[i].begin_ns / 1000 == events.events[i].call);

@@ -144,9 +144,8 @@ TEST_CASE("works of one launch run at the same time")
     host_rig_close(&rig);
 }
 
-/* Each rank sends three messages to the other one and receives three, rank 0 by one launch and rank
- * 1 by three. They share the FIFOs of the pair, so on rank 0 the first must end before the third
- * begins. The second one is empty. */
+/* Three messages each way, by one launch of rank 0 and three of rank 1. They share the pair's
+ * FIFOs, so on rank 0 the first must end before the third begins. The second one is empty. */
 TEST_CASE("a work begins after the end of the one that it follows")
 {
     enum { COUNT = 5000, N_MESSAGES = 3, N_WORKS = 2 * N_MESSAGES };

@@ -87,7 +87,7 @@ TEST_CASE("a queue that nobody synchronises makes progress")
     CHECK_OK(gyre_host_stream_push(stream, &jobs[0].task));
     CHECK_OK(gyre_host_stream_push(stream, &jobs[1].task));
     CHECK(becomes(&jobs[1].was_released, 1));
-    /* long enough for the helper to have gone to sleep for good */
+    /* the helper sleeps for good */
     const struct timespec pause = {0, 60000000};
     nanosleep(&pause, NULL);
     CHECK_OK(gyre_host_stream_push(stream, &jobs[2].task));
@@ -178,7 +178,7 @@ static void *open_gate_through_default(void *argument)
 
 TEST_CASE("each thread has its own default stream")
 {
-    /* This thread's queue is stuck until the other thread's, also NULL, has run. */
+    /* Stuck until the other thread's queue, also NULL, has run. */
     uint32_t gate = 0;
     struct job stuck = make_job(0, NULL);
     struct thread_job own = {.job = make_job(5, NULL), .gate = &gate};
@@ -269,7 +269,7 @@ TEST_CASE("a stream that follows another waits for what is there")
     gyre_store_release_u32(&gate, 1);
     CHECK_OK(gyre_host_stream_synchronize(streams[1]));
     CHECK(first.done_as == 1 && behind.done_as == 2);
-    /* Tasks after it on the first stream hold up no other stream. */
+    /* Later tasks hold up no other stream. */
     gate = 0;
     later.gate = &gate;
     CHECK_OK(gyre_host_stream_push(streams[0], &later.task));

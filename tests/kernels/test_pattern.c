@@ -33,9 +33,8 @@ static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
     return reduction;
 }
 
-/* result = rank `first`'s input, then the inputs of the other ranks in steps of `stride`, one at a
- * time: every partial
- * result is rounded to the type, as along a ring. */
+/* Rank `first`'s input, then the other ranks' in steps of `stride`: every partial result is rounded
+ * to the type, as along a ring. */
 static void reduce_along(struct gyre_device *device, const struct gyre_pattern *pattern,
                          uint32_t first, uint32_t stride, uint64_t count, unsigned char *result,
                          unsigned char *input)
@@ -236,7 +235,7 @@ TEST_CASE("sums of all types stay within the bound")
                       n, ring.max, bound);
             if (n == 1)
                 CHECK(ring.max == 0 && ring.sum == 0);
-            else /* such inputs do round: what says 0 here measures nothing */
+            else /* such inputs do round */
                 CHECK_MSG(ring.max > types[t].roundoff / 2, "%s of %u: %g",
                           gyre_dtype_names[inputs.dtype], n, ring.max);
             sum(device, &inputs, false, result);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A wire between two network namespaces, for kernels without netem: a TUN device in each, and this
- * process carries packets between them with a rate, a delay and a loss. Devices hand over whole
- * TCP segments of up to 64 KiB (checksum and segmentation left undone, as a veth does), so one core
- * carries well over 1 Gbit/s.
+ * A wire between two network namespaces, for kernels without netem: a TUN device in each, between
+ * which this process carries packets. Devices hand over whole TCP segments of up to 64 KiB
+ * (checksum and segmentation left undone, as a veth does), so one core carries well over 1 Gbit/s.
  *
  *   wire NAMESPACE0 NAMESPACE1 DEVICE GBIT_PER_S DELAY_US LOSS_PERCENT
  *
@@ -12,13 +11,12 @@
  *
  *   wire NAMESPACE0 NAMESPACE1 DEVICE control
  *
- * starts as a perfect wire of single packets with checksums, and obeys lines on standard input. WAY
- * is 0 (from NAMESPACE0), 1 or 2 (both):
+ * starts as a perfect wire of single packets with checksums, and obeys lines on standard input,
+ * each answered by "ok". WAY is 0 (from NAMESPACE0), 1 or 2 (both):
  *
  *   loss WAY PERCENT | corrupt WAY PERCENT | duplicate WAY PERCENT | delay US | port WAY NUMBER
  *
- * "port" loses all TCP packets from or to that port as well, up to 16 of them; "port 2 0" forgets
- * all. It answers each line with "ok".
+ * "port" loses that port's TCP packets as well, up to 16 ports; "port 2 0" forgets all.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -44,7 +42,7 @@
 #include <unistd.h>
 
 #define PACKET_MAX_BYTES (65536 + 64)
-#define QUEUE_PACKETS    4096 /* what does not fit is dropped, as a switch does */
+#define QUEUE_PACKETS    4096 /* the rest is dropped, as by a switch */
 
 #define MAX_PORTS        16
 
@@ -57,7 +55,7 @@ struct packet {
 struct direction {
     int from_fd;
     int to_fd;
-    uint64_t free_at_ns;                  /* when the wire has sent what it has accepted */
+    uint64_t free_at_ns;                  /* when all accepted packets are sent */
     double loss, corruption, duplication; /* percent */
     int n_ports;
     unsigned ports[MAX_PORTS]; /* TCP ports whose packets are lost */
@@ -98,7 +96,7 @@ static int open_device(const char *namespace, const char *device)
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", device);
     if (fd < 0 || ioctl(fd, TUNSETIFF, &request) != 0)
         die("/dev/net/tun");
-    /* A packet can be corrupted only if its checksum is done. */
+    /* Corruption needs finished checksums. */
     const unsigned offloads = is_controlled ? 0 : TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
     if (ioctl(fd, TUNSETOFFLOAD, offloads) != 0)
         die("TUNSETOFFLOAD");
@@ -110,7 +108,7 @@ static bool happens(double percent)
     return percent > 0 && drand48() * 100 < percent;
 }
 
-/* Is it a TCP packet over IPv4 with one of the lost ports? */
+/* Over IPv4, with one of the lost ports. */
 static bool has_lost_port(const struct direction *way, const unsigned char *bytes, size_t n_bytes)
 {
     const unsigned char *ip = bytes + sizeof(struct virtio_net_hdr);
@@ -127,7 +125,7 @@ static bool has_lost_port(const struct direction *way, const unsigned char *byte
     return false;
 }
 
-/* Flip one bit behind the IP header, which the receiver's TCP checksum covers. */
+/* Behind the IP header, under the receiver's TCP checksum. */
 static void corrupt(unsigned char *bytes, size_t n_bytes)
 {
     const size_t n_headers = sizeof(struct virtio_net_hdr) + 20;
@@ -201,7 +199,7 @@ static void obey_for(struct direction *way, const char *word, double value)
         way->ports[way->n_ports++] = (unsigned)value;
 }
 
-/* The end of standard input ends the wire: whoever controls it is gone. */
+/* The end of input ends the wire. */
 static void read_control(void)
 {
     static char line[256];
@@ -255,7 +253,6 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        /* Wait until a packet is due or something can be read. */
         uint64_t due = UINT64_MAX;
         for (int i = 0; i < 2; i++)
             if (ways[i].n > 0 && ways[i].queue[ways[i].first].due_ns < due)

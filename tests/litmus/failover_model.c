@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model of one connection that survives its NICs (docs/failover.md has the protocol and its
- * words). It explores every interleaving of two sides, their rails, and the messages of the health
- * link, with a bounded number of failures.
+ * words). It explores every interleaving of two sides, their rails, and the health link's messages,
+ * with a bounded number of failures.
  *
  *   failover_model           the protocol must hold, and each mutant must be found
  *   failover_model MUTANT    one mutant, with the steps to what it breaks
  *
  * Each slot has N_PARTS parts, one for each rail, and DEPTH places. A place holds the number of the
- * slot whose bytes were written last. What is checked: a slot is consumed with its own bytes, in
- * order and once; no state without a next step has a rail up and a slot that was not consumed; no
- * sequence of steps comes back to a state, so every sequence ends.
+ * slot whose bytes were written last. A slot must be consumed with its own bytes, in order and
+ * once; no state without a next step has a rail up and a slot that was not consumed; no sequence of
+ * steps comes back to a state, so every sequence ends.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 enum { N_SLOTS = 4, DEPTH = 2, N_PARTS = 2, N_RAILS = 2, MAX_PACKETS = 16, MAX_MESSAGES = 5 };
 enum { SENDER, RECEIVER, NO_SLOT = 0xff };
 
-/* PARKED is HALTED without a common rail. The order is that of the steps in a message. */
+/* PARKED is HALTED without a common rail. Steps in a message have this order. */
 enum side_state { PARKED, HALTED, MADE, UP, RUN };
 
 enum mutant {
@@ -56,14 +56,14 @@ static const struct {
 /* The message of the health link. */
 struct message {
     uint8_t epoch, step;
-    uint8_t seen; /* the step of its receiver that its sender knows */
+    uint8_t seen; /* the receiver's step, as known here */
     uint8_t rails, arrived, head;
 };
 
 struct side {
     uint8_t state, epoch;
-    uint8_t rails;       /* usable as far as this side knows; a bit each */
-    uint8_t failed;      /* rails with a failed request that is not noticed yet */
+    uint8_t rails;       /* known as usable; a bit each */
+    uint8_t failed;      /* with a failed request, not noticed yet */
     struct message told; /* frozen at HALTED, but for step and seen */
     uint8_t peer_step;   /* in this epoch; 0 = it has said nothing */
     uint8_t peer_rails, peer_arrived, peer_head;
@@ -93,8 +93,7 @@ struct limits {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Depth first. An entry is pending until it is popped; then it stays, open, below its successors.
- */
+/* Depth first. A popped entry stays, open, below its successors. */
 struct entry {
     struct state state;
     const char *step;
@@ -175,7 +174,7 @@ static void send_state(struct state *s, int me)
     struct message message = s->sides[me].told;
     message.step = step_of(&s->sides[me]);
     message.seen = s->sides[me].peer_step;
-    /* The rendezvous drops messages to a rank that does not read. */
+    /* The rendezvous drops what a rank does not read. */
     if (s->n_messages[to] < MAX_MESSAGES)
         s->messages[to][s->n_messages[to]++] = message;
 }
@@ -201,7 +200,7 @@ static bool lets_old_epochs_in(void)
     return search.mutant == NO_FENCE || search.mutant == LATE_ARRIVALS;
 }
 
-/* All queue pairs of this side's older epochs are in ERR and destroyed. */
+/* This side's older queue pairs are in ERR and destroyed. */
 static void fence(struct state *s, int me)
 {
     const uint8_t epoch = s->sides[me].epoch;
@@ -271,7 +270,7 @@ static void receive_state(struct state *s, int me)
     if (message.epoch > side->epoch)
         halt(s, me, message.epoch);
     if (message.epoch < side->epoch)
-        return; /* the peer gets this side's STATE, at the latest when it is repeated */
+        return; /* the peer gets STATE when it is repeated */
     if (message.step > side->peer_step) {
         side->peer_step = message.step;
         side->peer_rails = message.rails;
@@ -290,8 +289,7 @@ static int min_of(int a, int b)
     return a < b ? a : b;
 }
 
-/* Slots that the sending executor has filled: a place is filled again once its slot was released.
- */
+/* A place is filled again once its slot was released. */
 static int count_filled(const struct state *s)
 {
     const int released =
@@ -305,7 +303,7 @@ static void post(struct state *s)
     int content = s->posted;
     while (content + DEPTH < count_filled(s))
         content += DEPTH;
-    /* A peer of a later epoch has no queue pairs for it any more, so nothing of it can land. */
+    /* A peer of a later epoch has no queue pairs for it. */
     const bool is_dropped = side->epoch < s->sides[RECEIVER].epoch && !lets_old_epochs_in();
     for (int part = 0; part < N_PARTS && !is_dropped; part++) {
         const int rail = side->set == 3 ? part % N_RAILS : side->set - 1;
@@ -314,7 +312,7 @@ static void post(struct state *s)
         s->packets[rail][s->n_packets[rail]++] =
             (struct packet){side->epoch, s->posted, (uint8_t)part, (uint8_t)content};
     }
-    /* The worst case: the peer's NIC acknowledges at once, and its memory still lacks the bytes. */
+    /* At worst the peer's NIC acknowledges before its memory has the bytes. */
     s->acknowledged = ++s->posted;
 }
 
@@ -323,7 +321,7 @@ static bool takes_packets(const struct side *side, uint8_t epoch)
     return epoch == side->epoch && (side->state == UP || side->state == RUN);
 }
 
-/* False: it is of an epoch that this side has not come to. */
+/* False: of an epoch still to come. */
 static bool land(struct state *s, int rail, int index)
 {
     const struct side *side = &s->sides[RECEIVER];
@@ -438,7 +436,7 @@ static void explore_packets(const struct state *from)
             }
             found(&s, "packets are lost");
         }
-        /* A queue pair keeps the order; two of different epochs need not. */
+        /* Only a queue pair keeps the order. */
         for (int i = 0; i < from->n_packets[rail]; i++) {
             s = *from;
             if (i > 0 && s.packets[rail][i].epoch == s.packets[rail][i - 1].epoch)

@@ -6,7 +6,7 @@
 
 #define MAX_RANKS (GYRE_FUSED_MAX_PEERS + 2)
 
-/* With more ranks, vectors are reduced in chains of steps. */
+/* More ranks reduce vectors in chains of steps. */
 #define MOST_REDUCING GYRE_STEP_MAX_RECVS
 
 static struct gyre_program *emit(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
@@ -108,7 +108,7 @@ static void gather(struct play *play, int rank)
     for (unsigned p = 0; p < own->n_peers && gathers(own); p++) {
         const struct gyre_fused_peer *peer = &own->peers[p];
         const struct gyre_fused_program *theirs = &play->ranks[peer->rank];
-        /* A placed result lies where the peer has its own. */
+        /* Where the peer has its own. */
         const uint32_t index = own->is_placed
                                    ? out_index(play, theirs->own_out_block, theirs->own_chunk)
                                    : out_index(play, peer->out_block, peer->chunk);
@@ -182,7 +182,7 @@ TEST_CASE("so are those that place their results")
     }
     check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, true, GYRE_FUSED_MAX_PEERS + 1,
                GYRE_FUSED_ALL_GATHER);
-    /* A ring of two ranks is between all pairs. */
+    /* For two ranks a ring is all pairs. */
     check_play(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, true, 2, GYRE_FUSED_ALL_GATHER);
 }
 

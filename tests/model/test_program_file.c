@@ -96,8 +96,8 @@ TEST_CASE("what is wrong is named with the file and the line")
                 expected);
     CHECK(file.n_programs == 0);
 
-    /* What is wrong with the program as a whole: all its lines are named. The parser changed the
-     * text, so the programs before it are printed again. */
+    /* All lines of a program that is wrong as a whole are named. The parser changed the text, so it
+     * is printed again. */
     text[0] = '\0';
     add_shape(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, 2);
     add_text("# mine\nprogram x all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\n"

@@ -35,8 +35,7 @@ TEST_CASE("a step is stored as it was given")
     gyre_program_free(p);
 }
 
-/* One step of the given chunks, from IN to the next rank. NULL, with the cause, if it is refused.
- */
+/* From IN to the next rank. NULL, with the cause, if refused. */
 static struct gyre_program *range_of(const struct gyre_shape *shape, int n_chunks, int max_range,
                                      struct gyre_chunks chunks, const struct gyre_ref *out)
 {
@@ -62,8 +61,8 @@ TEST_CASE("a range counts its chunks round")
         {{1, 4, 2, 4}, 2, 4, {1, 2, 5, 6}},
         {{7, 4, 2, 3}, 2, 3, {7, 0, 2, 3}}, /* no powers of two */
         {{4, 3, 1, 3}, 1, 3, {4, 7, 2}},
-        {{3, 6, 2, 4}, 0, 0, {0}},       /* the sixth would be chunk 3 + 9, after the first again */
-        {{2, 3, 4, 4}, 0, 0, {2, 3, 4}}, /* runs without gaps, and less than a run: no spacing */
+        {{3, 6, 2, 4}, 0, 0, {0}},       /* the sixth is 3 + 9, after the first again */
+        {{2, 3, 4, 4}, 0, 0, {2, 3, 4}}, /* runs without gaps or too short: no spacing */
         {{2, 4, 4, 8}, 0, 0, {2, 3, 4, 5}},
         {{7, 1, 2, 8}, 0, 0, {7}},
     };
@@ -130,7 +129,7 @@ TEST_CASE("a range is not moved within one buffer")
         gyre_builder_max_range(builder, 2);
         gyre_builder_range_step(builder, two, &in, 1, &out, 1, 0);
         const gyre_status status = gyre_builder_close(builder, &p);
-        /* Shifted by 2, the two ranges have no block in common. */
+        /* Shifted by 2, the ranges are disjoint. */
         CHECK((status == GYRE_SUCCESS) == (shift == 0 || shift == 2));
         CHECK(status == GYRE_SUCCESS || strstr(gyre_cause(), "for another chunk than") != NULL);
         gyre_program_free(p);

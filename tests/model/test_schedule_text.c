@@ -158,7 +158,7 @@ TEST_CASE("blocks may have chunks and names")
     p->names[1] = 2;
     CHECK_OK(gyre_program_check(p));
     CHECK(gyre_program_hash(p) != hash);
-    p->steps[1].outs[0].index = 2; /* the first chunk of a block, in place of the second */
+    p->steps[1].outs[0].index = 2; /* of the first block, in place of the second */
     CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "in a step that moves chunk 3");
     gyre_program_free(p);
 }
@@ -269,7 +269,7 @@ TEST_CASE("rounds show all ranks of a ring")
     CHECK(text != NULL && strstr(text, "    7  ") == NULL); /* 2(n-1) hops, and the first sending */
     free(text);
     text = NULL;
-    /* Rank 1 and later ranks wait for rank 0, which has no steps. */
+    /* Later ranks wait for rank 0. */
     programs[0]->workers[0].n_steps = 0;
     CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 4, &text));
     CHECK(text != NULL && strstr(text, "no further step can run") != NULL);

@@ -16,7 +16,7 @@ static void check_on_gpus(const struct gyre_split *split, uint32_t channel, uint
               chunk, tile);
 }
 
-/* Walk one split in order: every range begins where the one before ended. */
+/* Every range begins where the last ended. */
 static void check_split(const struct gyre_split *split)
 {
     const uint64_t n_tiles = gyre_tile_count(split);
@@ -74,7 +74,7 @@ TEST_CASE("parts differ by at most one unit")
             for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
                 const uint64_t n = gyre_chunk_range(&split, 0, chunk).n_elems;
                 CHECK(n <= longest);
-                CHECK(n + 8 > longest); /* one unit, and the last unit may be cut */
+                CHECK(n + 8 > longest); /* one unit, and the last may be cut */
             }
         }
 }

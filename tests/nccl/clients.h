@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that are the ranks of one communicator, through NCCL's interface.
+ * Threads as ranks, through NCCL's interface.
  */
 #ifndef GYRE_TESTS_NCCL_CLIENTS_H
 #define GYRE_TESTS_NCCL_CLIENTS_H
@@ -20,7 +20,7 @@ struct client {
     int blocking;
 };
 
-/** wait_for - poll until nothing is in progress. */
+/** Poll until nothing is in progress. */
 static inline ncclResult_t wait_for(ncclComm_t comm)
 {
     ncclResult_t result = ncclInProgress;
@@ -29,7 +29,7 @@ static inline ncclResult_t wait_for(ncclComm_t comm)
     return result;
 }
 
-/** wait_for_failure - poll until the communicator fails. */
+/** Poll until the communicator fails. */
 static inline ncclResult_t wait_for_failure(ncclComm_t comm)
 {
     ncclResult_t result = ncclSuccess;
@@ -51,7 +51,7 @@ static inline ncclComm_t join(const struct client *client)
     return comm;
 }
 
-/** wait_for_stream - what cudaStreamSynchronize is on GPUs. */
+/** What cudaStreamSynchronize is on GPUs. */
 static inline void wait_for_stream(void)
 {
     CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
@@ -64,7 +64,7 @@ static inline double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/** start_clients - `run` gets a struct client, on a thread for each rank; waits for all. */
+/** `run` gets a struct client; waits for all. */
 static inline void start_clients(void *(*run)(void *), int n_ranks, int blocking)
 {
     enum { MAX_CLIENTS = 8 };

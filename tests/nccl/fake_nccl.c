@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A stand-in for a real libnccl.so.2: remembers what it was asked, and fails when told to.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/fake_nccl.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A program of two threads that uses what its nccl.h declares. tests/nccl/clients.py compiles it
- * against gyre's header and against those of NCCL's releases; it always runs on libnccl.so.2 of
- * gyre, on the host device.
+ * against gyre's header and those of NCCL's releases; it runs on gyre's libnccl.so.2, on the host
+ * device.
  */
 #include <nccl.h>
 #ifdef CLIENT_OF_GYRE

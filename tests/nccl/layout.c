@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints the layouts and values that callers compile in. tests/nccl/layout builds it against an
- * installed NCCL header and against ours: the output must be the same.
+ * Layouts and values that callers compile in. tests/nccl/layout compares an installed NCCL header
+ * and ours.
  */
 #include <nccl.h>
 #include <stddef.h>

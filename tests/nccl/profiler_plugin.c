@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A profiler plugin that writes down what it is told. PLUGIN_VERSION is that of its table: 4, 5 or
- * 6. 0 makes a library without a table, 1 a table of version 5 without a function.
+ * PLUGIN_VERSION is the table's: 4, 5 or 6. 0 makes a library without a table, 1 a table of version
+ * 5 without a function.
  */
 #include "tests/nccl/profiler_plugin.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the profiler plugin of the tests was told. The records are the test's; it gives their
- * address to the plugin in the variable TEST_PLUGIN_RECORDS.
+ * The records are the test's; it gives their address to the plugin in the variable
+ * TEST_PLUGIN_RECORDS.
  */
 #ifndef GYRE_TESTS_PROFILER_PLUGIN_H
 #define GYRE_TESTS_PROFILER_PLUGIN_H
@@ -12,7 +12,7 @@
 
 enum { MAX_EVENTS = 512, N_STATES = 32 };
 
-/* The order of things: 1, 2, 3, ...; 0 = has not happened. */
+/* In order: 1, 2, 3, ...; 0 = never. */
 struct profiler_event {
     unsigned type;
     const struct profiler_event *parent;
@@ -51,7 +51,7 @@ struct profiler_records {
     int *mask;      /* the library's, after init */
     int order;
     int n_comms;
-    int n_wrong; /* calls that no library makes: an unknown handle or context */
+    int n_wrong; /* of no library: an unknown handle or context */
     int n_events;
     struct profiler_comm comms[16];
     struct profiler_event events[MAX_EVENTS];

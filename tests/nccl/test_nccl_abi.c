@@ -150,7 +150,7 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
     CHECK(one == (float)n_ranks);
 }
 
-/* No rank may abort the parent before every rank has seen that its splits ended well. */
+/* No rank may abort the parent before all splits ended. */
 static pthread_barrier_t splits_have_ended;
 
 static void *make_children(void *argument)

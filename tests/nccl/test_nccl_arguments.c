@@ -20,8 +20,7 @@ static ncclCommProperties_t properties = {
 static ncclWaitSignalDesc_t wait_for_one = {1, 0, 0, 0};
 
 #define SEND_RECV_COUNT numbers, numbers, 1, ncclFloat
-/* X(function, arguments): every function that takes a communicator and is not refused as a whole.
- */
+/* X(function, arguments): takes a communicator, and is not refused as a whole. */
 #define CALLS_WITH_COMM(X)                                                                 \
     X(CommFinalize, (comm))                                                                \
     X(CommDestroy, (comm))                                                                 \

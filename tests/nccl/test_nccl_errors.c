@@ -5,8 +5,7 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is
- * gone. */
+/* A thread that only polls, as torch's watchdog; also of a handle that is gone. */
 static void *poll_for_a_cause(void *argument)
 {
     const struct client *client = argument;
@@ -103,7 +102,7 @@ TEST_CASE("a config that was not initialised is refused")
         configs[0].version = rows[i].version;
         check_config(&configs[0], rows[i].expected, "NCCL_CONFIG_INITIALIZER");
     }
-    /* A field that the caller's version did not have is not read. */
+    /* The caller's version did not have the field. */
     ncclConfig_t old = blank;
     old.minCTAs = -1;
     old.version = NCCL_VERSION(2, 14, 3);
@@ -196,7 +195,7 @@ TEST_CASE("a config that one rank gives wrong fails on all")
     start_clients(refuse_for_all, 3, 1);
 }
 
-/* As torch does before it destroys a communicator that failed. */
+/* As torch does with a failed communicator. */
 static void *give_back(void *argument)
 {
     const struct client *client = argument;

@@ -81,7 +81,7 @@ static void *join_refused_growth(void *argument)
     return NULL;
 }
 
-/* Rank 1 passes arguments that the shim refuses before it calls gyre. */
+/* The shim refuses rank 1's arguments before it calls gyre. */
 static void *grow_wrongly(void *argument)
 {
     const struct client *client = argument;
@@ -141,7 +141,6 @@ TEST_CASE("a wrong argument of one rank ends the init of all ranks")
 
 static pthread_barrier_t call_is_made;
 
-/* Rank 1 never makes the call that rank 0 waits in. */
 static void *revoke_and_shrink(void *argument)
 {
     const struct client *client = argument;

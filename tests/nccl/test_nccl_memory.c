@@ -29,7 +29,7 @@ static void check_end(ncclComm_t comm, const struct client *client, ncclResult_t
 {
     CHECK(result == (client->rank == 1 ? ncclSystemError : ncclRemoteError));
     CHECK_MSG(now_s() - start_s < 6, "after %.0f s", now_s() - start_s);
-    pthread_barrier_wait(&together); /* the abort below would end the other ranks too */
+    pthread_barrier_wait(&together); /* the abort would end other ranks too */
     CHECK(ncclCommAbort(comm) == ncclSuccess);
 }
 

@@ -157,7 +157,7 @@ static void check_group_api(const struct profiler_event *event)
 static void check_counts(bool has_api)
 {
     for (int rank = 0; rank < N; rank++) {
-        const int n_launches = 4; /* the send and the receive of the group are one */
+        const int n_launches = 4; /* the group's send and receive are one */
         CHECK(count_of(NCCL_EVENT_COLL, rank) == 3 && count_of(NCCL_EVENT_P2P, rank) == 2);
         CHECK(count_of(NCCL_EVENT_GROUP, rank) == n_launches);
         CHECK(count_of(NCCL_EVENT_KERNEL_LAUNCH, rank) == (has_api ? n_launches : 0));
@@ -239,7 +239,7 @@ TEST_CASE("a plugin may ask for events later")
     records.first_mask = 0;
     start_clients(change_mask, N, 1);
     check_job(N);
-    for (int rank = 0; rank < N; rank++) /* another rank may have set the mask a little before */
+    for (int rank = 0; rank < N; rank++) /* another rank may have set it earlier */
         CHECK(count_of(NCCL_EVENT_COLL, rank) >= 3 && count_of(NCCL_EVENT_COLL, rank) <= 6);
 }
 

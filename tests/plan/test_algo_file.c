@@ -27,8 +27,7 @@ static struct text_file open_text(void)
     return text;
 }
 
-/* Writes the programs of all ranks, under another name and with `from` replaced by `to` in the
- * program of rank 1. */
+/* Under another name, with `from` replaced by `to` in rank 1's program. */
 static void write_shape(FILE *file, const struct gyre_algorithm *algorithm,
                         const struct gyre_shape *shape, const char *name, const char *from,
                         const char *to)
@@ -331,7 +330,7 @@ TEST_CASE("given programs are chosen as the algorithm that emits them")
                                                  .min_channels = 1};
                 facts.spec = gyre_tuner_fifo_spec(kinds[kind], 4, false, 0, UINT32_MAX);
                 facts.max_channels = facts.spec.n_fifos;
-                /* On one host two levels are one, and emit what twoshot does. */
+                /* On one host two levels emit what twoshot does. */
                 if (coll != GYRE_COLL_SEND_RECV && suits_hosts(gyre_algorithms[a], coll, 1) &&
                     gyre_algorithms[a] != &gyre_algorithm_spread)
                     compare_choices(gyre_algorithms[a], &shape, facts);
@@ -433,9 +432,8 @@ TEST_CASE("with GYRE_CHECK=programs every program is proved before its first use
     unlink(log.path);
 }
 
-/* The root of this gather has two workers, the other rank one. A GPU runs workers as thread blocks,
- * so the number of channels follows from the number of workers, and both ranks must find the same
- * number. */
+/* The root of this gather has two workers, the other rank one. The number of channels follows from
+ * that of workers, which are thread blocks on a GPU, and must be the same on both. */
 TEST_CASE("ranks with different numbers of workers find the same number")
 {
     static const char *const texts[2] = {

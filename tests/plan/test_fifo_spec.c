@@ -32,7 +32,7 @@ TEST_CASE("connection memory stays within the budget")
                           spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.ring_slot_bytes);
                 CHECK(spec.n_fifos >= 2 && spec.depth >= 2);
             }
-    for (uint32_t n = 6; n <= 600; n += 54) /* on GPUs, 256 for all peers, and 2 to 64 for each */
+    for (uint32_t n = 6; n <= 600; n += 54) /* on GPUs, 256 for all peers, 2 to 64 for each */
         CHECK(gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n, false, 0, UINT32_MAX).n_fifos ==
               gyre_clamp_u32(256 / (n - 1), 2, 64));
 }
@@ -97,8 +97,7 @@ static bool is_staged(const struct gyre_program *program, uint32_t connection)
     return false;
 }
 
-/* A rank receives slots only from the previous rank in the ring, and sends slots only to the next
- * rank. */
+/* Slots go only from the previous rank in the ring, to the next. */
 static void check_edges(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                         uint16_t n_ranks, uint16_t root, bool is_placed)
 {
@@ -139,9 +138,8 @@ TEST_CASE("algorithms that follow the ring do")
     CHECK(n_found == 2 * 5 + 1); /* ring, and spread with placed results */
 }
 
-/* The FIFOs of communicators on one host as they were when the speed of GPUs was measured
- * (docs/performance.md, 2026-11), before pairs had classes. A change here asks for new
- * measurements. */
+/* The sizes with which the speed of GPUs was measured (docs/performance.md, 2026-11). A change asks
+ * for new measurements. */
 TEST_CASE("one host keeps the sizes that were measured")
 {
     static const struct {
@@ -316,8 +314,7 @@ TEST_CASE("near peers are few")
     CHECK(counts.n_inside == 7 && counts.n_near == 0 && counts.n_far == 0);
 }
 
-/* Slots of the pairs that proxies serve lie at both ends; those of one host only where the receiver
- * is. */
+/* Proxied slots lie at both ends, others at the receiver. */
 static uint64_t slots_of_rank(const struct gyre_fifo_spec *spec,
                               const struct gyre_peer_counts *peers)
 {

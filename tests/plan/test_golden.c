@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choices of plans, compared with those of an earlier version that golden.txt keeps: 102,400
- * calls on 400 communicators. golden.txt has a line for each communicator: a hash of all its calls,
- * and one digit for each call, so that the test can name the first call that goes another way.
+ * Plans' choices, compared with an earlier version's in golden.txt: 102,400 calls on 400
+ * communicators. golden.txt has a line for each communicator: a hash of all its calls, and one
+ * digit for each call, so that the test can name the first call that goes another way.
  *
  *   test_golden                  compare; name the first call of each communicator that changed
  *   test_golden --print [FROM [TO]]  print calls of these communicators and how they are carried
@@ -26,8 +26,8 @@ static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 
 static uint64_t dice;
 
-/* One to an expression, and none in an initializer: compilers order them as they like.
- * splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
+/* One to an expression, because compilers order them as they like. splitmix64 (Steele, Lea and
+ * Flood, "Fast splittable pseudorandom number generators", 2014). */
 static uint32_t roll(uint32_t n)
 {
     uint64_t z = dice += 0x9e3779b97f4a7c15ULL;
@@ -144,8 +144,7 @@ static struct {
     struct text words;
 } block;
 
-/* Programs of two and four ranks: some as built-in algorithms emit them, and a ring in another
- * order. */
+/* Of two and four ranks: built-in algorithms' own, and a ring in another order. */
 static struct gyre_algo_file file;
 
 static void write_programs(FILE *to, const struct gyre_algorithm *algorithm,
@@ -324,7 +323,7 @@ static void open_block(int number)
         block.cache = cache;
     else
         free(cache);
-    if (status != GYRE_SUCCESS) /* lanes of the file that the communicator does not have */
+    if (status != GYRE_SUCCESS) /* the communicator lacks the file's lanes */
         add(&block.words, ", refused: %s", gyre_status_name(status));
     else
         change_settings(has_file);

@@ -209,7 +209,7 @@ TEST_CASE("predictions know the protocol of each link")
             simulation.proto = (enum gyre_proto)inside;
             simulation.net_proto = (enum gyre_proto)between;
             CHECK_OK(gyre_simulator_run(simulator, &simulation, &prediction));
-            /* The first and the last rank have one link, between hosts; the others have both. */
+            /* The first and the last rank have only links between hosts. */
             const double expected =
                 2 * cost.hop_ns[between][GYRE_LINK_NETWORK] + cost.hop_ns[inside][GYRE_LINK_HOST] +
                 2 * cost.step_ns[between] + 2 * fmax(cost.step_ns[inside], cost.step_ns[between]);
@@ -338,7 +338,6 @@ TEST_CASE("lines between hosts are used where they are asked for")
         }
 }
 
-/* Each host has one GPU, so there are only links between hosts. */
 static struct gyre_tuner_facts facts_of_one_gpu_a_host(void)
 {
     static struct gyre_grouping pairs = {.n_hosts = 2, .host_of = {0, 1}, .n_nics = 1};
@@ -404,7 +403,7 @@ TEST_CASE("slots of lines between hosts fit their share of memory")
             const uint64_t n_slots = 2 * 4 * (3 * 16 + 2ULL * n_peers[i]);
             CHECK(bytes == 0 || (bytes >= 256 && bytes <= 16384 && (bytes & (bytes - 1)) == 0));
             CHECK(bytes * n_slots <= most);
-            /* Twice as long would not fit, or would be longer than a slot may be. */
+            /* Twice as long does not fit. */
             CHECK(2 * (bytes > 0 ? bytes : 128) * n_slots > most || bytes == 16384);
         }
 }

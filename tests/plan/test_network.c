@@ -29,8 +29,7 @@ TEST_CASE("the shipped constants are those of the networks they stand for")
     CHECK(is_near(hosts.credit_ns[GYRE_LINK_NETWORK], gyre_cost_host.credit_ns[GYRE_LINK_NETWORK]));
 }
 
-/* A prediction of a call by lines once left the wire's latency out: 4.15 us over a wire of 300 us.
- */
+/* Predictions must contain the wire's latency. */
 TEST_CASE("every protocol waits for the wire")
 {
     const struct gyre_network slow = {.is_rdma = true, .latency_ns = 300000};

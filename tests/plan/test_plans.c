@@ -33,8 +33,7 @@ TEST_CASE("every byte of a key counts")
     for (size_t byte = 0; byte <= offsetof(struct gyre_plan_key, op); byte++) {
         if (byte == offsetof(struct gyre_plan_key, terms.zero))
             continue;
-        /* The same place in the table, so that only the comparison tells the keys apart: the plan's
-         * own key is the one that changes. */
+        /* With the plan's own key changed, only the comparison tells them apart. */
         unsigned char *bytes = (unsigned char *)&plan->key;
         bytes[byte] ^= 1;
         CHECK_MSG(find(&table, 1000) == NULL, "byte %zu does not count", byte);
@@ -100,7 +99,7 @@ TEST_CASE("hundreds of plans are kept")
 
 enum { MAX_KEYS = 1024, ROOM_BYTES = 1 << 16, MAX_OFFSET = 16 };
 
-/* A call, as the tests write it. Counts are of one block where buffers are made of blocks. */
+/* Counts are of one block where buffers have blocks. */
 struct test_call {
     enum gyre_collective coll;
     uint32_t count;
@@ -113,12 +112,12 @@ struct test_call {
     const char *algorithm;                         /* that the call names; NULL = none */
 };
 
-/* One rank's memory, and the keys of its calls. */
+/* With its calls' keys. */
 struct caller {
     gyre_comm *comm;
     int rank, n_ranks;
     gyre_stream stream;
-    bool captures; /* calls go into a graph, which is launched once */
+    bool captures; /* into a graph, launched once */
     unsigned char *send, *recv, *window;
     unsigned char *image; /* of the host */
     int n_keys;
@@ -250,11 +249,10 @@ static gyre_status call_by_graph(const struct caller *own, const struct test_cal
     return status;
 }
 #else
-#define call_by_graph call /* no streams but the host's, which cannot be captured */
+#define call_by_graph call /* the host's streams cannot be captured */
 #endif
 
-/* Makes the call, checks the values, and notes its asked. @settings: a number for each state of the
- * communicator's settings. */
+/* Checks the values, too. @settings: a number for each state of the communicator's settings. */
 static void run(struct caller *own, const struct test_call *asked, int settings)
 {
     const struct gyre_collective_traits *traits = traits_of(asked);
@@ -377,7 +375,7 @@ TEST_RANK(call_collectives)
         run(own, &reduce, 0); /* as before it was forced */
         check_plans(own, "forced ways");
     }
-    for (int i = 0; i < 4; i++) { /* planned when they are checked, not at the launch again */
+    for (int i = 0; i < 4; i++) { /* planned when they are checked, not launched */
         struct test_call named = reduce;
         named.algorithm = i % 2 == 0 ? "ring" : "tree";
         run(own, &named, 0);
@@ -417,7 +415,7 @@ TEST_CASE("a plan is made once for each key")
     unlink(path);
 }
 
-/* Graphs of calls that were made before, of new ones, and calls that only graphs had. */
+/* Of old and new calls, and calls that only graphs had. */
 static void call_in_graphs(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     struct caller *own = malloc(sizeof(*own));
@@ -432,8 +430,7 @@ static void call_in_graphs(gyre_comm *comm, int rank, int n_ranks, void *argumen
                                     .recv_offset_bytes = 16 * i},
                 0);
         check_plans(own, own->captures ? "graphs" : "calls between graphs");
-        own->captures =
-            round % 3 != 2; /* the second and third size are new in a graph, in a call */
+        own->captures = round % 3 != 2; /* the second and third size are new in a graph */
     }
     close_caller(own);
     free(own);
@@ -455,8 +452,8 @@ TEST_CASE("a captured call has the plan of its key")
 static const struct plan_facts a_message = {
     .coll = GYRE_COLL_SEND_RECV, .dtype = GYRE_INT32, .is_aligned = true};
 
-/* A rank's messages to and from the next ranks and itself, and a collective. Sends and receives of
- * one peer and size have keys of their own; `op` tells them apart here. */
+/* Messages to and from the next ranks and itself, and a collective. `op` tells sends and receives
+ * of one peer and size apart. */
 TEST_RANK(call_groups)
 {
     struct caller *own = malloc(sizeof(*own));
@@ -472,7 +469,7 @@ TEST_RANK(call_groups)
             facts.root = peer;
             CHECK_OK(gyre_send(own->send, count, GYRE_INT32, peer, comm, own->stream));
             CHECK_OK(gyre_recv(own->recv + at, count, GYRE_INT32, peer, comm, own->stream));
-            facts.op = GYRE_MAX; /* the send, which also carries out a copy to this rank */
+            facts.op = GYRE_MAX; /* the send, with a copy to this rank */
             note(own, &facts);
             if (peer == rank)
                 continue;

@@ -205,7 +205,7 @@ TEST_CASE("words that mean nothing are errors")
                 "names nothing");
 }
 
-/* The filter that NCCL_ALGO=text makes, and the names that it notes as NCCL's only. */
+/* NCCL_ALGO=text, and the names that are NCCL's only. */
 static void nccl_algo(const char *text, struct gyre_params *params, struct gyre_filter *filter_out)
 {
     char variable[200];
@@ -576,7 +576,7 @@ TEST_CASE("rows of the user come first")
     for (int i = 0; i < 2; i++) /* ranks compare these */
         CHECK(gyre_row_hash(&other.rows->rows[i]) == gyre_row_hash(&alone.rows->rows[i]));
 
-    /* 999 B by host.rows or by a prediction, 1000 B by the user's row. */
+    /* 999 B without the user's row, 1000 B with it. */
     struct gyre_choice choice = choose_tuned(&alone, "", 999);
     CHECK(choice.algorithm == &gyre_algorithm_direct);
     CHECK(strcmp(choice.won[GYRE_WON_WAY]->file, "host.rows") == 0);
@@ -761,7 +761,7 @@ TEST_CASE("a tile takes at most a millisecond over slow TCP")
                                                  GYRE_COLL_ALL_GATHER, GYRE_COLL_BROADCAST};
     for (int i = 0; i < 4; i++) {
         CHECK(choose_of_four(colls[i], 0.025, true).tile_bytes <= 25000);
-        /* No tile is shorter than the shortest one that is tried. */
+        /* No shorter tile is tried. */
         CHECK(choose_of_four(colls[i], 0.0001, true).tile_bytes >= 4096);
         /* A slot of 128 KiB takes less than a millisecond at 10 Gbit/s. */
         CHECK(choose_of_four(colls[i], 1.15, true).tile_bytes ==

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for NVML that shows the eight GPUs of test_topo.c's NVSwitch machine: 18 lanes each,
- * all to the switch, of which the last is down. GPU i has an SM clock of 1001 + i MHz and a memory
- * clock of 2001 + i MHz.
+ * NVML with the eight GPUs of test_topo.c's NVSwitch machine: 18 lanes each to the switch, of which
+ * the last is down. GPU i has an SM clock of 1001 + i MHz and a memory clock of 2001 + i MHz.
  */
 #include <stdint.h>
 #include <stdio.h>

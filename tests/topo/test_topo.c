@@ -71,7 +71,7 @@ static void end_tree(void)
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A PCI function at devices/<path>, whose last part is its bus id. */
+/* At devices/<path>, whose last part is its bus id. */
 static void put_pci(const char *path, const char *class, const char *vendor, int numa)
 {
     char link[128], target[PATH_MAX], number[16];
@@ -160,7 +160,7 @@ TEST_CASE("two GPUs behind one switch are PIX")
     CHECK_OK(gyre_topo_path_find(&topo, gyre_topo_find_bus_id(&topo, "03:00.0"),
                                  gyre_topo_find_bus_id(&topo, "04:00.0"), &path));
     CHECK(path.n_hops == 2);
-    /* Gen 5 x16: 32 / 8 * 16 * 128 / 130 = 63.0 GB/s of bytes, less what packets cost. */
+    /* Gen 5 x16: 32 / 8 * 16 * 128 / 130 = 63.0 GB/s, less what packets cost. */
     CHECK_MSG(path.bytes_per_ns > 50.0 && path.bytes_per_ns < 63.1, "%f", path.bytes_per_ns);
     gyre_topo_fini(&topo);
     end_tree();
@@ -261,10 +261,9 @@ TEST_CASE("a PC has its GPU and its interface at PHB")
     end_tree();
 }
 
-/* A machine like DGX Spark (GB10): one GPU in a PCI domain of its own, and one NIC that shows
- * itself in two other domains, by four lanes each. There is no NVLink. GPU and NIC meet in the
- * processor, farther apart than GPUDirect RDMA goes by default (PXB), so slots lie in host memory.
- */
+/* As DGX Spark (GB10): one GPU, and one NIC that shows itself in two other PCI domains, by four
+ * lanes each. GPU and NIC meet in the processor, farther apart than GPUDirect RDMA goes by default
+ * (PXB), so slots lie in host memory. */
 TEST_CASE("a GPU in the processor is at PHB of its NICs")
 {
     static const char gpu_path[] = "pci000f:00/000f:00:00.0/000f:01:00.0";
@@ -528,7 +527,7 @@ TEST_CASE("what is not needed is skipped and counted")
         {"<cpu/><graph/><cpu numaid='1'><power/><pci busid='1:0.0'><pcilink "
          "target='x'/></pci></cpu>",
          0, 0, 0, "2 elements of unknown names"},
-        /* a partitioned GPU that has a NIC beside it, and no link between its parts */
+        /* a partitioned GPU with a NIC, and no link between its parts */
         {"<cpu><pci busid='C:1F.0' class='0X120000'><gpu dev='0' sm='94'><xgmi target='C:1F.0' "
          "count='1'/></gpu><gpu dev='1' sm='94'/><nic><net name='n'/></nic><nic><net name='m'/>"
          "</nic></pci></cpu>",
@@ -540,7 +539,7 @@ TEST_CASE("what is not needed is skipped and counted")
          2, 0, 1,
          "1 elements of unknown names, 1 links to what is no GPU or switch in the file, 2 "
          "attributes"},
-        /* a virtual machine's: functions only, whose classes say what they are */
+        /* a virtual machine's: functions only, told by their classes */
         {"<cpu><pci busid='ffff:ff:01.0' class='0x060400'><pci busid='0001:00:00.0' "
          "class='0x030200' link_speed='16 GT/s'/><pci busid='0101:00:00.0' class='0x020700'/><pci "
          "busid='0002:00:00.0' class='0x120000'/></pci></cpu>",
@@ -569,7 +568,7 @@ TEST_CASE("what is not needed is skipped and counted")
                       topo.n_links == files[i].n_links,
                   "file %zu: %d %d %d", i, gyre_topo_count(&topo, GYRE_TOPO_GPU),
                   gyre_topo_count(&topo, GYRE_TOPO_NET), topo.n_links);
-        /* What was read can be written and read again, all of it. */
+        /* It can be written and read again. */
         CHECK_OK(gyre_topo_xml_format(&topo, &written));
         CHECK_OK(parse(written, &again));
         CHECK_MSG(again.skipped[0] == '\0', "file %zu: %s\n%s", i, again.skipped, written);
@@ -609,7 +608,7 @@ TEST_CASE("XML of any encoding is read")
     snprintf(text, sizeof(text), "\xef\xbb\xbf<!DOCTYPE system SYSTEM 'x.dtd'>%s", ascii);
     CHECK_OK(parse(text, &topo));
     gyre_topo_fini(&topo);
-    /* Latin-1, and a name that is cut off between characters: 62 of one byte, then 2 of two. */
+    /* Latin-1, and a name cut between characters: 62 of one byte, then 2 of two. */
     snprintf(
         text, sizeof(text),
         "<?xml version='1.0' encoding='ISO-8859-1'?><system><cpu><nic><net name='%062d\xe9\xe9'/>"

@@ -34,7 +34,7 @@ struct bad_init {
     int only_rank; /* -1 = all */
 };
 
-/* Every rank of three must fail with the expected words. */
+/* Each of three ranks fails with the expected words. */
 static void run_bad_init(const struct bad_init *bad)
 {
     enum { N = 3 };
@@ -147,7 +147,7 @@ static struct gyre_peer_info made_up_gpu(uint32_t rank, const char *bus_id)
     return info;
 }
 
-/* Does GYRE_P2P_LEVEL rule this pair out? Other reasons (a build without CUDA) do not count. */
+/* Other reasons (a build without CUDA) do not count. */
 static bool is_ruled_out(const char *level, const struct gyre_peer_info *mine,
                          const struct gyre_peer_info *peer)
 {

@@ -64,7 +64,7 @@ TEST_CASE("idle naps and wakes leave the thread usable")
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
     for (uint32_t i = 1; i <= 200; i++) {
-        /* Long enough for a nap to begin now and then, in any phase of it. */
+        /* A nap begins now and then, in any phase of it. */
         const struct timespec pause = {0, (long)(i * 5000)};
         if (i % 4 == 0)
             nanosleep(&pause, NULL);
@@ -94,7 +94,7 @@ TEST_CASE("an idle thread polls rarely until its descriptor is ready")
     const uint64_t idle_us = (gyre_now_ns() - began_ns) / 1000;
     const uint32_t n_idle = gyre_load_acquire_u32(&counter.n_polls) - n_before;
     CHECK_MSG(n_idle < idle_us / 50, "%u polls in %" PRIu64 " us", n_idle, idle_us);
-    /* Ready for good: naps end at once, so polls come in any number. */
+    /* Ready for good: naps end at once. */
     const uint64_t one = 1;
     CHECK(write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
     CHECK(reaches(&counter.n_polls, n_before + n_idle + 10000));
@@ -103,7 +103,7 @@ TEST_CASE("an idle thread polls rarely until its descriptor is ready")
     gyre_fault_fini(&fault);
 }
 
-/* A client that knows which thread may move what, and notices two polls at a time. */
+/* It notices two polls at a time. */
 struct shared_work {
     struct counter counter;
     uint32_t n_inside;
@@ -200,9 +200,9 @@ TEST_CASE("the thread finishes what help leaves")
     gyre_fault_fini(&fault);
 }
 
-/* What help leaves may have to wait for room in the kernel, which only the thread's descriptors
- * announce. While an executor helps, the thread sleeps for 10 ms without them. It must not begin
- * such a sleep after the last help. */
+/* What help leaves may wait for room in the kernel, which only the thread's descriptors announce.
+ * While an executor helps, the thread sleeps for 10 ms without them, but not after the last help.
+ */
 TEST_CASE("the thread watches its descriptors after the last help")
 {
     const uint64_t helped_nap_ns = 10000000; /* as in transport/proxy.c */
@@ -214,15 +214,15 @@ TEST_CASE("the thread watches its descriptors after the last help")
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
     gyre_store_release_u32(&work.counter.n_wanted, 1); /* it stays there: nobody can move it */
-    /* If the thread always slept like that, no try would be short. A busy machine makes tries long,
-     * too, so one short try is waited for. */
+    /* A thread that always slept like that would have no short try. A busy machine makes tries
+     * long, too. */
     const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
     bool was_short = false;
     while (!was_short && gyre_now_ns() < deadline_ns) {
         const uint32_t n_helper_polls = work.n_helper_polls;
         CHECK(!gyre_proxy_help(proxy, true));
         const uint64_t began_ns = gyre_now_ns();
-        /* The thread settles once before it sees the wake, at most. */
+        /* At most once before it sees the wake. */
         CHECK(reaches(&work.n_settled, gyre_load_acquire_u32(&work.n_settled) + 2));
         const bool has_helped = work.n_helper_polls != n_helper_polls; /* else the thread polled */
         was_short = has_helped && gyre_now_ns() - began_ns < helped_nap_ns;
@@ -242,7 +242,7 @@ TEST_CASE("a raised fault ends the thread")
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
     CHECK(reaches(&counter.n_polls, 1));
     gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "test");
-    /* It stops polling: two counts a while apart are equal at last. */
+    /* Two counts a while apart are equal at last. */
     const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
     const struct timespec pause = {0, 5000000};
     uint32_t before, after;

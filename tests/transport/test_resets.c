@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP connections of data that are reset while calls run, as a middle box does it: they are
- * connected again, and every result is right in every bit.
+ * TCP connections that a middle box resets while calls run are connected again, and every result is
+ * right in every bit.
  */
 #include "core/foundation/base/util.h"
 #include "core/gyre.h"
@@ -22,7 +22,7 @@ enum { N_RANKS = 4, MAX_FDS = 1024, MAX_COUNT = 100000 };
 
 /* ---- resets --------------------------------------------------------------------------------- */
 
-/* Connections of data are those with a limit of unsent bytes. */
+/* Those with a limit of unsent bytes. */
 static int list_connections(int *fds)
 {
     int n = 0;
@@ -121,7 +121,7 @@ static void send_around(const struct call *call, size_t count)
         }
 }
 
-/* Rank 0 resets a connection in about every second round, in the middle of a call of the others. */
+/* About every second round, in the middle of the others' call. */
 static void inject(const struct call *call, struct fuzz_rng *random)
 {
     for (uint64_t n = fuzz_below(random, 64); n > 0; n--)

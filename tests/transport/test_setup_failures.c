@@ -26,8 +26,8 @@ static struct shared *shared;
 static enum way way;
 static bool is_victim;
 
-/* These two stand in for libc's in this program. The victim takes connections for its data sockets
- * only, because rank 0 carries the rendezvous. */
+/* In place of libc's. Rank 0 carries the rendezvous, so the victim takes connections for its data
+ * sockets only. */
 int accept4(int fd, __SOCKADDR_ARG address, socklen_t *restrict n_address, int flags)
 {
     if (is_victim && way != FAILS) {

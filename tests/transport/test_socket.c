@@ -14,7 +14,7 @@
 
 #define PATIENCE_NS 30000000000ULL
 
-/* Ranks 0 and 1 as threads, opened; the test connects them. */
+/* Ranks 0 and 1 as threads; the test connects them. */
 struct duo {
     struct gyre_params params;
     struct gyre_peer_info infos[2];
@@ -127,7 +127,7 @@ static void expect_fault(struct duo *duo, const char *words)
     CHECK_HAS(duo->faults[0].cause, words);
 }
 
-/* A case with two ranks, which are opened before its body and closed after it. */
+/* The ranks are opened before its body and closed after it. */
 #define DUO_CASE(sentence)        DUO_CASE_AT(sentence, __LINE__)
 #define DUO_CASE_AT(sentence, at) DUO_CASE_OF(sentence, at)
 #define DUO_CASE_OF(sentence, at)               \
@@ -167,7 +167,7 @@ DUO_CASE("strangers do not stall set-up")
     duo_connect(duo);
     CHECK_MSG(duo->statuses[0] == GYRE_SUCCESS, "%s", duo->causes[0]);
     CHECK_MSG(duo->statuses[1] == GYRE_SUCCESS, "%s", duo->causes[1]);
-    /* Waiting for one silent stranger after the other would take its deadline 100 times. */
+    /* One silent stranger after the other would take 100 deadlines. */
     CHECK(gyre_now_ns() - began_ns < PATIENCE_NS);
     for (int i = 0; i < N; i++)
         if (fds[i] >= 0)
@@ -312,7 +312,7 @@ DUO_CASE("sending to a rank that left is a fault")
 {
     duo_connect(duo);
     duo_leave(duo, 1);
-    /* One slot more than there is credit for, whatever happens to the first ones. */
+    /* One slot more than there is credit for. */
     struct gyre_inbox *inbox =
         duo->connectors[0][gyre_connector_index(&duo_spec, 1, 0, true)].inbox;
     gyre_store_release_u64(&inbox->tail[0], duo_spec.depth + 1);
@@ -461,7 +461,7 @@ DUO_CASE("a cause is told also when no time is left")
               duo->faults[0].cause);
 }
 
-/* Rank 1 is killed while slots move. The other ranks must name it. */
+/* The other ranks must name it. */
 static void die_in_the_middle(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
 {
@@ -571,7 +571,7 @@ TEST_CASE("frames that break the protocol are refused")
         static struct duo duo;
         duo_open(&duo, NULL);
         duo_connect(&duo);
-        /* Rank 1 stays idle, so that its descriptor is free for frames of ours. */
+        /* Rank 1 stays idle: its descriptor serves the test's frames. */
         const struct socket_transport *writer = (struct socket_transport *)duo.transports[1];
         const ssize_t n_bytes = rows[i].n_headers * (ssize_t)sizeof(rows[i].headers[0]);
         CHECK(send(writer->peers[0].links[0].fd, rows[i].headers, (size_t)n_bytes, MSG_NOSIGNAL) ==

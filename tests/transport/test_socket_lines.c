@@ -201,7 +201,7 @@ TEST_CASE("so they do between far ranks")
     line_run(&spec, 4, false, pass_all);
 }
 
-/* A GPU announces lines before it stores them, and stores them in any order. */
+/* A GPU stores announced lines late, in any order. */
 static void announce_early(struct gyre_transport *transport, struct gyre_connector *connectors,
                            int rank, void *context)
 {
@@ -236,7 +236,7 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
 
 TEST_RUNS("lines may come after their announcement", line_run(&line_spec, 2, false, announce_early))
 
-/* A GPU polls no line of an empty slot, so it may return the slot before it was sent. */
+/* A GPU may return an empty slot before it was sent. */
 static void return_early(struct gyre_transport *transport, struct gyre_connector *connectors,
                          int rank, void *context)
 {
@@ -263,9 +263,8 @@ static void return_early(struct gyre_transport *transport, struct gyre_connector
 TEST_RUNS("slots may be returned before they are sent",
           line_run(&line_spec, 2, false, return_early))
 
-/* A GPU gives the credit of a launch's last tile when its next launch begins, so it may take all
- * slots of a FIFO without giving credit. The credit that it gave before is less than half a FIFO.
- */
+/* A GPU gives the credit of a launch's last tile with its next launch, so it may take all slots of
+ * a FIFO without giving credit, after less than half a FIFO. */
 static void keep_credit(struct gyre_transport *transport, struct gyre_connector *connectors,
                         int rank, void *context)
 {
@@ -290,7 +289,6 @@ static void keep_credit(struct gyre_transport *transport, struct gyre_connector 
 TEST_RUNS("a receiver may keep the credit of a whole FIFO",
           line_run(&line_spec, 2, false, keep_credit))
 
-/* The ends of FIFO 0 have moved many slots before. */
 #define LATE_NUMBER ((1ULL << 30) - 2)
 
 static void pass_late(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
@@ -310,7 +308,7 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
     pipe.end.n_moved = LATE_NUMBER;
     pipe.end.slot = LATE_NUMBER % LINE_DEPTH;
     rig_barrier(self);
-    /* One after the other, so that each slot is looked at before the next one takes its place. */
+    /* Each slot is looked at before its place is used again. */
     for (int i = 0; i < 2 + 2 * LINE_DEPTH && test_n_failures == 0; i++) {
         const uint64_t number = pipe.end.n_moved, until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
         const uint64_t *words =
@@ -362,7 +360,7 @@ static void leave(struct gyre_transport *transport, struct gyre_connector *conne
 
 TEST_RUNS("sending to a rank that left is a fault", line_run(&line_spec, 2, false, leave))
 
-/* Headers of one batch, and what the receiver says to them. */
+/* And what the receiver says. */
 struct breach {
     const char *words;
     struct socket_header headers[LINE_DEPTH + 2]; /* to the first of kind 0 */

@@ -68,7 +68,7 @@ TEST_RUNS("threads exchange every byte over shm", conform(&gyre_transport_shm, f
 TEST_RUNS("processes exchange every byte over socket", conform(&gyre_transport_socket, true))
 TEST_RUNS("threads exchange every byte over socket", conform(&gyre_transport_socket, false))
 
-/* What the peer has not consumed still exists, although the kernel has taken it. */
+/* The kernel has taken it, but the peer has not consumed it. */
 static void keep_until_consumed(struct gyre_transport *transport, struct gyre_connector *connectors,
                                 int rank, void *context)
 {
@@ -187,7 +187,7 @@ TEST_CASE("shm says why not")
     CHECK(strstr(why, "GYRE_SHM_DISABLE") != NULL);
 }
 
-/* One rank's view of a job of two, for tests that need no second one. */
+/* One rank's view of two. */
 struct pair {
     struct gyre_params params;
     struct gyre_fault fault;
@@ -271,7 +271,7 @@ static void flip_token(unsigned char *blob, size_t blob_bytes, struct gyre_trans
     (void)blob_bytes;
     (void)owner;
     (void)pair;
-    blob[32] ^= 1; /* the first byte of the handle, which starts with the token */
+    blob[32] ^= 1; /* the handle's first byte, in the token */
 }
 
 static void flip_magic(unsigned char *blob, size_t blob_bytes, struct gyre_transport *owner,

@@ -13,8 +13,8 @@
 #define N_ELEMENTS 3000
 #define LOG_BYTES  65536
 
-/* Ranks 0 and 1 are root; 2 and 3 are another user, whose processes may read each other; rank 4 is
- * that user and lets no process read it, as after setuid() without exec(). */
+/* Ranks 0 and 1 are root; 2 and 3 are another user; rank 4 is that user and lets no process read
+ * it, as after setuid() without exec(). */
 static bool may_map(int a, int b)
 {
     const bool is_closed = a == 4 || b == 4;
@@ -76,7 +76,7 @@ TEST_CASE("ranks of other users take sockets")
     setenv("GYRE_DEBUG_FILE", path, 1);
     setenv("GYRE_DEBUG", "INFO", 1);
     setenv("GYRE_NET", "Socket", 1);
-    /* The rendezvous is a thread of this process, which no rank is a thread of. */
+    /* In a process without ranks. */
     fflush(NULL);
     int ready[2];
     CHECK(pipe(ready) == 0);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Ranks as threads or processes, blobs through shared memory, traffic through every FIFO.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/transport/transport_rig.h"
 
 #include "bootstrap/bootstrap.h"
@@ -65,7 +62,7 @@ static uint64_t mix(uint64_t seed, uint64_t step)
     return x ^ (x >> 31);
 }
 
-/* Empty and full slots are as frequent as all other sizes together. */
+/* Empty and full slots are half of all. */
 static uint32_t bytes_of(const struct lane *lane, uint64_t step)
 {
     const uint64_t draw = mix(lane->seed, step);
@@ -265,7 +262,7 @@ static void run_rank(struct rig_rank *rank)
                                           &shared->infos[peers[i]], why, sizeof(why)),
                   "rank %d to %d: %s", rank->rank, peers[i], why);
     }
-    /* Ranks in a ring, each before the next; proxied transports have no use for it. */
+    /* Proxied transports do not use the ring. */
     for (int r = 0; r < options->n_ranks; r++)
         ring_prev[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
     for (int r = 0; r < options->n_ranks; r++)
@@ -328,7 +325,7 @@ static void run_processes(const struct rig_options *options, struct rig_rank *ra
         test_n_failures = 0;
         run_rank(&ranks[r]);
         gyre_fetch_add_u32(&ranks[r].shared->n_failures, (uint32_t)test_n_failures);
-        exit(0); /* so that LeakSanitizer looks; it makes the status non-zero */
+        exit(0); /* so that LeakSanitizer looks */
     }
     for (int r = 0; r < options->n_ranks; r++) {
         int wait_status = -1;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks for tests of transports: threads or forked processes that exchange blobs through shared
- * memory, and a stand-in for executors that moves numbered slots through every FIFO at once and
- * checks every byte.
+ * Threads or forked processes exchange blobs through shared memory, and a stand-in for executors
+ * moves numbered slots through every FIFO at once and checks every byte.
  */
 #ifndef GYRE_TESTS_TRANSPORT_RIG_H
 #define GYRE_TESTS_TRANSPORT_RIG_H
@@ -13,7 +12,7 @@
 #define RIG_BLOB_BYTES 1024
 #define RIG_SECRET     ((const uint8_t *)"0123456789abcdef0123456789abcdef")
 
-/* Between the ranks, in memory that forked processes share. */
+/* In memory that forked processes share. */
 struct rig_shared {
     uint32_t n_ranks;
     uint32_t n_arrived; /* at barriers, ever */
@@ -30,12 +29,12 @@ struct rig_options {
     bool use_processes;
     uint32_t n_slots;         /* that the traffic moves through every FIFO */
     const char *ifname;       /* GYRE_SOCKET_IFNAME */
-    char *const *environment; /* all variables, ended by NULL, instead of ifname; NULL = none */
+    char *const *environment; /* all variables, ended by NULL; NULL = none */
     void (*body)(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                  void *context); /* NULL = rig_traffic, then a barrier */
 };
 
-/* One rank while it runs; given to `body` as context. */
+/* Given to `body` as context. */
 struct rig_rank {
     const struct rig_options *options;
     struct rig_shared *shared;
@@ -46,19 +45,18 @@ struct rig_rank {
     bool is_closed; /* `body` closed the transport itself */
 };
 
-/** rig_run - run all ranks to their end; failed checks of processes count here too. */
+/** Failed checks of processes count here too. */
 void rig_run(const struct rig_options *options);
 
-/** rig_barrier - all ranks; gives up after 30 s with a failed check. */
+/** Gives up after 30 s with a failed check. */
 bool rig_barrier(struct rig_rank *rank);
 
-/** rig_traffic - move n_slots through every FIFO in both directions; false if it failed. */
+/** N_slots through every FIFO in both directions; false if it failed. */
 bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors);
 
-/** rig_params - all defaults, as far as transports read them. */
+/** All defaults that transports read. */
 void rig_params(struct gyre_params *params, const char *ifname);
 
-/** rig_device - a host device with what transports use of one. */
 struct gyre_device *rig_device(void);
 
 #endif
