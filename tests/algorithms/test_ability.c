@@ -3,7 +3,6 @@
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 
-/* What the programs of all ranks do. */
 struct seen {
     bool places, scratch, ranges;
     bool sends_input_only; /* no rank passes on what it received */

@@ -49,7 +49,6 @@ TEST_CASE("the library is proved for every number of ranks")
         }
 }
 
-/* The messages of a program, and their blocks. */
 static void count_sent(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                        int rank, unsigned *messages_out, unsigned *blocks_out)
 {

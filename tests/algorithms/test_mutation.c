@@ -55,7 +55,6 @@ static uint32_t pick(uint32_t n)
     return (uint32_t)(next_random(&random_state) % n);
 }
 
-/* The worker that a step belongs to. */
 static struct gyre_worker *worker_of(struct gyre_program *p, uint32_t step)
 {
     struct gyre_worker *worker = p->workers;
@@ -132,7 +131,6 @@ static bool rechunk(const struct gyre_program *p, struct gyre_step *step)
     return true;
 }
 
-/* With an operand of another step. */
 static bool exchange(struct gyre_program *p, struct gyre_operand *operand)
 {
     struct gyre_operand *other = pick_operand(&p->steps[pick(p->n_steps)]);

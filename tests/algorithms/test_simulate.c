@@ -48,7 +48,6 @@ TEST_CASE("the tiles of a ring add up")
     CHECK_TIME(&cost, &question, 6 * 6 * (HOP_NS + 16000 / BYTES_PER_NS));
 }
 
-/* Of a ring of four ranks. */
 struct told {
     const struct question *question;
     unsigned n_steps;

@@ -8,7 +8,6 @@ static const int many_ranks[] = {48, 64, 96, 128, 256};
 
 static long n_proved;
 
-/* Over all shapes of one algorithm and collective. */
 struct summary {
     uint32_t max_depth;
     bool elidable;
@@ -79,7 +78,6 @@ static bool prove_variant(const struct gyre_algorithm *algorithm, const struct g
     return is_new;
 }
 
-/* All variants over all groupings. */
 static void prove_groupings(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                             struct summary *summary)
 {
@@ -478,7 +476,6 @@ static void last_is_scratch(struct gyre_program *program)
     step->outs[0] = (struct gyre_operand){GYRE_OPERAND_SCRATCH, 0, 0};
 }
 
-/* In a ring all-reduce of four ranks. */
 static void check_place(void (*spoil)(struct gyre_program *program), int victim, int rank,
                         int worker, int step, int chunk)
 {

@@ -111,7 +111,6 @@ TEST_CASE("a row ends with busbw of both halves in percent of the limit")
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-/* A file of this test; fini_file() deletes it. */
 struct file {
     char path[32];
 };

@@ -9,7 +9,6 @@ enum { N_COMMS = 3, N_ELEMS = 100, N_ROUNDS = 50 };
 /* A call that hangs becomes an error. */
 #define OPERATION_TIMEOUT_MS "20000"
 
-/* One communicator's buffer on a rank. */
 struct sum {
     gyre_comm *comm;
     int32_t *values; /* on the device */

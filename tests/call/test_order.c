@@ -102,7 +102,6 @@ static void launch_all(const struct move *moves, size_t n_moves, int n_ranks, st
         }
 }
 
-/* In this launch and those before it. */
 static int count_messages(const struct rank *own, int last_launch, int peer, bool is_send)
 {
     int n = 0;

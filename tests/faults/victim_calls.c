@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 
-/* The same on all ranks. */
 static uint64_t next_random(struct victim_rank *own)
 {
     own->random = own->random * 6364136223846793005ULL + 1442695040888963407ULL;

@@ -11,7 +11,6 @@
 
 enum { FUZZ_MAX_RANKS = 64 };
 
-/** Exit status of the program. */
 enum fuzz_exit {
     FUZZ_RIGHT = 0,
     FUZZ_WRONG = 1,

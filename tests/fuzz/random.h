@@ -28,13 +28,11 @@ static inline uint64_t fuzz_next(struct fuzz_rng *rng)
     return fuzz_mix(rng->state++);
 }
 
-/** A number of 0..n-1. */
 static inline uint64_t fuzz_below(struct fuzz_rng *rng, uint64_t n)
 {
     return fuzz_next(rng) % n;
 }
 
-/** True once in n times. */
 static inline bool fuzz_once_in(struct fuzz_rng *rng, uint64_t n)
 {
     return fuzz_below(rng, n) == 0;

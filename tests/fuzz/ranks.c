@@ -36,7 +36,6 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Every third seed does so for all threads. */
 static void init_all(struct fuzz_rank *ranks, int n_ranks, gyre_comm **comms)
 {
     int ordinals[FUZZ_MAX_RANKS];

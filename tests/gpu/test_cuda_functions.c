@@ -8,7 +8,6 @@
 #include "kernels/cuda/runtime/kernels.h"
 #include "tests/support/check.h"
 
-/* By type, operation, peers, tiles and alignment. */
 struct tally {
     uint32_t n_fit;
     bool has_run[32]; /* rows */

@@ -32,7 +32,6 @@ struct end {
     struct gyre_loaded *loaded;
 };
 
-/* Each rank sends to the next one. */
 struct round {
     enum gyre_proto protos[GPU_RIG_MAX_RANKS]; /* of the message that the rank sends */
     gyre_dtype dtype;

@@ -22,7 +22,6 @@ static void cuda_ok(cudaError_t error, const char *call, int line)
     CHECK_MSG(error == cudaSuccess, "line %d: %s: %s", line, call, cudaGetErrorString(error));
 }
 
-/* And words of each rank's error. */
 struct fault {
     const char *programs[RANKS]; /* by rank; NULL: the built-in ring */
     int absent;                  /* this rank makes no call; -1 = both call */

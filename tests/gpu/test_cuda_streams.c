@@ -389,7 +389,6 @@ static void capture_gathers(struct gathers *gathers, int rank)
     }
 }
 
-/* Of a rank's block in that replay. */
 static int32_t gathered(int32_t replay, int rank, uint64_t i)
 {
     return replay * 1000000 + rank * 10000 + (int32_t)i;

@@ -319,7 +319,6 @@ TEST_CASE("calls of many shapes do not wait for kernels that cannot end")
     close_ranks();
 }
 
-/* Of several streams one is held up. */
 static void *run_groups(void *argument)
 {
     struct rank *own = argument;

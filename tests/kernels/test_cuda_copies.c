@@ -11,7 +11,6 @@
 #define DEPTH     2
 #define ELEM      4
 
-/* State that all ranks of a call share. */
 struct play {
     enum gyre_collective coll;
     int n_ranks;

@@ -108,7 +108,6 @@ static bool happens(double percent)
     return percent > 0 && drand48() * 100 < percent;
 }
 
-/* Over IPv4, with one of the lost ports. */
 static bool has_lost_port(const struct direction *way, const unsigned char *bytes, size_t n_bytes)
 {
     const unsigned char *ip = bytes + sizeof(struct virtio_net_hdr);

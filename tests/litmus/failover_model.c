@@ -53,7 +53,6 @@ static const struct {
     [NO_ANSWER] = {"no_answer", "a repeated STATE is not answered"},
 };
 
-/* The message of the health link. */
 struct message {
     uint8_t epoch, step;
     uint8_t seen; /* the receiver's step, as known here */
@@ -352,8 +351,6 @@ static bool consume(struct state *s)
     return true;
 }
 
-/* ---- all steps from a state ------------------------------------------------------------------ */
-
 static void explore_rails(const struct state *from)
 {
     for (int rail = 0; rail < N_RAILS; rail++) {
@@ -505,7 +502,6 @@ static void print_path(void)
             printf("    %s\n", search.stack[i].step);
 }
 
-/* What is broken, or NULL. */
 static const char *run(enum mutant mutant, const struct limits *limits, bool prints_path)
 {
     const struct side side = {.state = RUN, .rails = 3, .peer_step = UP, .peer_rails = 3, .set = 3};

@@ -16,7 +16,6 @@ static void check_on_gpus(const struct gyre_split *split, uint32_t channel, uint
               chunk, tile);
 }
 
-/* Every range begins where the last ended. */
 static void check_split(const struct gyre_split *split)
 {
     const uint64_t n_tiles = gyre_tile_count(split);

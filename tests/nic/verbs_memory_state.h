@@ -37,7 +37,6 @@ struct queue {
     bool has_event;
 };
 
-/* A send that waits for the link. */
 struct waiting {
     struct ibv_send_wr wr;
     struct ibv_sge sges[2];

@@ -33,7 +33,6 @@ struct rig_place {
     uint32_t rkey;
 };
 
-/* Memory that the two processes share. */
 struct rig_shared {
     struct {
         uint32_t qpns[RIG_MAX_QPS];
@@ -76,7 +75,6 @@ struct rig_end {
     } places;
 };
 
-/* To the same offset at the other end. */
 struct rig_write {
     uint64_t offset;
     uint32_t n_bytes;

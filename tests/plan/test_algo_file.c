@@ -12,7 +12,6 @@
 
 #define N_ELEMS 5000
 
-/* A file that exists while a case runs. */
 struct text_file {
     char path[64];
     FILE *file;

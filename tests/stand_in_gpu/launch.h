@@ -13,7 +13,6 @@
 extern "C" {
 #endif
 
-/* One launch of a kernel. */
 struct stand_in_launch {
     void (*call)(const void *function, const void *args); /* runs the function as one thread */
     const void *function;

@@ -241,7 +241,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return stand_in_leave(error);
 }
 
-/* When the stream reached the event. */
 static uint64_t reached_ns(const struct CUevent_st *event)
 {
     const uint64_t end_ns = event->task != NULL ? event->task->end_ns : 0;

@@ -201,7 +201,6 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Gives the task to one more thread. */
 static void hand_out(struct stand_in_task *task)
 {
     struct worker *worker = tasks.first_idle;

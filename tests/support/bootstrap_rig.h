@@ -33,7 +33,6 @@ static inline struct gyre_params params_with(const char *timeout)
     return params;
 }
 
-/* For a rank to listen on. */
 static inline int free_port(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET};

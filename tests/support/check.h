@@ -36,7 +36,6 @@ __attribute__((weak)) int test_n_failures;
 /** Else prints the text. */
 #define CHECK_HAS(text, words) CHECK_MSG(strstr((text), (words)) != NULL, "%s", (text))
 
-/** The expression succeeds; else print the cause. */
 #define CHECK_OK(expr)                                                                      \
     do {                                                                                    \
         const gyre_status check_status_ = (expr);                                           \
@@ -112,7 +111,6 @@ static inline int test_run_case(const struct test_case *own)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* The results of a binary's cases. */
 struct test_results {
     size_t n_run, n_failed, n_skipped;
 };

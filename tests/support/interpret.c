@@ -191,7 +191,6 @@ static bool has_same_lengths(const struct gyre_program *program, const struct pi
     return true;
 }
 
-/* Of all pieces of a received slot. */
 static void take_slot(struct machine *machine, const struct worker *worker,
                       const struct gyre_step *step, struct gyre_operand operand,
                       struct value *values)
@@ -215,7 +214,6 @@ static void take_slot(struct machine *machine, const struct worker *worker,
     }
 }
 
-/* One piece in IN, OUT or scratch. */
 static struct value *local_value(struct machine *machine, const struct worker *worker,
                                  const struct gyre_step *step, struct gyre_operand operand,
                                  unsigned piece)

@@ -19,7 +19,6 @@ struct test_job {
     uint32_t seed;
 };
 
-/* One of the ranks that make the call. */
 struct test_place {
     gyre_comm *comm;
     int rank, n_ranks;

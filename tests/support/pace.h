@@ -38,7 +38,6 @@ static inline void test_pace_start(struct test_pace *pace)
     CHECK(pthread_create(&pace->thread, NULL, test_pace_main, pace) == 0);
 }
 
-/** Count anew from now on. */
 static inline void test_pace_restart(struct test_pace *pace)
 {
     pace->n_before = gyre_load_acquire_u32(&pace->n_naps);

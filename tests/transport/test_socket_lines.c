@@ -15,7 +15,6 @@ enum { LINE_FIFOS = 4, LINE_DEPTH = 4, LINE_MOST_BYTES = 8192, LINE_MOST_PIPES =
 
 #define LINE_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
 
-/* One end of a FIFO. */
 struct line_pipe {
     struct gyre_host_end end;
     int from, to;
@@ -360,7 +359,6 @@ static void leave(struct gyre_transport *transport, struct gyre_connector *conne
 
 TEST_RUNS("sending to a rank that left is a fault", line_run(&line_spec, 2, false, leave))
 
-/* And what the receiver says. */
 struct breach {
     const char *words;
     struct socket_header headers[LINE_DEPTH + 2]; /* to the first of kind 0 */

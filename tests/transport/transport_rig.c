@@ -44,7 +44,6 @@ bool rig_barrier(struct rig_rank *rank)
     return true;
 }
 
-/* One protocol of one end of one FIFO. */
 struct lane {
     const struct gyre_connector *connector;
     unsigned proto;

@@ -70,7 +70,6 @@ static void put_blocks(const struct fuzz_rank *rank, const struct fuzz_call *cal
             put(data, n_bytes, (size_t)peer * call->count + i, sent(rank, call, peer, at + i));
 }
 
-/* Of a result that is one block. */
 static uint64_t result(const struct fuzz_rank *rank, const struct fuzz_call *call, size_t i)
 {
     const size_t mine = (size_t)call->comm->rank * call->count;

@@ -162,7 +162,6 @@ static enum fuzz_fate find_fate(const struct drawing *drawing)
     return fuzz_options_makes(drawing->index) ? FUZZ_MADE : FUZZ_LEFT_OUT;
 }
 
-/* From a generator that all its ranks have. */
 static void draw_call(struct fuzz_rank *rank, struct drawing *drawing, const struct fuzz_comm *comm,
                       struct fuzz_rng *rng)
 {

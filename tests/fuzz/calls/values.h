@@ -22,7 +22,6 @@ struct fuzz_type {
 extern const struct fuzz_type fuzz_types[FUZZ_N_TYPES]; /* by gyre_dtype */
 extern const char *const fuzz_op_names[FUZZ_N_OPS];     /* by gyre_op, then FUZZ_PREMUL_SUM */
 
-/** What determines a call's values. */
 struct fuzz_values {
     bool is_reduction;
     int type, op, n_ranks;

@@ -37,7 +37,6 @@ static uint64_t put(struct wire_pair_entry *entry, const struct wire_sge *sge, u
     return n_bytes;
 }
 
-/* Is all of request n_staged staged? */
 static bool stage_request(struct wire_pair *pair)
 {
     struct wire_pair_entry *entry = pair->entry;

@@ -28,7 +28,6 @@ enum {
     BAD_ADDRESS = 700
 };
 
-/* Or a mapping of another process's. */
 struct part {
     unsigned char *shown; /* no access */
     unsigned char *alias;

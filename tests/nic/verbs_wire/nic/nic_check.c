@@ -32,7 +32,6 @@ static enum ibv_wc_status list_local(struct nic_delivery *delivery, struct nic_s
     return IBV_WC_SUCCESS;
 }
 
-/* Of a write or a read. */
 static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_segments *segments,
                                       unsigned access)
 {
@@ -51,7 +50,6 @@ static enum ibv_wc_status list_remote(struct nic_delivery *delivery, struct nic_
     return IBV_WC_SUCCESS;
 }
 
-/* Of the receive that a send takes. */
 static enum ibv_wc_status list_receive(struct nic_delivery *delivery, struct nic_segments *segments)
 {
     struct wire_pair_entry *peer = delivery->peer;

@@ -53,7 +53,6 @@ static inline uint64_t nic_count_room(const struct nic_delivery *delivery)
            (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken));
 }
 
-/* With those of started requests. */
 static inline uint64_t nic_count_spent(const struct nic_delivery *delivery)
 {
     return delivery->peer->n_spent + delivery->pair->copies.n_receives;
@@ -93,7 +92,6 @@ void nic_announce(const struct nic_delivery *delivery);
 bool nic_is_late(const struct nic_delivery *delivery);
 enum nic_verdict nic_send_late(struct nic_delivery *delivery);
 
-/** nic_read_all, nic_write_all - between host memory. */
 enum nic_verdict nic_read_all(struct nic_delivery *delivery, unsigned char *bytes_out);
 enum nic_verdict nic_write_all(struct nic_delivery *delivery, const unsigned char *bytes);
 

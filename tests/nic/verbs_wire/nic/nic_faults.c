@@ -59,7 +59,6 @@ static void read_line(const struct nic *nic, const char *line, struct wire_fault
     wire_say("VERBS_WIRE_FAULTS: not \"HOST DEVICE FAULT [VALUE]\": %.60s", line);
 }
 
-/* This text holds from now on. */
 static void confirm(const struct nic *nic, const char *path, const char *text, size_t n_bytes)
 {
     char made[512], name[512];

@@ -110,7 +110,6 @@ static void look_at_all(void)
     }
 }
 
-/* Waits for the round's copies. */
 static void finish_copies(void)
 {
     uint64_t n_waits;

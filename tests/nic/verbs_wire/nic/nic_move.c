@@ -64,7 +64,6 @@ static enum nic_verdict fetch_staged(struct nic_delivery *delivery, unsigned cha
     return NIC_DELIVERED;
 }
 
-/* A range of a segment. */
 struct part {
     const struct nic_segment *segment;
     uint64_t offset; /* in the segment */
@@ -95,7 +94,6 @@ static enum nic_verdict move_process(struct nic_delivery *delivery, const struct
     return NIC_DELIVERED;
 }
 
-/* Into memory of this process. */
 static enum nic_verdict read_part(struct nic_delivery *delivery, const struct part *part,
                                   unsigned char *to)
 {
@@ -265,7 +263,6 @@ static enum nic_verdict start_to_gpu(struct nic_delivery *delivery, const struct
     return NIC_DELIVERED;
 }
 
-/* To the end of its segment. */
 static struct part find(const struct nic_segments *segments, uint64_t position)
 {
     const struct nic_segment *segment = segments->list;
