@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs and exact sums are computed on the host for every device, block by block, because the code
- * under test must not compute its own expected values.
+ * On the host, because the code under test must not compute its own expected values.
  */
 #include "kernels/accuracy.h"
 
@@ -14,7 +13,7 @@
 #include <math.h>
 
 #define BLOCK_ELEMS       4096
-#define N_BINADES         24 /* powers of two that inputs are spread over: f32's mantissa */
+#define N_BINADES         24 /* f32's mantissa */
 #define LARGEST_BINADE    12 /* where the type has them */
 #define F32_ROUNDOFF      0x1p-24
 #define F64_MANTISSA_BITS 52
@@ -22,7 +21,7 @@
 #define SECOND_WORD_KEY   0x6c8e9cf5U
 
 struct format {
-    int n_mantissa_bits; /* stored ones; 0 = not a floating-point type */
+    int n_mantissa_bits; /* 0 = not floating-point */
     int min_exponent;
     int max_exponent;
 };
@@ -58,7 +57,7 @@ double gyre_accuracy_bound(gyre_dtype dtype, uint32_t n_ranks)
     return n_roundoffs < 1 ? n_roundoffs / (1 - n_roundoffs) : INFINITY;
 }
 
-/* Inputs are drawn from the binades [2^e, 2^(e+1)), lowest <= e < lowest + n. */
+/* Inputs are drawn from [2^e, 2^(e+1)), lowest <= e < lowest + n. */
 struct binades {
     int lowest;
     uint32_t n;
@@ -153,8 +152,8 @@ gyre_status gyre_accuracy_fill(struct gyre_device *device,
     return GYRE_SUCCESS;
 }
 
-/* |y - sum| / sum of magnitudes. The sum is high + low: what each addition to `high` loses is known
- * exactly (Knuth's TwoSum) and kept in `low`. float64 alone would not do to judge float64. */
+/* What each addition to `high` loses is known exactly (Knuth's TwoSum) and kept in `low`: float64
+ * alone cannot judge float64. */
 static double error_of(const struct gyre_accuracy_inputs *inputs, const struct binades *binades,
                        uint32_t element, double result)
 {

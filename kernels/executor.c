@@ -76,8 +76,8 @@ void gyre_ready_free(struct gyre_ready *ready)
     free(ready);
 }
 
-/* 1/n in f32, cut off, with the last bit set if anything was lost: rounding that once more to a
- * type of up to 11 bits gives what rounding 1/n once does. */
+/* 1/n in f32, cut off, the last bit set if inexact: rounding that to at most 11 bits equals
+ * rounding 1/n once. */
 static float inverse_to_odd(uint32_t n)
 {
     const double exact = 1.0 / (double)n;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conversions and operations on elements, bit by bit, on which host and GPU must agree. Valid
- * as C11 and as CUDA; free of branches, so that host compilers vectorise.
+ * Conversions and operations on elements, in which host and GPU agree bit by bit. Valid as C11 and
+ * as CUDA; free of branches, so that host compilers vectorise.
  *
- * Narrowing rounds to nearest, ties to even. f16 and bf16 overflow to infinity; fp8 saturates,
- * infinities too, at the largest finite value ("satfinite", OCP 8-bit floating point
- * specification, 1.0, section 5.2). Every NaN written is the type's canonical NaN, sign clear; NaN
- * payloads and signs of f32 and f64 are not specified. Max and min of a NaN are a NaN; max(-0, +0)
- * is +0 and min(-0, +0) is -0 in either order of ranks. Integers wrap. f16, bf16 and fp8 are
- * computed in f32 and rounded once.
+ * Narrowing rounds to nearest even. f16 and bf16 overflow to infinity; fp8 saturates, infinities
+ * too ("satfinite", OCP 8-bit floating point specification, 1.0, section 5.2). A written NaN is the
+ * type's canonical one, sign clear; payloads and signs of f32 and f64 are not specified. Max and
+ * min of a NaN are a NaN; max(-0, +0) is +0 and min(-0, +0) is -0 in either order. f16, bf16 and
+ * fp8 are computed in f32 and rounded once.
  *
  * Compile with -ffp-contract=off or -fmad=false, and without flushing subnormals.
  */
@@ -25,8 +24,6 @@
 #define GYRE_F8E5M2_NAN 0x7fU
 #define GYRE_F32_NAN    0x7fffffffU
 #define GYRE_F64_NAN    0x7fffffffffffffffULL
-
-/* ---- bits --------------------------------------------------------------------------------- */
 
 static GYRE_HOST_DEVICE inline uint32_t gyre_f32_bits(float value)
 {
@@ -56,26 +53,22 @@ static GYRE_HOST_DEVICE inline double gyre_f64_from_bits(uint64_t bits)
     return value;
 }
 
-/* Below 2^31, where vector units compare signed words in one instruction. */
+/* Below 2^31, where vector units compare signed words at once. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_mask_below(uint32_t a, uint32_t b)
 {
     return 0U - (uint32_t)((int32_t)a < (int32_t)b);
 }
 
-/* gcc vectorises this, but not a conditional expression on float arithmetic. */
+/* gcc vectorises this, but not a conditional expression on floats. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_blend(uint32_t mask, uint32_t yes, uint32_t no)
 {
     return no ^ (mask & (yes ^ no));
 }
 
-/* ---- conversions --------------------------------------------------------------------------
- *
- * All small formats: `shift` = 23 - mantissa bits, `rebias` = 127 - bias. A magnitude moved to
- * f32's mantissa lacks the exponent's bias; adding and subtracting the smallest normal exponent
- * normalises a subnormal one exactly. */
+/* `shift` = 23 - mantissa bits, `rebias` = 127 - bias. Adding and subtracting the smallest normal
+ * exponent normalises a subnormal magnitude exactly. */
 
-/* Magnitudes: @first_normal, where normal numbers begin; @first_special, infinity and NaN, which
- * keep their mantissa and get f32's largest exponent. */
+/* Magnitudes: infinities and NaNs, from @first_special, keep their mantissa. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift, uint32_t rebias,
                                                    uint32_t first_normal, uint32_t first_special)
 {
@@ -89,8 +82,8 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift,
     return gyre_blend(gyre_mask_below(mag, first_special), finite, special);
 }
 
-/* @magic: the f32 power of two whose last mantissa bit is the format's smallest subnormal, so
- * that adding it rounds there. @largest: result of overflow. Not for NaNs. */
+/* @magic: the f32 power of two whose last bit is the format's smallest subnormal, so that adding it
+ * rounds there. @largest: of overflow. Not for NaNs. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_narrow(uint32_t mag, uint32_t shift, uint32_t rebias,
                                                     float magic, uint32_t largest)
 {
@@ -176,9 +169,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     X(FLOAT8_E4M3, uint8_t, float, f32, gyre_f8e4m3_to_f32, gyre_f32_to_f8e4m3) \
     X(FLOAT8_E5M2, uint8_t, float, f32, gyre_f8e5m2_to_f32, gyre_f32_to_f8e5m2)
 
-/* ---- operations: gyre_op_<op>_<family>(a, b) ------------------------------------------------- */
-
-/* Integers compute in an unsigned type of at least 32 bits, where wrapping is defined. */
+/* At least 32 bits, unsigned, where wrapping is defined. */
 #define GYRE_NUMERIC_INTEGER(family, type, unsigned_type)                                   \
     static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                \
     {                                                                                       \
@@ -196,7 +187,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     {                                                                                       \
         return a < b ? a : b;                                                               \
     }                                                                                       \
-    /* towards zero; the divisor may exceed an 8-bit type */                                \
+    /* towards zero; the divisor may exceed 8 bits */                                       \
     static GYRE_HOST_DEVICE inline type gyre_op_divide_##family(type a, uint32_t divisor)   \
     {                                                                                       \
         return (type)(GYRE_NUMERIC_WIDE_##family(a) / GYRE_NUMERIC_WIDE_##family(divisor)); \
@@ -216,8 +207,8 @@ GYRE_NUMERIC_INTEGER(u32, uint32_t, uint32_t)
 GYRE_NUMERIC_INTEGER(i64, int64_t, uint64_t)
 GYRE_NUMERIC_INTEGER(u64, uint64_t, uint64_t)
 
-/* Masks, because gcc makes branches of conditional expressions on floats. Equal operands differ
- * in bits only as zeros of both signs; AND and OR of the bits choose there. */
+/* Masks, because gcc makes branches of conditional expressions on floats. Only zeros of both signs
+ * are equal and differ in bits: AND and OR choose there. */
 #define GYRE_NUMERIC_FLOAT(family, type, bits_type, nan)                                      \
     static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                  \
     {                                                                                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs and expected results for benches and tests. Every reduction of the values is exact in any
- * order, so results are compared bit by bit.
+ * Inputs and expected results for benches and tests. Reductions of them are exact in any order, so
+ * results are compared bit by bit.
  */
 #ifndef GYRE_KERNELS_PATTERN_H
 #define GYRE_KERNELS_PATTERN_H
@@ -12,7 +12,7 @@ struct gyre_pattern {
     gyre_dtype dtype;
     gyre_op op; /* SUM for copies */
     uint32_t n_ranks;
-    uint32_t seed; /* another one for every call */
+    uint32_t seed; /* changes with every call */
 };
 
 struct gyre_pattern_errors {
@@ -22,8 +22,7 @@ struct gyre_pattern_errors {
     uint64_t got;         /* bits */
 };
 
-/** gyre_pattern_fill - elements first .. first + count - 1 of a rank's input. @buffer: device
- * memory; synchronous. */
+/** gyre_pattern_fill - elements first .. first + count - 1. @buffer: device memory; synchronous. */
 gyre_status gyre_pattern_fill(struct gyre_device *device, const struct gyre_pattern *pattern,
                               uint32_t rank, uint64_t first, uint64_t count, void *buffer);
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The values of patterns: what a rank contributes to an element and what the reduction over all
- * ranks gives, both as bits. Valid as C11 and as CUDA.
- *
- * Every partial result is exact, so an algorithm's order does not change the expected bits:
+ * Valid as C11 and as CUDA. Every partial result is exact, so the order does not change the
+ * expected bits:
  * - integers wrap; products take odd factors, which never become 0;
  * - floats, sum: integers whose absolute sum is exact in the type; with too many ranks a window of
  *   ranks contributes +-1 and the others 0;
@@ -11,7 +9,7 @@
  * - floats, average: contributions are multiplied by f, 1/n rounded to the type. If f is no power
  *   of two, two ranks contribute the same power of two and the others 0. Nothing is negative,
  *   because an underflow must not leave a -0.
- * All zeros are +0. The values' period is a prime, so that a wrong offset shows.
+ * All zeros are +0. The period is a prime, so that a wrong offset shows.
  */
 #ifndef GYRE_KERNELS_PATTERN_VALUES_H
 #define GYRE_KERNELS_PATTERN_VALUES_H
@@ -30,7 +28,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_mix(uint32_t a, uint32_t b,
     return word ^ word >> 16;
 }
 
-/* The largest n such that the type holds 0 .. n exactly. */
+/* The type holds 0 .. n exactly. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_exact_limit(gyre_dtype dtype)
 {
     switch (dtype) {
@@ -53,7 +51,7 @@ static GYRE_HOST_DEVICE inline int gyre_pattern_in_window(uint32_t n_ranks, uint
     return (rank + n_ranks - hash % n_ranks) % n_ranks < n_wide;
 }
 
-/* Before any factor; exact in f32 and in the type. */
+/* Before any factor; exact in the type. */
 static GYRE_HOST_DEVICE inline float gyre_pattern_float(const struct gyre_pattern *pattern,
                                                         uint32_t rank, uint32_t element)
 {
@@ -120,7 +118,7 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_pattern_value(const struct gyre_pat
     return gyre_pattern_integer(pattern, rank, place) & (~0ULL >> (64 - n_bits));
 }
 
-/* 1/n rounded to the type; in double, which holds every type's value. */
+/* In double, which holds every type's value. */
 static GYRE_HOST_DEVICE inline double gyre_pattern_average_factor(gyre_dtype dtype, uint32_t n)
 {
     const float inverse = 1.0f / (float)n;
@@ -162,7 +160,6 @@ gyre_pattern_reduced_float(const struct gyre_pattern *pattern, uint32_t place)
     return gyre_pattern_float_bits(pattern->dtype, (float)result);
 }
 
-/* The bits are those of the type. */
 static GYRE_HOST_DEVICE inline int gyre_pattern_is_above(gyre_dtype dtype, uint64_t a, uint64_t b)
 {
     const int is_signed = dtype == GYRE_INT8 || dtype == GYRE_INT32 || dtype == GYRE_INT64;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A launch may outlive the executor, because an abort closes it while launches are in streams.
- * Each launch holds a reference; after close, no poll touches a slot, a buffer or the fault.
+ * An abort closes an executor while launches are in streams, so each launch holds a reference.
+ * After close, no poll touches a slot, a buffer or the fault.
  */
 #include "kernels/host/host_exec.h"
 
@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- opening and closing ------------------------------------------------------------------ */
 
 static void free_executor(struct gyre_host_executor *executor)
 {
@@ -134,7 +132,6 @@ static void host_close(struct gyre_executor *base)
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (executor == NULL)
         return;
-    /* After the poll that runs now, no poll touches slots. */
     pthread_mutex_lock(&executor->poll_lock);
     executor->is_closed = true;
     pthread_mutex_unlock(&executor->poll_lock);
@@ -142,7 +139,7 @@ static void host_close(struct gyre_executor *base)
     gyre_host_drop_user_and_unlock(executor);
 }
 
-/* Works poll the fault, so an abort needs no action. */
+/* Works poll the fault. */
 static void host_abort(struct gyre_executor *base)
 {
     (void)base;
@@ -165,8 +162,6 @@ static bool host_is_idle(struct gyre_executor *base)
            gyre_load_acquire_u64(&executor->n_one_sided) == 0;
 }
 
-/* ---- operations --------------------------------------------------------------------------- */
-
 static gyre_status host_place(struct gyre_executor *executor, struct gyre_placement *placement)
 {
     (void)executor;
@@ -180,7 +175,7 @@ static void host_unplace(struct gyre_executor *executor, struct gyre_placement *
     (void)placement;
 }
 
-/* The host's streams tell when a task runs (core/engine/call/observe.c). */
+/* The host's streams know (core/engine/call/observe.c). */
 static gyre_status host_time_works(struct gyre_executor *executor)
 {
     (void)executor;

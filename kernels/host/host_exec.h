@@ -1,22 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The structures of the host executor.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
 
 #include "core/foundation/device/host_stream.h"
 #include "kernels/executor.h"
 
-/* This rank's side of a FIFO, of one cache line. Used under poll_lock, by the launch that runs
- * (`running_ticket`). */
+/* This rank's side of a FIFO, of one cache line. Used under poll_lock by the running launch. */
 struct gyre_host_end {
     unsigned char *slots;
-    struct gyre_inbox *inbox; /* NULL: there is no such connection */
+    struct gyre_inbox *inbox; /* NULL = no connection */
     struct gyre_credit *credit;
-    uint64_t n_moved; /* slots posted (sender) or consumed (receiver) */
-    uint64_t n_seen;  /* the head or tail read last, which saves cache misses. Receiver of LL: words
-                       * of the current slot that have arrived */
+    uint64_t n_moved; /* slots posted or consumed */
+    uint64_t n_seen;  /* the head or tail read last, which saves cache misses. Receiver of LL:
+                       * arrived words of the current slot */
     uint32_t slot;
     uint16_t depth;
     uint8_t proto; /* SIMPLE or LL */
@@ -24,7 +20,7 @@ struct gyre_host_end {
     uint32_t slot_bytes;
     uint16_t peer;
     uint16_t fifo;    /* of the pair of ranks */
-    uint64_t n_entry; /* placed data: n_moved when the work began */
+    uint64_t n_entry; /* placed data: n_moved at the work's begin */
 };
 
 struct gyre_host_executor {
@@ -33,61 +29,62 @@ struct gyre_host_executor {
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
     struct gyre_host_end *ends;      /* gyre_connector_index() order */
-    struct gyre_host_end *line_ends; /* slots of LL; NULL = none */
-    /* Plain bytes of a step's slots of LL, line_payload_bytes for each input, then for each output.
-     * Used under poll_lock. */
+    struct gyre_host_end *line_ends; /* NULL = none */
+    /* A step's slots of LL as plain bytes, line_payload_bytes for each input, then each output.
+     * Under poll_lock. */
     unsigned char *unpacked;
     uint32_t line_payload_bytes;
-    struct gyre_progress *progress; /* a cache line of its own, because another thread reads it */
+    struct gyre_progress
+        *progress; /* on a cache line of its own, because another thread reads it */
 
-    pthread_mutex_t poll_lock; /* guards what polls change */
+    pthread_mutex_t poll_lock;
     struct gyre_fault *fault;
     struct gyre_trace *trace; /* NULL = none, as of the next */
     struct gyre_trace_buffer *recorded;
     bool (*help)(void *context, bool is_last);
     void *help_context;
     uint64_t running_ticket;
-    struct gyre_host_launch *running; /* from its first poll to its end; else NULL */
+    struct gyre_host_launch *running; /* from its first poll to its end */
     bool is_closed;
     uint64_t n_ended;
 
-    uint32_t *has_left;   /* by rank: 1 = it sends no more signals; set by any thread, release */
-    uint64_t n_one_sided; /* in streams; any thread adds, threads that run streams count down */
+    uint32_t *has_left;   /* by rank: 1 = it sends no more signals; any thread sets it, release */
+    uint64_t n_one_sided; /* in streams; any thread adds, threads that run streams subtract */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
-    uint32_t n_users; /* the owner, every enqueued launch, every one-sided operation */
+    uint32_t n_users;                      /* the owner, enqueued launches, one-sided operations */
     struct gyre_one_sided_task *one_sided; /* newest first */
     struct gyre_host_launch *free_launches;
 };
 
 struct gyre_loaded {
-    uint32_t n_users; /* the owner and every enqueued work; under the executor's lock */
+    uint32_t n_users; /* the owner and enqueued works; under the executor's lock */
     uint32_t n_channels;
     uint32_t n_chunks;
-    uint32_t n_variants; /* channel c runs variant c % n_variants */
+    uint32_t n_variants; /* channel c runs c % n_variants */
     uint32_t n_runners;
-    uint32_t n_workers;     /* of the largest variant */
-    uint32_t n_connections; /* of the largest variant */
-    uint32_t n_scratch;     /* areas of one channel, of the largest variant */
+    uint32_t n_workers; /* of the largest variant, as the next two */
+    uint32_t n_connections;
+    uint32_t n_scratch; /* areas of a channel */
     uint32_t max_range;
-    uint32_t area_bytes; /* of a tile's chunk: the smallest slot holds max_range of them */
+    uint32_t area_bytes; /* of a tile's chunk */
     uint32_t n_parts[GYRE_OPERAND_CONNECTION];
     bool in_blocks;
     bool out_blocks;
     bool is_placed;
-    uint16_t *names;             /* of the program; NULL = blocks are counted by rank */
-    struct gyre_worker *workers; /* [variant][worker]; n_steps is 0 where a variant has fewer */
+    uint16_t *names;             /* NULL = blocks are counted by rank */
+    struct gyre_worker *workers; /* [variant][worker]; n_steps is 0 where there are fewer */
     struct gyre_step *steps;
     struct gyre_host_end **ends; /* [channel][connection] */
     unsigned char *scratch;      /* [channel][area] */
-    /* For messages: [variant][connection], with communicator ranks. */
+    /* For messages: [variant][connection], communicator ranks. */
     struct gyre_connection *connections;
     char algorithm[16];
     uint8_t coll;    /* enum gyre_collective */
-    uint32_t traced; /* variant 0's number in the trace, or GYRE_TRACE_NO_PROGRAM */
+    uint32_t traced; /* in the trace, or GYRE_TRACE_NO_PROGRAM */
 };
 
-/* Keeps of the work's plan what it needs, because a plan may go before its works end. */
+/* Copies what it needs of its plan, which may go earlier. */
 struct gyre_host_work {
     struct gyre_work work;
     struct gyre_loaded *loaded;
@@ -108,11 +105,11 @@ struct gyre_host_runner {
     uint32_t step;
     uint32_t channel;
     uint32_t worker;
-    bool has_entered;  /* placed data: peers were told that they may write OUT */
-    bool is_stuck;     /* the peer makes another call; waits for the fault */
-    bool is_next;      /* recorded: no time has passed since the step before */
-    bool has_waited;   /* recorded: the step could not run at once */
-    uint64_t begin_ns; /* recorded: when the step before ended */
+    bool has_entered; /* peers may write OUT */
+    bool is_stuck;    /* the peer makes another call; waits for the fault */
+    bool is_next;     /* recorded: the step before has just ended */
+    bool has_waited;
+    uint64_t begin_ns; /* recorded: the step before ended */
     uint64_t data_ns;  /* recorded: when all data were there; 0 = not yet */
 };
 
@@ -122,21 +119,21 @@ struct gyre_host_launch {
     struct gyre_host_launch *next_free;
     uint64_t ticket;
     uint64_t first_work; /* works launched before */
-    uint64_t begin_ns;   /* recorded: its first poll in its turn */
-    uint64_t last_ns;    /* recorded: the newest reading of the clock */
+    uint64_t begin_ns;
+    uint64_t last_ns;
     bool is_recorded;
     uint32_t n_works;
-    uint32_t n_finished; /* the launch's first works, which are complete */
-    uint32_t n_runners;  /* unfinished, of works that have begun; they stand first */
-    uint32_t next;       /* tried next */
+    uint32_t n_finished; /* leading works */
+    uint32_t n_runners;  /* unfinished, of begun works; they stand first */
+    uint32_t next;
     uint32_t max_works;
     uint32_t max_runners;
     struct gyre_host_work *works;
     struct gyre_host_runner *runners;
 };
 
-/** gyre_host_drop_user_and_unlock - release a reference; the last one frees the executor. Unlocks
- * executor->lock, which the caller holds. */
+/** gyre_host_drop_user_and_unlock - the last reference frees the executor. The caller holds
+ * executor->lock. */
 void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 
 gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_ready *wanted,
@@ -146,47 +143,41 @@ gyre_status gyre_host_enqueue(struct gyre_executor *executor, const struct gyre_
 
 void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
 
-/** gyre_host_poll_launch - runs the launch for a short time if it is its turn. */
 enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
 
-/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
- * poll_lock. False: nothing was done; else *n_bytes_out is at least 1. The runner is finished when
- * its tile is n_tiles. */
+/** gyre_host_step_try - runs the next step if all its slots are available. False: nothing was done;
+ * else *n_bytes_out is at least 1. At tile n_tiles the runner is finished. The caller holds
+ * poll_lock. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
 /** gyre_host_has_arrived - @in: a connection of the runner's step. */
 bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in);
 
-/** gyre_host_has_data, gyre_host_has_room - of all slots that the runner's step receives, or
- * sends. */
 bool gyre_host_has_data(const struct gyre_host_runner *runner);
 bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *const *ends);
 
-/* ---- host_lines.c: slots of LL ------------------------------------------------------------ */
-
-/** gyre_host_lines_arrived - have n bytes arrived in the next slot? */
+/** gyre_host_lines_arrived - n bytes of the next slot. */
 bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
 
-/** gyre_host_lines_unpack - of lines that have arrived. */
 void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
 
-/** gyre_host_lines_send - into the next slot, and announce them to the proxy. */
+/** gyre_host_lines_send - announces them to the proxy. */
 void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
                           uint64_t n_bytes);
 
-/** gyre_host_enter - tell the peers, once, that they may place data into this rank's OUT. */
+/** gyre_host_enter - tells the peers, once, that they may place data into OUT. */
 void gyre_host_enter(struct gyre_host_runner *runner);
 
 bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
                           uint64_t *n_bytes_out);
 
-/** gyre_host_trace_begin, gyre_host_trace_end - around a launch; the first decides whether it is
- * recorded. The caller holds poll_lock. */
+/** gyre_host_trace_begin, gyre_host_trace_end - the first decides whether the launch is recorded.
+ * The caller holds poll_lock. */
 void gyre_host_trace_begin(struct gyre_host_launch *launch);
 void gyre_host_trace_end(const struct gyre_host_launch *launch);
 
-/** gyre_host_trace_load - does nothing without a trace. Errors: OUT_OF_MEMORY. */
+/** gyre_host_trace_load - errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
                                  const struct gyre_load_config *config, struct gyre_loaded *loaded);
 
@@ -206,8 +197,8 @@ gyre_status gyre_host_await_signals(struct gyre_executor *executor,
 void gyre_host_peer_left(struct gyre_executor *executor, int rank);
 bool gyre_host_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 
-/** gyre_host_loaded_release - release a reference; the last one frees the program. The caller
- * holds executor->lock. */
+/** gyre_host_loaded_release - the last reference frees the program. The caller holds
+ * executor->lock. */
 void gyre_host_loaded_release(struct gyre_loaded *loaded);
 
 #endif

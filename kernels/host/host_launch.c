@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches come from a pool, so that a repeated call allocates nothing.
+ * Launches come from a pool, so repeated calls allocate nothing.
  */
 #include "kernels/host/host_exec.h"
 
@@ -49,7 +49,7 @@ gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_re
 
 static uint32_t count_runners(const struct gyre_work *work)
 {
-    return work->ready->split.count == 0 ? 0 : work->ready->loaded->n_runners; /* no tiles */
+    return work->ready->split.count == 0 ? 0 : work->ready->loaded->n_runners;
 }
 
 /* The caller holds executor->lock. */
@@ -84,7 +84,7 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
 {
     const struct gyre_loaded *loaded = own->loaded;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
-    const uint64_t n_tiles = gyre_tile_count(&own->split); /* divides five times */
+    const uint64_t n_tiles = gyre_tile_count(&own->split);
     for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
         const struct gyre_worker *worker =
@@ -151,7 +151,7 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     launch->next = 0;
     for (uint32_t i = 0; i < n_works; i++)
         add_work(launch, &works[i]);
-    /* The stream may finish the launch before push returns. */
+    /* The launch may end before push returns. */
     uint64_t *n_launched = &executor->base.n_launched;
     gyre_store_release_u64(n_launched, *n_launched + n_works);
     const gyre_status status = gyre_host_stream_push(stream, &launch->task);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slots of LL between hosts, into which a NIC or the proxy writes lines. Steps work on plain
- * bytes, so lines are unpacked before and packed after a step.
+ * Slots of LL between hosts, into which a NIC or the proxy writes lines. Steps work on plain bytes.
  */
 #include "kernels/host/host_exec.h"
 
@@ -20,7 +19,7 @@ bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes)
     const uint64_t flag = gyre_ll_flag(end->n_moved);
     const uint64_t n_words = 2ULL * gyre_ll_lines(n_bytes);
     const uint64_t *words = words_of(end);
-    /* Each word carries its own flag, so loads need no order. */
+    /* Each word carries its flag, so loads need no order. */
     while (end->n_seen < n_words && gyre_load_relaxed_u64(&words[end->n_seen]) >> 32 == flag)
         end->n_seen++;
     return end->n_seen >= n_words;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Loads programs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/util.h"
@@ -86,7 +83,7 @@ static void free_loaded(struct gyre_loaded *loaded)
     free(loaded);
 }
 
-/* At least one element, so that NULL always means failure. */
+/* At least one, so that NULL means failure. */
 static void *allocate(uint64_t n_elems, size_t elem_bytes)
 {
     return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
@@ -182,7 +179,6 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->n_channels = config->n_channels;
     loaded->n_chunks = program->n_chunks;
     count(config, loaded, &n_steps);
-    /* resolve_channel() reduces it to the smallest slot that the programs use. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
                                                 executor->spec.ring_slot_bytes);
     memcpy(loaded->algorithm, program->algorithm, sizeof(loaded->algorithm));

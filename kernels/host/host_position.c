@@ -1,14 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reports where workers are, for a call that stands still and for dumps.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
 
 #include <string.h>
 
-/* In the order of the runner's ends. */
 static const struct gyre_connection *connections_of(const struct gyre_host_runner *runner)
 {
     const struct gyre_loaded *loaded = runner->work->loaded;
@@ -58,7 +54,7 @@ static bool waits_for_entry(const struct gyre_host_runner *runner, const struct 
     return position->n_seen <= position->slot;
 }
 
-/* In the order in which the executor checks operands. */
+/* In the executor's order of checks. */
 static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runner,
                                              struct gyre_position *position)
 {
@@ -113,7 +109,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
         name_end(end, position);
 }
 
-/* The last runner takes the place of a finished one, so they are not in order. */
+/* The last runner replaces a finished one, so they lie out of order. */
 static bool comes_before(const struct gyre_host_runner *a, const struct gyre_host_runner *b)
 {
     if (a->work != b->work)

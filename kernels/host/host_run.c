@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each poll of a launch's task runs the runners in turn for a short time. Launches run in the order
- * of their tickets, on any streams.
+ * Each poll runs the runners in turn for a short time. Launches run in the order of their tickets,
+ * on any streams.
  */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
 
-/* A poll should end within about 100 us, so that a fault, a caller or another task need not wait
- * longer: 512 KiB at the 5 GB/s of a slow core. */
+/* A fault, a caller or another task should not wait over about 100 us for a poll: 512 KiB at the 5
+ * GB/s of a slow core. */
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
@@ -63,7 +63,7 @@ static bool run(struct gyre_host_launch *launch)
     return n_done_bytes > 0;
 }
 
-/* Under poll_lock, so that no transport is used after close. */
+/* Under poll_lock: no transport is used after close. */
 static bool help(const struct gyre_host_executor *executor, bool is_last)
 {
     return executor->help != NULL && executor->help(executor->help_context, is_last);

@@ -20,17 +20,17 @@
 struct goal {
     int sender;
     int signal;
-    uint64_t count; /* since the counters were made */
+    uint64_t count;
 };
 
 struct gyre_one_sided_task {
-    struct gyre_task task; /* first: the stream's */
+    struct gyre_task task; /* must be first */
     struct gyre_host_executor *executor;
     uint64_t *const *counters;
-    uint64_t start_ns; /* 0 = it does not wait */
+    uint64_t start_ns; /* 0 = not waiting */
     uint64_t timeout_ns;
     const struct gyre_remote_puts *remote;
-    gyre_stream stream; /* NULL = the thread's default stream */
+    gyre_stream stream; /* NULL = the thread's default */
     pthread_t thread;
     bool has_ended;                       /* under poll_lock */
     struct gyre_one_sided_task *previous; /* under the executor's lock */
@@ -107,7 +107,7 @@ static enum gyre_task_state wait_for_room(struct gyre_one_sided_task *task, gyre
     return GYRE_TASK_DONE;
 }
 
-/* To a rank that is reached by messages. */
+/* By messages. */
 static enum gyre_task_state go_on_sending(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
     struct gyre_put *put = &task->put;
@@ -297,9 +297,7 @@ void gyre_host_peer_left(struct gyre_executor *base, int rank)
     gyre_store_release_u32(&((struct gyre_host_executor *)base)->has_left[rank], 1);
 }
 
-/* ---- waits that block a rank --------------------------------------------------------------- */
-
-/* start_ns is set once a poll has found a signal missing. The caller holds poll_lock. */
+/* A poll sets start_ns when it misses a signal. The caller holds poll_lock. */
 static bool is_waiting(const struct gyre_one_sided_task *task)
 {
     if (task->task.poll != poll_wait || task->has_ended || task->start_ns == 0 ||
@@ -315,7 +313,7 @@ static bool is_same_stream(const struct gyre_one_sided_task *a, const struct gyr
     return a->stream == b->stream && (a->stream != NULL || pthread_equal(a->thread, b->thread));
 }
 
-/* At the head of their streams. False: there are too many. */
+/* At the head of their streams. False: too many. */
 static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked *blocked,
                        const struct gyre_one_sided_task **waits_out)
 {
@@ -331,7 +329,6 @@ static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked 
     return blocked->n_senders > 0;
 }
 
-/* Is every task one of these waits, or in a stream of one? */
 static bool are_all_blocked(const struct gyre_host_executor *executor,
                             const struct gyre_one_sided_task *const *waits, uint32_t n_waits)
 {

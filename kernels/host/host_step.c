@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Straight from incoming slots and local chunks to outgoing slots and the local chunk.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
@@ -58,7 +55,7 @@ bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *cons
     return true;
 }
 
-/* Records the peer if not. Slots of LL have no signature. */
+/* Records the peer. Slots of LL have no signature. */
 static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends, uint64_t info,
                  uint32_t *peer_out)
 {
@@ -78,7 +75,7 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
 struct piece {
     uint32_t index;
     struct gyre_range range;
-    uint64_t slot_skip_bytes; /* after the earlier pieces */
+    uint64_t slot_skip_bytes;
 };
 
 static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
@@ -116,11 +113,10 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
         first += (loaded->names == NULL ? block : loaded->names[block]) * own->split.count;
     }
     const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)own->reduction.dtype);
-    /* IN is only read, but operands have one type of address. */
+    /* IN is only read, but operands have one address type. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
-/* @operand: the input, or GYRE_STEP_MAX_INS + the output. */
 static unsigned char *unpacked_address(const struct gyre_host_executor *executor, uint32_t operand)
 {
     return executor->unpacked + (size_t)operand * executor->line_payload_bytes;
@@ -136,7 +132,7 @@ static unsigned char *slot_address(const struct gyre_host_executor *executor,
     return slot + piece->slot_skip_bytes;
 }
 
-/* An input's in this rank's OUT, an output's in the peer's. */
+/* In this rank's OUT for an input, in the peer's for an output. */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
                                      const struct gyre_step *step,
                                      const struct gyre_operand *operand, const struct piece *piece,
@@ -186,7 +182,7 @@ static void fill_call(const struct gyre_host_executor *executor,
     }
 }
 
-/* Does every operand of `next` lie right behind `call`'s? */
+/* Does each operand lie right behind `call`'s? */
 static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduce_step *next,
                     uint64_t call_bytes)
 {
@@ -199,7 +195,6 @@ static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduc
     return true;
 }
 
-/* Adjacent pieces are reduced by one call. */
 static void reduce_range(const struct gyre_host_executor *executor,
                          const struct gyre_host_runner *runner, const struct gyre_step *step)
 {
@@ -248,7 +243,6 @@ static void unpack(const struct gyre_host_executor *executor, const struct gyre_
                                    n_bytes);
 }
 
-/* All blocks are equally long. */
 static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step,
                            const struct piece *first)
 {
@@ -288,8 +282,7 @@ static void advance(struct gyre_host_end *end)
     end->slot = end->slot + 1 == end->depth ? 0 : end->slot + 1;
 }
 
-/* Tails first, because a peer that waits for data is held up more than one that waits for
- * credit. */
+/* Tails first: waiting for data holds a peer up more than waiting for credit. */
 static uint32_t publish(const struct gyre_host_executor *executor, const struct gyre_step *step,
                         struct gyre_host_end *const *ends, uint64_t info)
 {

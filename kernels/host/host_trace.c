@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records steps, with at most two readings of the clock a step. gyre_host_step_try() runs the step,
- * so recorded launches run the same code.
+ * At most two readings of the clock a step. gyre_host_step_try() runs the step, so recorded
+ * launches run the same code.
  */
 #include "kernels/host/host_exec.h"
 
@@ -48,15 +48,14 @@ static void begin_event(const struct gyre_host_launch *launch,
     add_slots(runner, &runner->steps[runner->step], event);
 }
 
-/* The step must not be tried once more now, because it could run unrecorded. */
+/* Trying the step again now could run it unrecorded. */
 static bool wait(struct gyre_host_runner *runner)
 {
     runner->has_waited = true;
     return false;
 }
 
-/* A receiving step reads the clock itself: the step before may have ended before the sender's step,
- * if another thread ran in between. */
+/* A receiving step reads the clock itself: another thread may have run since the step before. */
 static bool receives(const struct gyre_step *step)
 {
     for (uint32_t i = 0; i < step->n_ins; i++)
@@ -84,7 +83,7 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
         runner->data_ns = runner->has_waited ? now_ns : runner->begin_ns;
     if (!gyre_host_has_room(step, runner->ends))
         return wait(runner);
-    struct gyre_trace_event *event = gyre_trace_begin(buffer); /* is kept only if the step runs */
+    struct gyre_trace_event *event = gyre_trace_begin(buffer); /* kept only if the step runs */
     begin_event(launch, runner, event);
     event->ready_ns = now_ns != 0 ? now_ns : gyre_now_ns();
     event->begin_ns = runner->has_waited ? runner->begin_ns : event->ready_ns;
@@ -101,7 +100,7 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     return true;
 }
 
-/* The trace may have no room for a program. */
+/* The trace may lack room for a program. */
 static bool has_programs(const struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)

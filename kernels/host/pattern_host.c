@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Computes one period, then copies or compares it at the speed of memcpy and memcmp.
+ * One period is computed, then copied or compared with memcpy and memcmp.
  */
 #include "kernels/pattern_ops.h"
 
@@ -13,7 +13,6 @@ struct period {
     unsigned char bytes[GYRE_PATTERN_PERIOD * 8];
 };
 
-/* Element `first` stands first in `period_out`. */
 static void compute(const struct gyre_pattern *pattern, uint32_t rank, uint64_t first, uint64_t n,
                     struct period *period_out)
 {
@@ -41,7 +40,6 @@ static gyre_status host_fill(struct gyre_device *device, const struct gyre_patte
     return GYRE_SUCCESS;
 }
 
-/* Slow; only for a block that differs. */
 static void count_wrong(const unsigned char *got, const unsigned char *expected, uint64_t n_elems,
                         unsigned elem_bytes, uint64_t first, struct gyre_pattern_errors *errors)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a step in blocks that stay in the L1 cache, so memory is read and written once. On x86
- * there are loops (reduce_loops.h) for the baseline and for AVX2; both give the same bits, because
- * no loop reassociates or contracts.
+ * A step runs in blocks that stay in the L1 cache, so memory is read and written once. The
+ * baseline's and AVX2's loops (reduce_loops.h) give the same bits, because no loop reassociates or
+ * contracts.
  */
 #include "kernels/host/reduce.h"
 
@@ -10,8 +10,8 @@
 #include "core/foundation/base/util.h"
 #include "kernels/numeric.h"
 
-/* 8 KiB for the widest type, so that for 4-byte types three areas and the inputs' blocks fit into
- * 32 KiB of L1. */
+/* 8 KiB for the widest type: for 4-byte types three areas and the inputs' blocks fit 32 KiB of
+ * L1. */
 #define BLOCK_ELEMS    1024
 #define ELEM_MAX_BYTES 8
 
@@ -39,7 +39,7 @@ GYRE_NUMERIC_TABLE(DECLARE_STORED)
     LOOP(id, max, type, family, load, store)           \
     LOOP(id, min, type, family, load, store)
 
-/* Averages of floats multiply the inputs instead. */
+/* Averages of floats multiply instead. */
 static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 {
     (void)in_out;
@@ -55,7 +55,7 @@ static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 #undef LOOPS_NAME
 #undef LOOPS_TABLE
 
-/* A test defines it, to run the loops that this machine would not choose. */
+/* A test defines it, to run the other loops. */
 #if defined(__x86_64__) && !defined(GYRE_REDUCE_BASELINE_ONLY)
 #define HAVE_AVX2_LOOPS  1
 #define LOOPS_TARGET     __attribute__((target("avx2")))
@@ -80,7 +80,7 @@ struct block {
     const struct op_loops *op;
     uint64_t skip_bytes;
     size_t n_elems;
-    unsigned char *scaled; /* at most two inputs are needed at a time */
+    unsigned char *scaled; /* for at most two inputs at a time */
     unsigned char *chain;
 };
 

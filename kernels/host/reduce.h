@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reduces all inputs in order and writes all outputs, in one pass.
+ * All inputs in order to all outputs, in one pass.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_H
 #define GYRE_KERNELS_HOST_REDUCE_H
@@ -13,13 +13,13 @@ struct gyre_reduce_step {
     void *outs[GYRE_STEP_MAX_OUTS];     /* equal to an input or disjoint from all */
     uint32_t n_ins;                     /* >= 1 */
     uint32_t n_outs;
-    uint32_t premultiply_mask; /* bit k: ins[k] is multiplied by the scalar, rounded to dtype */
-    bool divide;               /* the integer result, towards zero */
+    uint32_t premultiply_mask; /* bit k: ins[k] times the scalar, rounded to dtype */
+    bool divide;               /* integers, towards zero */
     uint64_t n_elems;
 };
 
-/** gyre_reduce_run - f16, bf16 and fp8 accumulate in f32 and round once. Allocates nothing, uses
- * about 24 KiB of stack. Any thread. */
+/** gyre_reduce_run - f16, bf16 and fp8 accumulate in f32 and round once. About 24 KiB of stack. Any
+ * thread. */
 void gyre_reduce_run(const struct gyre_reduce_step *step);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of f16 for machines with F16C, included by reduce.c only: widen to f32, use its loops,
- * narrow. The same bits, several times as fast.
+ * f16 for machines with F16C, included by reduce.c only: widen to f32, use its loops, narrow. The
+ * same bits, several times as fast.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_F16C_H
 #define GYRE_KERNELS_HOST_REDUCE_F16C_H
@@ -11,11 +11,11 @@
 
 #define F16C_TARGET __attribute__((target("avx2,f16c")))
 
-/* Each temporary has 2 KiB. */
+/* 2 KiB each. */
 #define F16C_ELEMS 512
 
-/* Runs cpuid itself, because clang 14 cannot test for F16C by name. cpuid may trap under a
- * hypervisor, so the answer is kept. */
+/* cpuid, because clang 14 cannot test for F16C by name. It may trap under a hypervisor, so the
+ * answer is kept. */
 static bool has_f16c(void)
 {
     enum { UNKNOWN, NO, YES };
@@ -58,7 +58,7 @@ F16C_TARGET static void f16c_narrow(stored_FLOAT16 *to, const float *from, size_
 
 typedef void (*f32_loop)(void *out, const void *a, const void *b, size_t n_elems);
 
-/* @a_wide, @out_wide: f32; else f16. */
+/* @a_wide, @out_wide: f32, else f16. */
 static inline void f16c_reduce(f32_loop loop, void *out, bool out_wide, const void *a, bool a_wide,
                                const void *b, size_t n_elems)
 {

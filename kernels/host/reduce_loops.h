@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of reduce.c, included once for each instruction set. Therefore the file has no
- * include guard. LOOPS_TARGET is the function attribute (may be empty), LOOPS_NAME(x) adds a
- * suffix, LOOPS_TABLE names the table.
+ * Included by reduce.c once for each instruction set: no include guard. LOOPS_TARGET is the
+ * function attribute, LOOPS_NAME(x) adds a suffix, LOOPS_TABLE names the table.
  */
 
-/* An input may be the output, which makes no dependence between iterations, but the compiler
- * cannot know. */
+/* An input may be the output: no dependence between iterations, but the compiler cannot know. */
 #if defined(__clang__)
 #define LOOPS_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -26,7 +24,7 @@
             to[i] = store(gyre_op_##op##_##family(load(x[i]), load(y[i])));                        \
     }
 
-/* More inputs keep the intermediate result in the computing type. */
+/* Intermediate results stay in the computing type. */
 #define LOOPS_CHAIN(id, op, type, family, load, store)                                             \
     LOOPS_TARGET static void LOOPS_NAME(start_##op##_##id)(void *out, const void *a,               \
                                                            const void *b, size_t n_elems)          \
@@ -102,7 +100,6 @@ LOOPS_SMALL(BFLOAT16, gyre_bf16_to_f32, gyre_f32_to_bf16)
 LOOPS_SMALL(FLOAT8_E4M3, gyre_f8e4m3_to_f32, gyre_f32_to_f8e4m3)
 LOOPS_SMALL(FLOAT8_E5M2, gyre_f8e5m2_to_f32, gyre_f32_to_f8e5m2)
 
-/* Here the computing type is the stored type. */
 #define LOOPS_SAME_ROW(id, op)                                                                    \
     {                                                                                             \
         LOOPS_NAME(pair_##op##_##id), LOOPS_NAME(pair_##op##_##id), LOOPS_NAME(pair_##op##_##id), \
