@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues works. The launches of an executor run one after the other, whatever streams the caller
- * gives them.
+ * The launches of an executor run one after the other, whatever streams the caller gives them.
  */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include <string.h>
-
-/* ---- arguments ----------------------------------------------------------------------------- */
 
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_places, struct gyre_cuda_common *common)
@@ -30,7 +27,6 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->recording.records_steps = 0;
 }
 
-/* What no plan has. */
 static void fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
                       struct gyre_cuda_work *to)
 {
@@ -45,9 +41,7 @@ static void fill_work(const struct gyre_cuda_executor *executor, const struct gy
     to->out_offset_bytes = work->out_offset_bytes;
 }
 
-/* ---- one kernel ---------------------------------------------------------------------------- */
-
-/* Launches a fused kernel. @args: of the plan or the pair, with its buffers. */
+/* @args: of the plan or the pair, with its buffers. */
 static gyre_status launch_fused(struct gyre_cuda_executor *executor,
                                 const struct gyre_cuda_form *form, const struct gyre_work *works,
                                 uint32_t n_works, struct gyre_cuda_args_fused *args,
@@ -74,7 +68,7 @@ static gyre_status launch_fused(struct gyre_cuda_executor *executor,
     return gyre_cuda_start(executor, &start, stream);
 }
 
-/* The kernel runs the program, or copy engines do, or both one part. */
+/* By the kernel, copy engines, or both one part. */
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
                               cudaStream_t stream)
 {
@@ -114,11 +108,10 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
                : gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
 }
 
-/* ---- works that may wait for each other, such as sends and receives, in one kernel --------- */
+/* Works that may wait for each other run in one kernel. */
 
-/* Fills in the works and what their blocks need. Returns UNSUPPORTED if they cannot run at the
- * same time. @start: n_works is set. @to: of the kernel's arguments.
- * @n_places_out: the blocks that work. */
+/* Returns UNSUPPORTED if the works cannot run at the same time. @start: n_works is set. @to: of the
+ * kernel's arguments. @n_places_out: blocks that work. */
 static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                               struct gyre_cuda_start *start, struct gyre_cuda_work *to,
                               uint32_t *n_places_out)
@@ -126,7 +119,7 @@ static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct 
     const uint32_t n_works = start->n_works;
     uint32_t n_places = 0;
     bool has_simple = false;
-    uint64_t transferred_bytes = 0; /* by the work that transfers most */
+    uint64_t transferred_bytes = 0; /* of the largest work */
     if (n_works > GYRE_CUDA_MAX_WORKS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
                          GYRE_CUDA_MAX_WORKS);
@@ -184,7 +177,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     return gyre_cuda_start(executor, &start, stream);
 }
 
-/* Works of several protocols. The launch is one of SIMPLE. */
+/* The launch is one of SIMPLE. */
 static gyre_status launch_mixed(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                 uint32_t n_works, cudaStream_t stream)
 {
@@ -231,9 +224,7 @@ static gyre_status launch_together(struct gyre_cuda_executor *executor,
     return launch_many(executor, works, n_works, stream);
 }
 
-/* ---- a launch ------------------------------------------------------------------------------ */
-
-/* Keeps the works' programs on the GPU until the launch is over. */
+/* On the GPU, until the launch is over. */
 static gyre_status hold_programs(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works)
 {
@@ -251,8 +242,8 @@ static gyre_status hold_programs(struct gyre_cuda_executor *executor, const stru
     return GYRE_SUCCESS;
 }
 
-/* @works: of one launch, which was made or failed. A captured graph may be launched at any time, so
- * the memory of its programs is never reused. */
+/* Also of a failed launch. A captured graph may be launched at any time, so its programs' memory is
+ * never reused. */
 static void note_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                         uint32_t n_works, uint64_t launched_before)
 {
@@ -311,8 +302,7 @@ gyre_status gyre_cuda_enqueue(struct gyre_executor *base, const struct gyre_work
     int previous;
     if (n_works <= 0)
         return GYRE_SUCCESS;
-    /* No rank moves anything. A kernel would let the peers write into OUT without anything to
-     * wait for. */
+    /* A kernel would let the peers write into OUT without anything to wait for. */
     if (n_works == 1 && works[0].ready->split.count == 0)
         return GYRE_SUCCESS;
     for (int i = 0; i < n_works; i++)
@@ -325,8 +315,7 @@ gyre_status gyre_cuda_enqueue(struct gyre_executor *base, const struct gyre_work
     const gyre_status status = launch(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
     executor->recorder.times_next = false;
     pthread_mutex_unlock(&executor->lock);
-    /* Part of a failed launch was enqueued. It can neither be taken back nor completed, so the
-     * communicator is over. */
+    /* The enqueued part can neither be taken back nor completed, so the communicator is over. */
     if (status != GYRE_SUCCESS && executor->base.n_launched != before)
         (void)gyre_fault_raise(executor->fault, status, gyre_cause());
     gyre_cuda_leave(executor->device->ordinal, previous);

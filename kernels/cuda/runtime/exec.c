@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and closes CUDA executors. What changes from call to call (FIFO counters, launch sequence,
- * abort) lives in device memory and is kept by kernels, so captured launches replay without the
- * host.
+ * FIFO counters, launch sequence and abort lie in device memory and are kept by kernels, so
+ * captured launches replay without the host.
  */
 #include "kernels/cuda/runtime/state.h"
 
@@ -15,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long a closing executor waits for aborted launches to end. */
+/* For aborted launches. */
 #define IDLE_PATIENCE_NS 1000000000ULL
 #define IDLE_NAP_NS      50000
 
@@ -35,7 +34,7 @@ static void free_executor(struct gyre_cuda_executor *executor)
     free(executor);
 }
 
-/* Code compiled for GPUs before Hopper does not wait for the launch before it, also where a newer
+/* Code compiled for GPUs before Hopper does not wait for the launch before it, even where a newer
  * GPU runs it (from PTX). */
 static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
@@ -45,7 +44,7 @@ static gyre_status find_version(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* So that no call allocates, loads or creates anything. The device is current. */
+/* No call may allocate, load or create anything. The device is current. */
 static gyre_status make_all(struct gyre_cuda_executor *executor,
                             const struct gyre_executor_config *config)
 {
@@ -128,8 +127,8 @@ static struct gyre_progress cuda_progress(const struct gyre_executor *base)
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
-/* The progress mailbox also counts replays of graphs, so after a capture the last event is asked.
- * The caller holds the lock. */
+/* The mailbox counts replays too, so after a capture the last event is asked. The caller holds the
+ * lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};
@@ -164,16 +163,15 @@ static bool cuda_find_blocked(struct gyre_executor *executor, struct gyre_blocke
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
 {
     const uint64_t n_launched = executor->base.n_launched;
-    if (executor->last_capture != 0) /* the mailbox counts replays too */
+    if (executor->last_capture != 0)
         return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
-    /* A kernel runs on for a moment after reporting its end. It has ended once the next launch,
-     * which began later, has reported. */
+    /* A kernel runs on for a moment after reporting. It has ended once the next launch has
+     * reported. */
     const uint64_t n_reported = gyre_min_u64(cuda_progress(&executor->base).completed, n_launched);
     return n_reported > 0 ? n_reported - 1 : 0;
 }
 
-/* The abort ends launches at once, unless an operation of the user's stands before them in their
- * stream. */
+/* The abort ends launches at once, unless a user's operation stands before them. */
 static bool await_idle(struct gyre_executor *base)
 {
     const struct timespec nap = {0, IDLE_NAP_NS};
@@ -203,7 +201,7 @@ static void cuda_close(struct gyre_executor *base)
     cuda_abort(base);
     const bool has_ended = await_idle(base);
     close_recorder(gyre_cuda_own(base), has_ended);
-    free_executor(gyre_cuda_own(base)); /* memory that peers may use is parked by the pool */
+    free_executor(gyre_cuda_own(base)); /* the pool parks memory that peers may use */
     gyre_cuda_pool_leave(has_ended);
 }
 

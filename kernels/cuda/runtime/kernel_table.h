@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table of kernels for each element type, from the interp_*.cu files. Each file is compiled a
- * second time for lean kernels (device/lean.cuh), of which SIMPLE has none. Valid as C11 and as
- * CUDA.
+ * The kernels of each element type, from the interp_*.cu files, which are compiled again for lean
+ * kernels (device/lean.cuh), except SIMPLE's. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
 #define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
@@ -13,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Fused kernels of line protocols, by rounds in flight. */
+/* By rounds in flight. */
 enum gyre_cuda_lines {
     GYRE_CUDA_LINES_LL,
     GYRE_CUDA_LINES_LL128,
@@ -23,10 +22,10 @@ enum gyre_cuda_lines {
 };
 
 struct gyre_cuda_kernels {
-    const void *one_shot[GYRE_MIN + 1];   /* in LL, in few instructions */
+    const void *one_shot[GYRE_MIN + 1];   /* LL, in few instructions */
     const void *fused[GYRE_CUDA_N_LINES]; /* sums */
-    /* Fused floating-point sums for 1, 3 and 7 peers. SIMPLE's two-shot: staged, placed.
-     * LAMPORT's of each kind: general, EXACT_FIT. */
+    /* Floating-point sums for 1, 3 and 7 peers. SIMPLE's two-shot: staged, placed. LAMPORT's of
+     * each kind: general, EXACT_FIT. */
     const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
     const void *lamport[GYRE_CUDA_PEERS_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
@@ -34,13 +33,13 @@ struct gyre_cuda_kernels {
 
 struct gyre_cuda_copy_kernels {
     const void *fused[GYRE_CUDA_N_LINES];
-    /* Sends and receives; in the lean table, for LL and LL128. */
+    /* Lean: for LL and LL128. */
     const void *message[GYRE_N_PROTOS];
-    const void *in_rows[2]; /* in the lean table: messages; all-to-alls of two ranks */
+    const void *in_rows[2]; /* lean: messages; all-to-alls of two ranks */
     const void *one[GYRE_N_PROTOS];
     const void *few[GYRE_N_PROTOS];  /* take struct gyre_cuda_args_few */
     const void *many[GYRE_N_PROTOS]; /* take struct gyre_cuda_args_many */
-    /* Works of several protocols; in the full table. */
+    /* In the full table. */
     const void *mixed_few; /* takes struct gyre_cuda_args_mixed_few */
     const void *mixed;     /* takes struct gyre_cuda_args_mixed */
     const void *placed;    /* all-gathers; takes struct gyre_cuda_args_fused */

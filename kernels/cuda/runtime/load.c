@@ -1,16 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A program is lowered once and copied to the GPU. Its kernels were loaded when the executor was
- * opened.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/lower.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include <stdlib.h>
 
 #define DEFAULT_THREADS 512
-#define MAX_THREADS     576 /* of a block of SIMPLE, without its two service warps */
-/* struct connection in device/block.cuh, in shared memory. */
+#define MAX_THREADS     576 /* SIMPLE, without two service warps */
+/* struct connection in device/block.cuh. */
 #define CONNECTION_BYTES 80
 
 static bool program_reduces(const struct gyre_program *program)
@@ -21,7 +17,7 @@ static bool program_reduces(const struct gyre_program *program)
     return false;
 }
 
-/* Chunks of a tile received from peers, or sent to them, whichever is more. */
+/* Received or sent, whichever is more. */
 static uint32_t count_transfers(const struct gyre_program *program)
 {
     uint32_t n_sends = 0;
@@ -84,8 +80,8 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Of an interpreter's block, laid out by open_block() in device/block.cuh: connections, steps
- * and, for line protocols, resolved steps. */
+/* As open_block() in device/block.cuh lays them out: connections, steps and, for line protocols,
+ * resolved steps. */
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
     uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
@@ -116,8 +112,8 @@ static void load_fused(const struct gyre_cuda_executor *executor,
         loaded->fused_call = call;
 }
 
-/* Each tile in flight needs slots of its own. All ranks decide alike, because a program's depth
- * is the same on all ranks. */
+/* Each tile in flight needs slots of its own. A program's depth is the same on all ranks, so they
+ * decide alike. */
 static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
                                  const struct gyre_load_config *config)
 {
@@ -150,7 +146,6 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     }
 }
 
-/* The whole program, or what copy engines leave of it. */
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
@@ -188,7 +183,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     return status;
 }
 
-/* Copy engines run the copy tail, the kernel the steps before it. */
+/* Copy engines run the copy tail. */
 static gyre_status load_in_two(struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {

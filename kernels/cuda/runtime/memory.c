@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An executor's memory: one allocation on the GPU and one of pinned host memory, made at opening.
- * Allocating later would wait for running kernels, so programs, scratch and address tables are
- * blocks of the first (host/arena.h).
+ * One allocation on the GPU and one of pinned host memory, made at opening, because allocating
+ * later would wait for running kernels.
  */
 #include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 
-/* A step for every peer takes some 200 bytes a rank, and a communicator rarely uses more than
- * three such collectives by a few algorithms and protocols. The least is what CUDA reserves for
- * any allocation, less the executor's own part. */
+/* A step for every peer takes some 200 bytes a rank, and a communicator rarely uses more than three
+ * such collectives by a few algorithms and protocols. The least is what CUDA reserves for any
+ * allocation. */
 #define PROGRAM_BYTES_A_RANK ((uint64_t)(16 << 10))
 #define MIN_PROGRAM_BYTES    ((uint64_t)(1 << 20))
 #define MAX_PROGRAM_BYTES    ((uint64_t)(16 << 20))
@@ -22,8 +21,8 @@ struct layout {
     size_t n_bytes;
 };
 
-/* With more peers than a step can receive from, reductions are chains, whose sum lies in scratch:
- * a slot's length for every channel and tile in flight. */
+/* With more peers than a step can receive from, reductions are chains, whose sum lies in
+ * scratch. */
 static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
 {
     const struct gyre_fifo_spec *spec = &executor->spec;
@@ -99,7 +98,7 @@ gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor, struct 
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_arena_take(&executor->arena, loaded->program->n_bytes,
                                   gyre_cuda_count_completed(executor), &loaded->block, &block));
-    /* The works launched until now may read it. */
+    /* Works launched until now may read it. */
     block->last_work = executor->base.n_launched;
     gyre_status status = gyre_cuda_enter_apart(executor->device->ordinal, &apart);
     if (status == GYRE_SUCCESS) {
@@ -125,8 +124,6 @@ gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_
     executor->scratch = block;
     return GYRE_SUCCESS;
 }
-
-/* ---- tables of addresses ------------------------------------------------------------------ */
 
 static gyre_status put_table(struct gyre_cuda_executor *executor, struct gyre_placement *placement)
 {

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA loads a kernel's code when it is first asked about, and then waits for running kernels,
- * also those on GPUs with peer access. So all kernels are loaded before an executor launches
- * anything.
+ * CUDA loads a kernel when first asked about it, and then waits for running kernels, also on GPUs
+ * with peer access. So all kernels are loaded before any launch.
  */
 #include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-#define MAX_DEVICES 64 /* devices whose state is kept; others load kernels again */
+#define MAX_DEVICES 64 /* others load kernels again */
 
-/* Of a device of this process. */
 struct preloaded {
-    uint32_t n_peers_kernels; /* of GYRE_CUDA_PEERS_KERNELS; 0 = nothing is loaded */
+    uint32_t n_peers_kernels; /* of GYRE_CUDA_PEERS_KERNELS; 0 = none */
     uint32_t default_shared_bytes;
 };
 
@@ -23,11 +21,10 @@ static struct preloaded preloaded[MAX_DEVICES];
 /* Held while a limit is read and raised, so that no thread lowers another's. */
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* One pass over the tables. */
 struct pass {
     uint32_t n_peers_kernels;
     uint32_t most_peers;        /* of a fused program */
-    uint32_t most_shared_bytes; /* that a block can have */
+    uint32_t most_shared_bytes; /* of a block */
     uint32_t n_loaded;
     uint32_t least_shared_bytes;
     size_t most_local_bytes;
@@ -51,7 +48,7 @@ unlock:
     return status;
 }
 
-/* Asking for a kernel's attributes loads it. */
+/* Asking for its attributes loads it. */
 static gyre_status load_kernels(struct pass *pass, const void *const *kernels, size_t n_kernels)
 {
     for (size_t i = 0; i < n_kernels; i++) {
@@ -68,8 +65,8 @@ static gyre_status load_kernels(struct pass *pass, const void *const *kernels, s
     return GYRE_SUCCESS;
 }
 
-/* A fused kernel of a line protocol shares more memory than CUDA allows by default. Programs that
- * need more than a block can have are interpreted. */
+/* It shares more memory than CUDA allows by default. Programs that need more than a block can have
+ * are interpreted. */
 static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint32_t unroll)
 {
     uint32_t most_bytes = 0;
@@ -81,7 +78,7 @@ static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint3
     }
     const uint32_t least_bytes = pass->least_shared_bytes;
     GYRE_TRY(load_kernels(pass, &kernel, 1));
-    pass->least_shared_bytes = least_bytes; /* this kernel's limit is set below */
+    pass->least_shared_bytes = least_bytes;
     return most_bytes > 0 ? gyre_cuda_allow_shared(kernel, most_bytes) : GYRE_SUCCESS;
 }
 
@@ -165,7 +162,7 @@ gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
     const int ordinal = executor->device->ordinal;
     const uint32_t n_peers = (uint32_t)executor->n_ranks - 1;
     struct preloaded now = find_preloaded(ordinal);
-    /* Fused kernels exist for 1, 3 and 7 peers; a program may have fewer than there are. */
+    /* A program may have fewer peers. */
     struct pass pass = {
         .n_peers_kernels = n_peers <= 1   ? 1
                            : n_peers <= 3 ? 2

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes plans ready: everything of a launch that does not depend on a call's buffers, once for each
- * plan, and once for each pair of a send and a receive that come together.
+ * Everything of a launch that does not depend on a call's buffers, once for each plan and for each
+ * pair of a send and a receive.
  */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
@@ -31,8 +31,6 @@ static bool places_blocks(const struct gyre_cuda_executor *executor,
            ready->transferred_bytes >= executor->block_placement_bytes;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------- */
-
 static struct gyre_cuda_work make_work(const struct gyre_ready *ready)
 {
     const struct gyre_loaded *loaded = ready->loaded;
@@ -56,8 +54,8 @@ static struct gyre_cuda_work make_work(const struct gyre_ready *ready)
     };
 }
 
-/* Offsets become bytes. LAMPORT and SIMPLE's two-shot serve peers in order, so their list begins
- * with the next rank: not all ranks then send to the same peer first. */
+/* Offsets become bytes. LAMPORT and SIMPLE's two-shot begin with the next rank, so that not all
+ * ranks send to the same peer first. */
 static void scale_fused(const struct gyre_ready *ready, struct gyre_cuda_fused *fused)
 {
     const struct gyre_loaded *loaded = ready->loaded;
@@ -81,8 +79,6 @@ static void scale_fused(const struct gyre_ready *ready, struct gyre_cuda_fused *
     }
 }
 
-/* ---- kernel and size ----------------------------------------------------------------------- */
-
 static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_ready *ready)
 {
     if (!gyre_fused_patterns[ready->loaded->fused_call.pattern].reduces)
@@ -93,8 +89,7 @@ static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_ready *ready)
                : GYRE_FUSED_OTHER;
 }
 
-/* The form of launches on an executor that records, or does not. Recordings of fused launches have
- * both ends with each peer, and one row of blocks. */
+/* Recorded fused launches have both ends with each peer, and one row of blocks. */
 static void choose_form(const struct gyre_cuda_executor *executor,
                         const struct gyre_cuda_ready *ready, enum gyre_fused_pattern pattern,
                         bool is_in_place, bool records, struct gyre_cuda_form *form)
@@ -134,14 +129,11 @@ static void choose_form(const struct gyre_cuda_executor *executor,
             reduction->op, is_lean != 0 && !loaded->is_proxied);
 }
 
-/* ---- a plan -------------------------------------------------------------------------------- */
-
-/* Lets interpreters share as much memory as the program needs. */
 static gyre_status allow_interpreters(const struct gyre_ready *ready, bool is_lean)
 {
     const struct gyre_loaded *loaded = ready->loaded;
     const bool copies = gyre_cuda_only_copies(loaded, &ready->reduction);
-    const uint32_t numbers[] = {1, GYRE_CUDA_MAX_WORKS}; /* of works: few and many */
+    const uint32_t numbers[] = {1, GYRE_CUDA_MAX_WORKS}; /* few and many */
     GYRE_TRY(gyre_cuda_allow_shared(gyre_cuda_interpreter_function(loaded->proto, copies,
                                                                    ready->reduction.dtype,
                                                                    ready->reduction.op, is_lean),
@@ -212,14 +204,11 @@ gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready 
     return GYRE_SUCCESS;
 }
 
-/* ---- a send and a receive ------------------------------------------------------------------ */
-
 static bool is_of(const struct gyre_work *work, enum gyre_fused_pattern pattern)
 {
     return work->ready->loaded->fused_call.pattern == pattern;
 }
 
-/* As many bytes, in tiles of one size? */
 static bool are_alike(const struct gyre_ready *send, const struct gyre_ready *receive)
 {
     const struct gyre_split *a = &send->split, *b = &receive->split;
@@ -229,8 +218,8 @@ static bool are_alike(const struct gyre_ready *send, const struct gyre_ready *re
            gyre_cuda_fused_joins(&send->loaded->fused, &receive->loaded->fused);
 }
 
-/* The send can go first, because it needs at most a FIFO's slots. The peer frees them all when it
- * comes to this message, by its receive or by a send that goes before its receive. */
+/* The send needs at most a FIFO's slots. The peer frees them when it comes to this message, by its
+ * receive or by a send before it. */
 static bool may_go_apart(const struct gyre_cuda_executor *executor,
                          const struct gyre_cuda_ready *send, const struct gyre_cuda_ready *receive)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording, on the host's side: the rings that kernels write (device/record.cuh), the comparison
- * of clocks at opening and closing, and the trace's events. Sync kernels record the copies between
- * them.
+ * The host's side of recording: the rings that kernels write (device/record.cuh), the comparison of
+ * clocks, and the trace's events.
  */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
@@ -14,16 +13,15 @@
 #include <sched.h>
 #include <string.h>
 
-/* A block has few of a rank's steps, in short entries: a ring has as many entries as a thread's
- * has events, divided by this. */
+/* Of a thread's events: a block has few of a rank's steps, in short entries. */
 #define RING_SHARE 8
 #define MIN_RING   64
 /* A running kernel answers within 2 us. */
 #define ANSWER_NS 500000000ULL
-/* After so long the kernel does not run yet, so the wait yields. */
+/* Then the kernel does not run yet, so the wait yields. */
 #define SPIN_NS 100000ULL
 
-/* 0: none came. */
+/* 0 = none. */
 static uint64_t await_answer(const uint64_t *answer_ns, uint64_t deadline_ns)
 {
     const uint64_t yield_ns = gyre_now_ns() + SPIN_NS;
@@ -36,7 +34,7 @@ static uint64_t await_answer(const uint64_t *answer_ns, uint64_t deadline_ns)
     return gpu_ns;
 }
 
-/* Without an answer the kernel may run later, so its words are neither used again nor freed. */
+/* Without an answer the kernel may run later, so its words are neither reused nor freed. */
 static void compare_clocks(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
@@ -63,7 +61,7 @@ static void compare_clocks(struct gyre_cuda_executor *executor)
             break;
         n_rounds++;
     }
-    /* A kernel that begins later finds all questions asked, and ends. */
+    /* A kernel that begins later ends at once. */
     gyre_store_release_u32(&words->n_asked, GYRE_CUDA_CLOCK_ROUNDS);
     state->is_unanswered = n_rounds < GYRE_CUDA_CLOCK_ROUNDS;
     gyre_cuda_clock_add(&state->clock, rounds, n_rounds);
@@ -102,7 +100,7 @@ void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor)
     if (state->spans != NULL)
         (void)device->ops->host_free(device, state->spans);
     for (uint32_t i = 0; i < state->n_programs; i++)
-        if (state->programs[i].variant == 0) /* the variants of a program share it */
+        if (state->programs[i].variant == 0) /* its variants share it */
             free(state->programs[i].lowered);
     free(state->programs);
     memset(state, 0, sizeof(*state));
@@ -176,7 +174,7 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     gyre_cuda_recorder_free(executor);
 }
 
-/* Of all variants. The caller holds the lock. */
+/* The caller holds the lock. */
 static gyre_status keep_programs(struct gyre_cuda_recorder_state *state,
                                  const struct gyre_load_config *config,
                                  const struct gyre_loaded *loaded)
@@ -269,7 +267,7 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
         return;
     for (uint32_t i = 0; i < n_works && is_traced; i++) {
         is_traced = works[i].ready->loaded->traced != GYRE_TRACE_NO_PROGRAM;
-        /* The launch behind copies belongs to one that was counted. */
+        /* The launch behind copies belongs to a counted one. */
         state->n_left_out += !is_traced && kind != GYRE_CUDA_RUN_CLOSES;
     }
     if (!is_traced && !state->times_next)
@@ -287,8 +285,6 @@ void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct g
         .kind = (uint16_t)kind,
     };
 }
-
-/* ---- times of launches -------------------------------------------------------------------- */
 
 static gyre_status open_spans(struct gyre_cuda_executor *executor)
 {
@@ -324,8 +320,8 @@ gyre_status gyre_cuda_time_works(struct gyre_executor *base)
     return status;
 }
 
-/* After a capture the GPU counts other works than the host. `times_next` may still stand from
- * before, because a launch that moves nothing does not take it. */
+/* After a capture the GPU counts other works than the host. A launch that moves nothing leaves
+ * `times_next` set. */
 bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the blocks of a launch stand still. The executor remembers its latest works and how many
- * tiles each program has run, and so the slots of each FIFO end. Nothing here calls CUDA or waits
- * for the launching thread, because either may be stuck.
+ * The executor remembers its latest works and how many tiles each program has run, and so each FIFO
+ * end's slots. Nothing here calls CUDA or waits for the launching thread, because either may be
+ * stuck.
  */
 #include "kernels/cuda/host/position.h"
 #include "kernels/cuda/runtime/state.h"
@@ -13,10 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Waiting blocks report every 8 ms, where polls take long every 30 ms. */
+/* Waiting blocks report every 8 ms, or every 30 ms where polls take long. */
 #define REPORT_NAP_NS 100000000L
-
-/* ---- what the executor remembers ---------------------------------------------------------- */
 
 gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
                                    const struct gyre_load_config *config,
@@ -84,9 +82,7 @@ void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_w
     }
 }
 
-/* ---- the launch that runs ----------------------------------------------------------------- */
-
-/* About the running launch. */
+/* Of the running launch. */
 struct inquiry {
     struct gyre_cuda_standstill still;
     struct gyre_cuda_known_work works[GYRE_CUDA_MAX_WORKS];
@@ -100,7 +96,7 @@ static const struct gyre_cuda_remembered *recall(const struct gyre_cuda_executor
     return found->loaded != NULL && found->number == number ? found : NULL;
 }
 
-/* Returns false if the executor does not remember them, or a later work. */
+/* False: they, or a later work, are not remembered. */
 static bool find_works(const struct gyre_cuda_executor *executor, uint64_t completed,
                        struct inquiry *inquiry)
 {
@@ -121,7 +117,7 @@ static bool find_works(const struct gyre_cuda_executor *executor, uint64_t compl
     return inquiry->still.n_works > 0;
 }
 
-/* All ends, before the running launch. */
+/* Before the running launch. */
 static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t completed,
                        struct inquiry *inquiry)
 {
@@ -147,8 +143,8 @@ static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t compl
     return true;
 }
 
-/* The caller holds the lock and frees inquiry->counters. Returns false if the launch is not
- * known: after a capture, the GPU counts other works than the host. */
+/* The caller holds the lock and frees inquiry->counters. False: the launch is not known, as after a
+ * capture, when the GPU counts other works than the host. */
 static bool inquire(const struct gyre_cuda_executor *executor, uint64_t completed,
                     struct inquiry *inquiry)
 {
@@ -158,7 +154,7 @@ static bool inquire(const struct gyre_cuda_executor *executor, uint64_t complete
            find_works(executor, completed, inquiry) && count_ends(executor, completed, inquiry);
 }
 
-/* Address and value change together. */
+/* They change together. */
 static uint64_t read_awaited(const struct gyre_cuda_mailbox *mailbox, uint32_t i,
                              uint64_t *value_out)
 {
@@ -171,7 +167,7 @@ static uint64_t read_awaited(const struct gyre_cuda_mailbox *mailbox, uint32_t i
     return address;
 }
 
-/* Of blocks that wait, at most `most`. Returns how many there are. */
+/* Of waiting blocks, at most `most`. Returns their number. */
 static uint32_t find_positions(const struct gyre_cuda_executor *executor,
                                const struct inquiry *inquiry, struct gyre_position *positions_out,
                                uint32_t most)
@@ -227,8 +223,7 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
     return GYRE_SUCCESS;
 }
 
-/* For a peer of this end, from positions that blocks have reported. A rank whose works are over
- * holds no end. */
+/* From positions that blocks have reported. A rank whose works are over holds no end. */
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out)
 {

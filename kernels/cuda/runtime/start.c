@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Puts a kernel into a stream behind the executor's last launch, on any stream and in a capture or
- * not, overlapping where this is safe.
+ * Launches a kernel behind the executor's last one, on any stream and in a capture or not,
+ * overlapping where this is safe.
  */
 #include "kernels/cuda/runtime/state.h"
 
@@ -14,8 +14,7 @@ static bool has_completed_all(struct gyre_cuda_executor *executor)
     return executor->base.ops->progress(&executor->base).completed >= executor->base.n_launched;
 }
 
-/* From now on each launch records an event. For the last one before, the progress mailbox tells;
- * replays of graphs, which it counts too, come later. */
+/* The mailbox tells of the launch before; replays, which it counts too, come later. */
 static void begin_events(struct gyre_cuda_executor *executor)
 {
     if (executor->has_streams)
@@ -24,7 +23,7 @@ static void begin_events(struct gyre_cuda_executor *executor)
     executor->lacks_event = executor->has_launched;
 }
 
-/* For the last launch, unless it is over: then its stream may no longer exist. */
+/* Unless the launch is over: then its stream may no longer exist. */
 static gyre_status make_up_event(struct gyre_cuda_executor *executor)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -42,13 +41,12 @@ static gyre_status make_up_event(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* Costs nothing as long as the caller uses one stream and no graph. */
+/* Free as long as the caller uses one stream and no graph. */
 static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
                                     uint64_t capture)
 {
     if (capture != 0) {
-        /* Launches inside a graph are ordered here; the program that launches the graph orders it
-         * as a whole. */
+        /* Launches inside a graph are ordered here; the program orders the graph. */
         if (executor->last_capture != capture || executor->captured_stream == stream)
             return GYRE_SUCCESS;
         GYRE_CUDA_TRY(cudaEventRecord(executor->captured_event, executor->captured_stream));
@@ -66,8 +64,8 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* In a capture: what the stream's next operation depends on. NULL for several nodes, or an edge
- * that is not a full dependency. */
+/* What the stream's next operation depends on. NULL for several nodes, or an edge that is not a
+ * full dependency. */
 static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;
@@ -101,9 +99,8 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* May the launch begin before what stands before it in the stream ends? In a capture only after
- * this executor's last launch: its kernel has waited for all before it, as another node may not
- * have. Outside, it waits for the application's kernels between. After captures, a graph may
+/* In a capture only after this executor's last launch, whose kernel has waited for all before it.
+ * Outside, the launch waits for the application's kernels between. After captures, a graph may
  * stand between, and nothing says how a launch overlaps with a graph's end. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
@@ -123,7 +120,7 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     return GYRE_SUCCESS;
 }
 
-/* The driver is asked first, because the runtime takes three times as long. */
+/* The driver first: the runtime takes three times as long. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out)
 {
@@ -149,7 +146,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
-    /* The sync kernel behind copies belongs to works that an earlier launch has begun. */
+    /* The sync kernel behind copies belongs to works that have begun. */
     struct gyre_cuda_common *common = launch->args;
     const uint32_t n_begun = common->ends_works != 0 && launch->n_works == 0 ? common->n_works : 0U;
     for (uint32_t i = 0; i <= launch->n_more_commons; i++)

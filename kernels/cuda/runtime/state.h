@@ -20,15 +20,15 @@
 
 struct gyre_loaded {
     struct gyre_cuda_program *program;
-    struct gyre_cuda_arena_block *block; /* on the GPU; NULL = not there (any more) */
+    struct gyre_cuda_arena_block *block; /* on the GPU; NULL = not there */
     uint32_t n_channels;
-    uint32_t n_variants; /* channel c runs variant c % n_variants */
-    uint32_t n_workers;  /* most of any variant, as n_transfers and n_connections */
+    uint32_t n_variants; /* channel c runs c % n_variants */
+    uint32_t n_workers;  /* of the largest variant, as n_transfers and n_connections */
     uint32_t n_chunks;
     uint32_t n_transfers; /* chunks of a tile, received or sent, whichever is more */
     uint32_t n_connections;
     uint32_t channel_stride;
-    uint32_t tile_bytes; /* the most that a slot of any connection holds */
+    uint32_t tile_bytes; /* the most in a slot of any connection */
     uint32_t area_bytes;
     uint32_t n_threads;
     uint32_t shared_bytes;
@@ -38,53 +38,50 @@ struct gyre_loaded {
     bool out_blocks;
     bool reduces;
     bool is_placed;
-    bool is_proxied; /* some connection has a proxy */
+    bool is_proxied;
     uint32_t max_connections;
-    uint32_t traced;       /* variant 0's number in the trace, or GYRE_TRACE_NO_PROGRAM */
+    uint32_t traced;       /* variant 0's, or GYRE_TRACE_NO_PROGRAM */
     uint32_t inline_words; /* 0 = too long for kernel parameters */
     uint16_t n_in_flight;
     bool posts_late;
     bool shares_steps;
-    struct gyre_fused_call fused_call;    /* pattern NONE: its steps are interpreted */
-    struct gyre_cuda_fused fused;         /* offsets in blocks */
-    const struct gyre_program **programs; /* of the variants */
-    uint64_t n_tiles_run;                 /* by all of its works */
-    struct gyre_loaded *next;             /* of the executor */
-    struct gyre_cuda_copies *copies;      /* NULL = the kernel runs all */
+    struct gyre_fused_call fused_call; /* pattern NONE: the steps are interpreted */
+    struct gyre_cuda_fused fused;      /* offsets in blocks */
+    const struct gyre_program **programs;
+    uint64_t n_tiles_run;
+    struct gyre_loaded *next;
+    struct gyre_cuda_copies *copies; /* NULL = none */
 };
 
-/* A launch's size and its kernel. */
 struct gyre_cuda_form {
     struct gyre_run run;
     const void *kernels[2]; /* full, lean (device/lean.cuh) */
 };
 
-/* A plan. Arguments are written under the executor's lock: what no plan has changes with each
- * launch. */
+/* What no plan has is written at each launch, under the executor's lock. */
 struct gyre_cuda_ready {
-    struct gyre_ready base;     /* must be first */
-    uint64_t number;            /* from 1, never used again */
-    uint64_t step_bytes;        /* about, of the largest step */
-    uint64_t transferred_bytes; /* about what this rank sends to its peers or receives from them,
-                                 * whichever is more */
-    struct gyre_cuda_form forms[2];   /* [does the executor have a recorder?] */
+    struct gyre_ready base;           /* must be first */
+    uint64_t number;                  /* from 1, never used again */
+    uint64_t step_bytes;              /* about, of the largest step */
+    uint64_t transferred_bytes;       /* about, sent or received, whichever is more */
+    struct gyre_cuda_form forms[2];   /* [is there a recorder?] */
     struct gyre_cuda_args_fused args; /* without `common`; the interpreter takes `work` */
-    struct gyre_cuda_pair *pair;      /* of sends and receives; NULL = the plan is something else */
+    struct gyre_cuda_pair *pair;      /* of sends and receives; NULL = neither */
 };
 
 /* A send and a receive that come together, kept with the first one's plan. */
 struct gyre_cuda_pair {
     uint64_t other;                 /* number of the second one's plan; 0 = none so far */
-    struct gyre_cuda_form forms[2]; /* as a plan's; kernel NULL: one fused kernel cannot run both */
+    struct gyre_cuda_form forms[2]; /* NULL kernel: one fused kernel cannot run both */
     struct gyre_cuda_args_fused args;
-    bool is_in_place; /* what is sent lies where the result goes */
-    bool goes_apart;  /* without a recorder: together they would hold too many multiprocessors, so
-                       * the send is launched first */
-    uint8_t send;     /* its place */
+    bool is_in_place;
+    bool goes_apart; /* without a recorder: the send is launched first, because both would hold too
+                      * many multiprocessors */
+    uint8_t send;
 };
 
-/* One for each further channel of copies, and the last for copies within this rank's memory. The
- * caller's stream goes on after they have ended. */
+/* One for each further channel, the last for copies within this rank's memory. The caller's stream
+ * goes on after they have ended. */
 #define GYRE_CUDA_SIDE_STREAMS GYRE_CUDA_COPY_CHANNELS
 struct gyre_cuda_side_streams {
     cudaStream_t streams[GYRE_CUDA_SIDE_STREAMS];
@@ -92,8 +89,7 @@ struct gyre_cuda_side_streams {
     cudaEvent_t fork;
 };
 
-/* A stream's newest one-sided operation, as an event. Another stream may take the mark once they
- * have ended. */
+/* A stream's newest one-sided operation. Another stream may take the mark once it has ended. */
 struct gyre_cuda_put_mark {
     cudaStream_t stream;
     cudaEvent_t event;
@@ -104,29 +100,28 @@ struct gyre_cuda_put_marks {
     uint32_t n_marks;
 };
 
-/* A work that was launched. */
 struct gyre_cuda_remembered {
-    struct gyre_loaded *loaded; /* NULL: nothing is remembered here, or it was unloaded */
-    uint64_t number;            /* works launched before it */
-    uint64_t first;             /* likewise, of the first work of its launch */
+    struct gyre_loaded *loaded; /* NULL: nothing, or it was unloaded */
+    uint64_t number;            /* works launched before */
+    uint64_t first;             /* likewise, before its launch */
     uint64_t sequence;
     uint32_t n_tiles;
 };
 #define GYRE_CUDA_REMEMBERED 1024 /* more works rarely lie in a stream's queue */
 
-/* For GYRE_TRACE_FILE and observers. All zero: nothing is recorded. */
+/* All zero: nothing is recorded. */
 struct gyre_cuda_recorder_state {
-    struct gyre_trace *trace;            /* NULL: only the times of launches are asked for */
-    struct gyre_cuda_span *spans;        /* pinned; NULL: times are not asked for */
-    bool times_next;                     /* the next launch's times are asked for */
+    struct gyre_trace *trace;     /* NULL: only launches are timed */
+    struct gyre_cuda_span *spans; /* pinned; NULL: no times */
+    bool times_next;
     struct gyre_cuda_recorder *recorder; /* on the GPU */
-    struct gyre_cuda_clock_words *words; /* pinned, to compare the clocks */
+    struct gyre_cuda_clock_words *words; /* pinned */
     bool is_unanswered;                  /* the clock's kernel may still use the words */
     struct gyre_cuda_clock clock;
     struct gyre_cuda_record_program *programs; /* by number in the trace */
     uint32_t n_programs;
-    uint32_t n_blocks; /* rings */
-    uint32_t capacity; /* entries of each */
+    uint32_t n_blocks;
+    uint32_t capacity; /* of each block */
     uint64_t n_left_out;
 };
 
@@ -137,33 +132,33 @@ struct gyre_cuda_executor {
     int rank;
     int n_ranks;
     uint32_t n_sms;
-    uint32_t most_shared_bytes;     /* that a block can have */
-    uint64_t block_placement_bytes; /* the config's, where block placement is known to help */
+    uint32_t most_shared_bytes;     /* of a block */
+    uint64_t block_placement_bytes; /* where it is known to help */
     struct gyre_fifo_spec spec;
-    struct gyre_connector *connectors; /* host copy, for lowering */
+    struct gyre_connector *connectors; /* host copy */
     struct gyre_connector *device_connectors;
     uint64_t *counters; /* [slots' protocol][connector], device memory */
     struct gyre_cuda_control *control;
     struct gyre_cuda_mailbox *mailbox;
-    uint64_t *has_left; /* as in struct gyre_cuda_args_await; behind the mailbox */
+    uint64_t *has_left; /* struct gyre_cuda_args_await's; behind the mailbox */
     struct gyre_fault *fault;
-    void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
-    void *host_memory;             /* pinned: mailbox, has_left, the uploads' staging */
-    uint32_t default_shared_bytes; /* that every kernel may share without a raised limit */
+    void *memory;                  /* on the GPU: counters, control, connectors, arena */
+    void *host_memory;             /* pinned: mailbox, has_left, uploads' staging */
+    uint32_t default_shared_bytes; /* of every kernel, without a raised limit */
 
-    uint64_t n_ready;     /* plans made ready so far; counted by any thread */
-    pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
+    uint64_t n_ready;     /* counted by any thread */
+    pthread_mutex_t lock; /* guards what follows, and the order of launches */
     struct gyre_cuda_arena arena;
     struct gyre_cuda_uploader uploader;
-    /* Shared by all programs, because launches never overlap. NULL: none needs any. */
+    /* Shared, because launches never overlap. NULL: none needs any. */
     struct gyre_cuda_arena_block *scratch;
     cudaStream_t last_stream;
-    cudaEvent_t last_event;        /* after every launch once has_streams */
-    bool overlaps_launches;        /* a launch may begin before the one before it ends */
-    bool has_streams;              /* more than one stream was seen, or a graph */
+    cudaEvent_t last_event; /* after every launch once has_streams */
+    bool overlaps_launches;
+    bool has_streams;              /* more than one, or a graph */
     bool has_launched;             /* the launch on last_stream may still run */
     bool lacks_event;              /* of that launch */
-    uint64_t last_capture;         /* of the last capture that took a launch, 0 = none */
+    uint64_t last_capture;         /* that took a launch; 0 = none */
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
@@ -171,10 +166,9 @@ struct gyre_cuda_executor {
     struct gyre_cuda_put_marks marks;
     struct gyre_cuda_recorder_state recorder;
     /* For standstill.c. */
-    struct gyre_loaded *first_loaded; /* all programs */
-    uint64_t *slots_of_unloaded; /* [slots' protocol][connector], on the host: moved by unloaded
-                                  * programs */
-    bool miscounts;              /* some slots were moved uncounted */
+    struct gyre_loaded *first_loaded;
+    uint64_t *slots_of_unloaded; /* [slots' protocol][connector], on the host */
+    bool miscounts;              /* some moved slots were not counted */
     struct gyre_cuda_remembered remembered[GYRE_CUDA_REMEMBERED]; /* by number of the work */
     union {
         struct gyre_cuda_args_one one;
@@ -201,40 +195,34 @@ static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executo
     return (uint32_t)executor->n_ranks * executor->spec.n_fifos * 2;
 }
 
-/** gyre_cuda_only_copies - does the program do no arithmetic in this reduction? Then kernels that
- * only copy run it, whatever the type. */
+/** gyre_cuda_only_copies - no arithmetic: copying kernels run it, whatever the type. */
 static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
                                          const struct gyre_reduction *reduction)
 {
     return !loaded->reduces && reduction->premultiply == 0 && reduction->divisor <= 1;
 }
 
-/* One kernel launch. */
 struct gyre_cuda_start {
     const void *kernel;
     void *args;              /* begin with struct gyre_cuda_common */
-    uint32_t n_more_commons; /* of that structure, behind the first one */
+    uint32_t n_more_commons; /* behind the first one */
     uint32_t n_blocks;       /* of a row */
     uint32_t n_rows;         /* 0 counts as 1 */
     uint32_t n_threads;
     uint32_t shared_bytes;
-    uint32_t n_works; /* that begin with this launch */
+    uint32_t n_works; /* that begin with it */
     bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
 
-/* ---- memory.c ------------------------------------------------------------------------ */
-
-/** gyre_cuda_memory_open - all memory of the executor and its programs; nothing is allocated
- * later. The device is current. */
+/** gyre_cuda_memory_open - nothing is allocated later. The device is current. */
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
 
 /** gyre_cuda_count_completed - the last work of which no kernel runs. The caller holds the lock. */
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_make_resident - copy the lowered program to the GPU, if it is not there, waiting for
- * that copy alone. The caller holds the lock.
- * Errors: OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
+/** gyre_cuda_make_resident - waits for the program's copy alone. The caller holds the lock. Errors:
+ * OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
                                     struct gyre_loaded *loaded);
 
@@ -245,30 +233,25 @@ gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_
 gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
 void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement);
 
-/* ---- preload.c ----------------------------------------------------------------------- */
-
-/** gyre_cuda_preload - load all kernels of an executor of so many ranks, once for each process
- * and device: loading later would wait for running kernels. The device is current.
- * @default_shared_bytes_out: that all of them may share without gyre_cuda_allow_shared(). */
+/** gyre_cuda_preload - all kernels, once for each process and device, because loading later would
+ * wait for running kernels. The device is current. @default_shared_bytes_out: of all of them,
+ * without gyre_cuda_allow_shared(). */
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out);
 
-/** gyre_cuda_allow_shared - let a loaded kernel share so much. NULL: does nothing. */
+/** gyre_cuda_allow_shared - of a loaded kernel. NULL: does nothing. */
 gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
-
-/* ---- recorder.c ---------------------------------------------------------------------- */
 
 void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_recorder_open - record, if there is a trace; without memory only warn. The device is
- * current. */
+/** gyre_cuda_recorder_open - without memory only warns. The device is current. */
 void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace);
 
-/** gyre_cuda_recorder_close - give the trace what was recorded, if the launches have ended, and
- * free the memory. The device is current. */
+/** gyre_cuda_recorder_close - gives the trace its events, if the launches have ended. The device is
+ * current. */
 void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended);
 
-/** gyre_cuda_record_program - a program that is being loaded. Errors: OUT_OF_MEMORY. */
+/** gyre_cuda_record_program - errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
                                      const struct gyre_load_config *config,
                                      struct gyre_loaded *loaded);
@@ -278,13 +261,11 @@ bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream);
 bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
                        struct gyre_launch_span *span_out);
 
-/** gyre_cuda_record_launch - fill in what a launch's events say, or count it as left out. The
+/** gyre_cuda_record_launch - fills in what a launch's events say, or counts it as left out. The
  * caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                              uint32_t n_works, enum gyre_cuda_run kind,
                              struct gyre_cuda_common *common);
-
-/* ---- standstill.c -------------------------------------------------------------------- */
 
 /** gyre_cuda_know_program - for gyre_cuda_positions(). Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
@@ -294,8 +275,7 @@ gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
 /** gyre_cuda_forget_program - before it is freed. The caller holds the lock. */
 void gyre_cuda_forget_program(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded);
 
-/** gyre_cuda_remember - launched works. @number: works launched before them. The caller holds the
- * lock. */
+/** gyre_cuda_remember - @number: works launched before. The caller holds the lock. */
 void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                         uint32_t n_works, uint64_t number);
 
@@ -304,33 +284,25 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/* ---- start.c ------------------------------------------------------------------------- */
-
-/** gyre_cuda_start - launch a kernel behind the executor's last one. */
+/** gyre_cuda_start - behind the executor's last launch. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 
-/** gyre_cuda_start_kernel - on a stream whose order is known already.
- * @overlaps: it may begin before the kernel before it in the stream ends. */
+/** gyre_cuda_start_kernel - on a stream whose order is known already. @overlaps: may begin before
+ * the kernel before it ends. */
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
-/** gyre_cuda_find_capture - the stream's capture; 0 = none. */
+/** gyre_cuda_find_capture - 0 = none. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out);
 
-/* ---- ready.c ----------------------------------------------------------------------------- */
-
-/** gyre_cuda_find_pair - what a send and a receive of one launch have in common: made when they
- * first come together. NULL: the works are something else. @works: two. The caller holds the
- * lock. */
+/** gyre_cuda_find_pair - made when the two works first come together. NULL: they are no send and
+ * receive. The caller holds the lock. */
 struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
                                            const struct gyre_work *works);
 
-/* ---- enqueue.c --------------------------------------------------------------------------- */
-
-/** gyre_cuda_fill_common - arguments of all works of a launch.
- * @n_places: blocks that work. */
+/** gyre_cuda_fill_common - @n_places: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_places, struct gyre_cuda_common *common);
 
@@ -340,21 +312,18 @@ gyre_status gyre_cuda_enqueue_ahead(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *send, const struct gyre_work *receive,
                                     cudaStream_t stream);
 
-/* ---- copy_engine ------------------------------------------------------------------------- */
-
-/** gyre_cuda_side_streams_open - makes them, and uses every kind of copy once, so that CUDA
- * prepares none during a call. The device is current. */
+/** gyre_cuda_side_streams_open - uses every kind of copy once, so that CUDA prepares none during a
+ * call. The device is current. */
 gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_launch_copies - a work's copy tail.
- * @n_works: works that begin with the first sync kernel; 0 if the steps before it were launched. */
+/** gyre_cuda_launch_copies - a work's copy tail. @n_works: that begin with the first sync kernel; 0
+ * if the steps before were launched. */
 gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *work, uint32_t n_works,
                                     cudaStream_t stream);
 
-/** gyre_cuda_marks_are_past - have all uncaptured one-sided operations ended? The caller holds
- * the lock. */
+/** gyre_cuda_marks_are_past - of all uncaptured one-sided operations. The caller holds the lock. */
 bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor);
 void gyre_cuda_marks_close(struct gyre_cuda_executor *executor);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stream of the highest priority shares no hardware queue with the user's streams, where a copy
- * could wait behind a kernel that waits for a peer.
+ * A stream of the highest priority shares no hardware queue with the user's streams, where a kernel
+ * may wait for a peer.
  */
 #include "kernels/cuda/runtime/upload.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies programs and tables to the GPU while kernels run: through pinned memory on a stream of
- * its own, without waiting for a kernel.
+ * Copies to the GPU while kernels run, through pinned memory on a stream of its own, without
+ * waiting for a kernel.
  */
 #ifndef GYRE_KERNELS_CUDA_UPLOAD_H
 #define GYRE_KERNELS_CUDA_UPLOAD_H
@@ -10,13 +10,13 @@
 
 #include <cuda_runtime_api.h>
 
-/* Longer copies go in pieces. The program of a ring of 300 ranks is about as long. */
+/* Longer copies go in pieces. */
 #define GYRE_CUDA_STAGING_BYTES ((size_t)(64 << 10))
 
 struct gyre_cuda_uploader {
     cudaStream_t stream;
     void *staging;      /* pinned, GYRE_CUDA_STAGING_BYTES */
-    bool is_unfinished; /* a copy whose end was not seen may still read the staging memory */
+    bool is_unfinished; /* an unseen copy may still read the staging memory */
 };
 
 /** gyre_cuda_uploader_open - @staging: stays the caller's. The device is current. */
@@ -24,14 +24,12 @@ gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *s
 void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
 
 /** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
- * apart from captures (gyre_cuda_enter_apart). One thread at a time.
- * @fault: ends the wait when raised.
- * Errors: DEVICE, TIMEOUT (longer than ten seconds), the fault's. */
+ * apart from captures (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the
+ * fault's. */
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
                              void *to, const void *from, size_t n_bytes);
 
-/** gyre_cuda_await_stream - poll until a stream is empty. @fault and errors: as
- * gyre_cuda_upload(). */
+/** gyre_cuda_await_stream - polls. Errors: as gyre_cuda_upload(). */
 gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault);
 
 #endif
