@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks in the order of addresses; first fit, and eviction of the block used longest ago. Taking
- * is rare, so lists are walked.
+ * First fit over blocks in the order of addresses. Taking is rare, so lists are walked.
  */
 #include "kernels/cuda/host/arena.h"
 
@@ -26,7 +25,6 @@ void gyre_cuda_arena_close(struct gyre_cuda_arena *arena)
     }
 }
 
-/* Its memory becomes free. */
 static void drop(struct gyre_cuda_arena_block **at)
 {
     struct gyre_cuda_arena_block *block = *at;
@@ -52,7 +50,7 @@ static void drop_given_back(struct gyre_cuda_arena *arena, uint64_t n_completed)
     }
 }
 
-/* The one used longest ago. Returns false if no block is idle. */
+/* False: no block is idle. */
 static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
 {
     struct gyre_cuda_arena_block **oldest = NULL;
@@ -67,7 +65,7 @@ static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
     return true;
 }
 
-/* Returns the place in the list after the gap; NULL: there is none. */
+/* The place in the list after the gap; NULL: none. */
 static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, size_t n_bytes,
                                                unsigned char **address_out)
 {
@@ -112,7 +110,7 @@ gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a block of the program memory");
     drop_given_back(arena, n_completed);
     struct gyre_cuda_arena_block **at = find_gap(arena, n_rounded, &address);
-    /* A block larger than the arena must not evict any other block. */
+    /* A block larger than the arena must not evict others. */
     while (at == NULL && n_rounded <= arena->n_bytes && evict_one(arena, n_completed))
         at = find_gap(arena, n_rounded, &address);
     if (at == NULL) {

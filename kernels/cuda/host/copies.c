@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Usually all channels together are one tile: sync kernel, copies, sync kernel. In a chain
- * (broadcast) a rank passes on what it receives, so the walk goes by channel and tile and
- * announces each copied tile before the next.
+ * Usually all channels are one tile: sync kernel, copies, sync kernel. In a chain (broadcast) a
+ * rank passes on what it receives, so the walk goes by channel and tile and announces each copied
+ * tile before the next.
  */
 #include "kernels/cuda/host/copies.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words of a channel's next sync kernel. */
+/* Of a channel's next sync kernel. */
 struct pending {
     struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
     uint32_t n_entries;
@@ -20,24 +20,24 @@ struct pending {
 };
 
 struct tail_end {
-    uint32_t index; /* connector of channel 0 */
+    uint32_t index; /* in channel 0 */
     uint32_t depth;
     bool is_used;
-    uint32_t moved[GYRE_CUDA_COPY_CHANNELS]; /* slots of this call so far */
+    uint32_t moved[GYRE_CUDA_COPY_CHANNELS]; /* slots of this call */
 };
 
 struct gyre_cuda_copies {
     const struct gyre_program *program;
     uint32_t first_step;
-    uint32_t n_channels; /* channels of the walk */
+    uint32_t n_channels;
     uint32_t channel_stride;
     uint32_t n_ends_used;
     bool is_chain;
     struct pending pending[GYRE_CUDA_COPY_CHANNELS];
-    struct tail_end ends[]; /* indexed by the program's connections */
+    struct tail_end ends[]; /* by the program's connections */
 };
 
-/* One call's walk. */
+/* Of one call. */
 struct walk {
     struct gyre_cuda_copies *copies;
     const struct gyre_split *split;
@@ -46,8 +46,6 @@ struct walk {
     uint32_t channel;
     uint32_t tile;
 };
-
-/* ---- loading ------------------------------------------------------------------------------ */
 
 static gyre_status use_end(struct gyre_cuda_copies *copies, const struct gyre_fifo_spec *spec,
                            const struct gyre_connector *connectors, int n_ranks, uint32_t i)
@@ -115,7 +113,7 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
                            program->algorithm, copies->n_channels, GYRE_CUDA_COPY_CHANNELS);
     if (status == GYRE_SUCCESS)
         status = find_ends(copies, spec, connectors, n_ranks);
-    /* The last sync kernel posts or awaits a word of each end, and counts its slots. */
+    /* The last sync kernel takes words and counts of all ends. */
     if (status == GYRE_SUCCESS &&
         copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_SYNC_ENTRIES)
         status =
@@ -133,8 +131,6 @@ void gyre_cuda_copies_free(struct gyre_cuda_copies *copies)
 {
     free(copies);
 }
-
-/* ---- walking ------------------------------------------------------------------------------ */
 
 static gyre_status flush(struct walk *walk)
 {
@@ -188,7 +184,7 @@ static gyre_status copy_run(const struct walk *walk, const struct run *run,
     return walk->sink->copy(walk->sink->context, walk->channel, &copy);
 }
 
-/* The channels' pieces differ by at most one unit, so a few strided copies take them all. */
+/* The channels' pieces differ by at most one unit, so few strided copies take them all. */
 static gyre_status copy_chunk(const struct walk *walk, uint32_t chunk,
                               const struct gyre_cuda_copy *copy)
 {
@@ -231,7 +227,6 @@ static uint64_t step_bytes(const struct walk *walk, const struct gyre_step *step
     return n_elems * walk->elem_bytes;
 }
 
-/* Of a buffer made of blocks. */
 static uint64_t block_offset(const struct walk *walk, bool has_blocks, uint32_t index)
 {
     return has_blocks ? index * walk->split->count * walk->elem_bytes : 0;
@@ -263,7 +258,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     const struct pending *pending = &copies->pending[walk->channel];
     const uint64_t n_bytes = step_bytes(walk, step);
     const struct gyre_operand in = step->ins[0];
-    /* A sync kernel awaits its words at once, so it takes one slot of each end. */
+    /* A sync kernel awaits all words at once, so it takes one slot of each end. */
     if (pending->waits && pending->tile != walk->tile)
         GYRE_TRY(flush(walk));
     if (in.is_placed != 0)
@@ -273,7 +268,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         return GYRE_SUCCESS;
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
-        /* A receiver in the call has read all slots of earlier calls. */
+        /* A receiver in the call has read all earlier calls' slots. */
         if (out.is_placed != 0 &&
             copies->ends[out.index].moved[walk->channel] >= copies->ends[out.index].depth)
             GYRE_TRY(add(walk, out.index, copies->ends[out.index].moved[walk->channel], 0,
@@ -333,7 +328,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         for (walk.channel = 0; walk.channel < copies->n_channels; walk.channel++)
             for (uint32_t s = copies->first_step; s < program->n_steps; s++)
                 GYRE_TRY(walk_step(&walk, &program->steps[s]));
-    /* The last sync kernel takes channel 0's pending words too. */
+    /* The last sync kernel takes channel 0's pending words. */
     const bool has_room =
         copies->n_channels == 1 &&
         copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_SYNC_ENTRIES;

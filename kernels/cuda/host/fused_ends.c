@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Finds the FIFO ends of a fused program's peers, which its kernel reads from its arguments.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/kernel_rows.h"
 
 #include <string.h>
@@ -10,10 +7,10 @@ struct resolver {
     const struct gyre_fifo_spec *spec;
     const struct gyre_connector *connectors;
     const struct gyre_load_config *config;
-    uint32_t channel_stride; /* from a channel to the next */
+    uint32_t channel_stride;
 };
 
-/* The end's connector in channel 0. */
+/* The connector in channel 0. */
 static uint32_t end_of(const struct resolver *resolver, uint16_t connection, bool is_send)
 {
     const struct gyre_connection *own = &resolver->config->program->connections[connection];
@@ -22,15 +19,14 @@ static uint32_t end_of(const struct resolver *resolver, uint16_t connection, boo
     return gyre_connector_index(resolver->spec, peer, own->lane, is_send);
 }
 
-/* The slots, but in SIMPLE the inbox, because SIMPLE's kernels read the addresses of slots from
- * the connector. */
+/* The slots, in SIMPLE the inbox, because its kernels read slots' addresses from the connector. */
 static uintptr_t place_of(const struct resolver *resolver, const struct gyre_connector *end)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
     return proto == GYRE_PROTO_SIMPLE ? (uintptr_t)end->inbox : (uintptr_t)end->slots[proto];
 }
 
-/* Are both ends in channel `c` as far from channel 0's as the strides say? */
+/* Are both ends as far from channel 0's as the strides say? */
 static bool is_regular(const struct resolver *resolver, const struct gyre_cuda_fused *fused,
                        const struct gyre_cuda_peer *peer, uint32_t c)
 {
@@ -49,8 +45,8 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
                          struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
-    /* A send's program has no receiver side, and a receive's no sender side. The end
-     * with the same rank serves, where a send may give credit. */
+    /* A send has no receiver side, and a receive no sender side. The end with the same rank serves,
+     * where a send may give credit. */
     const bool has_send = from->send != GYRE_FUSED_NO_CONNECTION;
     const bool has_recv = from->recv != GYRE_FUSED_NO_CONNECTION;
     peer->send_end = end_of(resolver, has_send ? from->send : from->recv, true);

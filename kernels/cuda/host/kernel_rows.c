@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of fused kernels. A kernel gives the same bits as the steps, whichever of the two a
- * peer runs.
+ * A kernel gives the same bits as the steps, whichever a peer runs.
  */
 #include "kernels/cuda/host/kernel_rows.h"
 
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-/* A block has 16 barriers; __syncthreads() uses one. */
+/* A block has 16; __syncthreads() uses one. */
 #define MOST_TILE_BARRIERS 15
 
-/* Words of the rows in the kernels' files. */
+/* For the kernels' files. */
 #define BIT(value)       (1U << (value))
 #define ANY_NUMBER       UINT32_MAX
 #define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
@@ -19,10 +18,10 @@
     ((uint16_t)(offsetof(struct gyre_cuda_##table, member) / sizeof(const void *)))
 #define GYRE_KERNEL_ROW(...) {__VA_ARGS__},
 
-/* Faster kernels stand before more general ones. */
+/* Faster kernels before more general ones. */
 const struct gyre_kernel_row gyre_kernel_rows[] = {
-    /* In host memory the interpreter is faster where a block has more than a warp of lines for a
-     * peer. Why is not known (docs/lab_notes.md). */
+    /* The interpreter is faster there for more than a warp of lines for a peer. Why is not known
+     * (docs/lab_notes.md). */
     {.name = "interpreter",
      .measured = "2 H100, all-gathers of 16 and 64 KiB: 8.1 and 9.7 us against 5.1 and 13.5 fused, "
                  "2026-11",
@@ -65,9 +64,8 @@ uint32_t gyre_cuda_peers_class(uint32_t n_peers)
     return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
 }
 
-/* FIFOs must hold a launch's slots, unless no block sends and
- * then receives: only then can blocks wait for credit, because nobody waits for this rank
- * meanwhile. */
+/* FIFOs must hold a launch's slots, unless no block sends and then receives: only then does nobody
+ * wait for a block that waits for credit. */
 static uint32_t facts_of(const struct gyre_fused_call *call)
 {
     const bool is_one_way = call->pattern == GYRE_FUSED_SEND || call->pattern == GYRE_FUSED_RECEIVE;
@@ -137,8 +135,8 @@ uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, ui
 }
 
 /* With addresses in registers, up to five rounds are 2 to 5 % faster in a two-shot; all other
- * kernels are up to 12 % slower above two rounds (2 H200, 1 to 12 MiB, 2026-11), sends and
- * receives too (2 H100, 48 channels, 2026-11). */
+ * kernels are up to 12 % slower above two (2 H200, 1 to 12 MiB; sends and receives: 2 H100, 48
+ * channels; 2026-11). */
 static uint8_t choose_unroll(const struct gyre_kernel_row *row, const struct gyre_fused_call *call,
                              uint32_t threads_per_peer)
 {
@@ -151,7 +149,7 @@ static uint8_t choose_unroll(const struct gyre_kernel_row *row, const struct gyr
                : GYRE_CUDA_LONG_UNROLL;
 }
 
-/* Each thread moves 16 bytes of the chunk at a time. */
+/* A thread moves 16 bytes at a time. */
 static uint32_t lamport_threads(const struct gyre_fused_call *call)
 {
     const uint64_t wanted = gyre_div_round_up(call->step_bytes, 512) * 32;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of fused kernels, which run a whole fused program (core/foundation/model/fused.h) at
- * once. The file of each kernel in kernels/cuda/fused declares its rows. Only gyre_kernel_choose()
- * compares a call with a row, when a plan is made.
+ * Fused kernels run a whole fused program (core/foundation/model/fused.h) at once. Each kernel's
+ * file in kernels/cuda/fused declares its rows, which only gyre_kernel_choose() compares with a
+ * call.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_ROWS_H
 #define GYRE_KERNELS_CUDA_KERNEL_ROWS_H
@@ -11,24 +11,22 @@
 #include "kernels/cuda/host/program.h"
 #include "kernels/executor.h"
 
-/* Facts of a call that a row may need. */
 enum gyre_kernel_fact {
     GYRE_KERNEL_ALIGNED = 1 << 0,  /* gyre_fused_call.is_aligned */
     GYRE_KERNEL_UNSCALED = 1 << 1, /* gyre_fused_call.is_unscaled */
-    GYRE_KERNEL_STAGED = 1 << 2,   /* results are not placed */
+    GYRE_KERNEL_STAGED = 1 << 2,
     GYRE_KERNEL_PLACED = 1 << 3,
     GYRE_KERNEL_UNMOVED = 1 << 4,      /* without block placement */
     GYRE_KERNEL_HOST_MEMORY = 1 << 5,  /* gyre_fused_call.in_host_memory */
     GYRE_KERNEL_TWO_ROWS = 1 << 6,     /* gyre_fused_call.fits_two_rows */
     GYRE_KERNEL_HAS_SLOTS = 1 << 7,    /* no block that also receives waits for credit */
-    GYRE_KERNEL_HAS_BARRIERS = 1 << 8, /* one tile, or a barrier for each slot of a FIFO */
+    GYRE_KERNEL_HAS_BARRIERS = 1 << 8, /* one tile, or a barrier for each slot */
 };
 
-/* What tells the instances of a row apart. */
 enum gyre_kernel_axis {
     GYRE_AXIS_NONE,
     GYRE_AXIS_OP,
-    GYRE_AXIS_UNROLL, /* rounds in flight of LL128 */
+    GYRE_AXIS_UNROLL, /* of LL128 */
     GYRE_AXIS_PEERS,  /* gyre_cuda_peers_class() */
     GYRE_AXIS_KIND,   /* enum gyre_cuda_lamport */
     GYRE_AXIS_EXACT,
@@ -36,59 +34,54 @@ enum gyre_kernel_axis {
     GYRE_N_AXES
 };
 
-/* All must hold. Masks have a bit for each value of the enum. */
+/* All must hold; masks have a bit for each value. */
 struct gyre_kernel_when {
     enum gyre_proto proto;
     uint16_t patterns;  /* enum gyre_fused_pattern */
     uint16_t needs;     /* enum gyre_kernel_fact */
     uint8_t arithmetic; /* enum gyre_fused_arithmetic */
     uint8_t most_peers;
-    uint32_t least_tiles; /* of a launch, like most_tiles */
+    uint32_t least_tiles; /* of a launch */
     uint32_t most_tiles;
-    uint32_t least_step_bytes; /* of the largest chunk of a tile */
+    uint32_t least_step_bytes; /* of a tile's largest chunk */
 };
 
 struct gyre_kernel_row {
     const char *name;
-    const char *measured; /* where and when; NULL: the kernel is faster wherever it fits */
+    const char *measured; /* NULL: faster wherever it fits */
     struct gyre_kernel_when when;
-    bool is_interpreter;     /* runs the steps; what follows is 0 */
-    bool copies;             /* the instances are in struct gyre_cuda_copy_kernels */
-    uint16_t first;          /* instance, in the table (runtime/kernel_table.h) */
-    uint8_t axes[3];         /* enum gyre_kernel_axis; the last one counts fastest */
-    uint8_t n_rows;          /* of blocks; of two, the first sends and the other receives */
-    uint8_t most_unroll;     /* rounds in flight in shared memory; 0 = it takes none */
+    bool is_interpreter;     /* what follows is 0 */
+    bool copies;             /* in struct gyre_cuda_copy_kernels */
+    uint16_t first;          /* in the table (runtime/kernel_table.h) */
+    uint8_t axes[3];         /* enum gyre_kernel_axis; the last counts fastest */
+    uint8_t n_rows;          /* two: the first sends, the other receives */
+    uint8_t most_unroll;     /* in shared memory; 0 = none */
     uint8_t service_threads; /* of a block, beside those that move data */
-    uint8_t tile_threads;    /* likewise, of launches with several tiles */
+    uint8_t tile_threads;    /* likewise, with several tiles */
     uint16_t most_threads;   /* for a peer; 0 = as loaded */
 };
 
-/* A call takes the first row that fits. Rows are numbered from 1. */
+/* A call takes the first row that fits, numbered from 1. */
 extern const struct gyre_kernel_row gyre_kernel_rows[];
 extern const uint32_t gyre_n_kernel_rows;
 
-/** gyre_kernel_row_fits - some ten comparisons, and a division for kernels that take shared
- * memory. */
 bool gyre_kernel_row_fits(const struct gyre_kernel_row *row, const struct gyre_fused_call *call);
 
-/** gyre_kernel_choose - the kernel of a call and the size of its launch. */
 void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run_out);
 
-/** gyre_kernel_most_tiles - the most tiles that a fused kernel takes; 0 if none fits.
- * @call: n_tiles is the least number of tiles. */
+/** gyre_kernel_most_tiles - 0 if no fused kernel fits. @call: n_tiles is the least number. */
 uint32_t gyre_kernel_most_tiles(const struct gyre_fused_call *call);
 
-/** gyre_cuda_fused_resolve - the kernel's argument: the peers' FIFO ends in channel 0. Offsets
- * are in blocks, which the launch makes bytes.
- * @found: has a pattern. Returns false if an end has a proxy, the depth is no power of two, or
- * channels are not equally far apart. */
+/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. @found: has
+ * a pattern. False if an end has a proxy, the depth is no power of two, or channels are not equally
+ * far apart. */
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
                              const struct gyre_fused_program *found,
                              struct gyre_cuda_fused *fused_out);
 
-/** gyre_cuda_fused_joins - can one launch do both? Only if their FIFOs are addressed alike. */
+/** gyre_cuda_fused_joins - are their FIFOs addressed alike, as one launch needs? */
 bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
                            const struct gyre_cuda_fused *receive);
 
@@ -96,27 +89,25 @@ bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
 struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
                                             const struct gyre_cuda_fused *receive);
 
-/** gyre_cuda_fused_before - a send launched before the receive gives the credit of the receive's
- * ends, for which a peer that also sends first waits.
- * @n_channels: of the receive. */
+/** gyre_cuda_fused_before - a send launched before the receive gives its credit, for which a peer
+ * that also sends first waits. @n_channels: of the receive. */
 struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
                                               const struct gyre_cuda_fused *receive,
                                               uint32_t n_channels);
 
-/** gyre_cuda_block_threads - the threads of a block that move such chunks. Line protocols: at
- * most one for each line (LL128: a warp takes four at a time), at least two warps.
- * @most_threads: as the program was loaded. */
+/** gyre_cuda_block_threads - that move such chunks. Line protocols: at most one a line (LL128: a
+ * warp takes four), at least two warps. @most_threads: as loaded. */
 uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes,
                                  uint32_t most_threads);
 
-/** gyre_cuda_threads_per_peer - of a block of n_threads, in whole warps. */
+/** gyre_cuda_threads_per_peer - whole warps. */
 uint32_t gyre_cuda_threads_per_peer(uint32_t n_peers, uint32_t n_threads);
 
-/** gyre_cuda_fused_shared_bytes - of a block: 16 bytes for each thread and each own value, for
- * the rounds in flight and for the next ones. With one peer none. */
+/** gyre_cuda_fused_shared_bytes - 16 bytes for each thread and own value, for the rounds in flight
+ * and the next ones. With one peer none. */
 uint32_t gyre_cuda_fused_shared_bytes(uint32_t n_peers, uint32_t threads_per_peer, uint32_t unroll);
 
-/** gyre_cuda_peers_class - the kernels' registers for 1, 3 or 7 peers: 0, 1 or 2. */
+/** gyre_cuda_peers_class - registers for 1, 3 or 7 peers: 0, 1 or 2. */
 uint32_t gyre_cuda_peers_class(uint32_t n_peers);
 
 #endif

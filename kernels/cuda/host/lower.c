@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowers all variants into one blob of fixed-width records. Each use of a connection gets its
- * number within the tile.
+ * Lowers all variants into one blob. Each use of a connection gets its number within the tile.
  */
 #include "kernels/cuda/host/lower.h"
 
@@ -10,24 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One lowering. */
 struct lowering {
     const struct gyre_fifo_spec *spec;
     const struct gyre_connector *connectors;
     uint32_t n_ranks;
     const struct gyre_load_config *config;
     uint32_t n_variants;
-    uint32_t n_workers;                 /* of the variant that has the most */
-    uint32_t n_all_steps;               /* of all variants together */
-    uint32_t n_all_connections;         /* of all variants together */
-    uint32_t variant;                   /* the one being lowered */
-    const struct gyre_program *program; /* of that variant */
+    uint32_t n_workers;         /* of the largest variant */
+    uint32_t n_all_steps;       /* of all variants */
+    uint32_t n_all_connections; /* likewise */
+    uint32_t variant;           /* being lowered */
+    const struct gyre_program *program;
     struct gyre_cuda_program *blob;
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
     struct gyre_cuda_step *steps;
-    /* The smallest slots so far, of all connections and of those with a proxy, for struct
-     * gyre_cuda_shape. */
+    /* The smallest slots so far, of all connections and with a proxy. */
     uint32_t slot_bytes;
     uint32_t proxied_bytes;
     bool is_proxied;      /* so far */
@@ -42,14 +39,12 @@ static uint32_t peer_of(const struct lowering *lower, const struct gyre_connecti
     return rank_of != NULL ? rank_of[connection->peer] : connection->peer;
 }
 
-/* Do connections with a proxy go by lines? */
 static bool has_net_lines(const struct lowering *lower)
 {
     return lower->config->net_proto == GYRE_PROTO_LL;
 }
 
-/* Finds a connection's ends in all channels.
- * @is_simple_out: it has a proxy and goes by SIMPLE within a line protocol. */
+/* In all channels. @is_simple_out: it has a proxy and goes by SIMPLE within a line protocol. */
 static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out,
                             uint8_t *is_simple_out)
 {
@@ -92,8 +87,7 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
     return GYRE_SUCCESS;
 }
 
-/* The slots must hold a tile, because some data is not placed.
- * @least_bytes: the smallest such slot so far. */
+/* The slots hold a tile, because some data is not placed. @least_bytes: the smallest so far. */
 static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_bytes)
 {
     const struct gyre_program *program = lower->program;
@@ -108,7 +102,6 @@ static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_
     }
 }
 
-/* The first use adds the connection to the worker's own. */
 static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
                                   const struct gyre_operand *operand,
                                   struct gyre_cuda_operand *operand_out)
@@ -230,7 +223,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
     return GYRE_SUCCESS;
 }
 
-/* The memory that the variants need. Returns the most connections of one. */
+/* Returns the most connections of a variant. */
 static uint32_t count(struct lowering *lower)
 {
     uint32_t most = 0;

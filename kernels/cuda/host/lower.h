@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowers a program to the blob of fixed-width records that the interpreter kernel reads.
+ * The blob is what the interpreter kernel reads.
  */
 #ifndef GYRE_KERNELS_CUDA_HOST_LOWER_H
 #define GYRE_KERNELS_CUDA_HOST_LOWER_H
@@ -10,19 +10,17 @@
 
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
-    uint32_t max_steps;       /* of one worker */
+    uint32_t max_steps;       /* likewise */
     uint32_t max_uses;        /* of one connection in a tile */
     uint32_t slot_bytes;      /* the smallest, of this protocol */
-    uint32_t proxied_bytes;   /* what the smallest slot with a proxy holds, if loaded for a line
-                               * protocol; UINT32_MAX = there is none */
-    bool is_proxied;          /* some connection has a proxy */
+    uint32_t proxied_bytes; /* in the smallest slot with a proxy, for a line protocol; UINT32_MAX =
+                             * none */
+    bool is_proxied;
 };
 
-/** gyre_cuda_lower - one rank's programs, of all variants, as a blob.
- * @connectors: checked for existence and protocol, for every channel.
- * @blob_out: malloc'ed.
- * Errors: INVALID_USAGE (no such connection), UNSUPPORTED (no slots for the protocol, too many
- * chunks, range steps), OUT_OF_MEMORY. */
+/** gyre_cuda_lower - all variants of one rank. @connectors: checked for existence and protocol, in
+ * every channel. @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (no
+ * slots for the protocol, too many chunks, range steps), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ends and workers --------------------------------------------------------------------- */
-
-/* A worker, and the end's number among its connections. */
+/* `number`: among the worker's connections. */
 struct user {
     const struct gyre_cuda_known_work *work;
     const struct gyre_cuda_worker *worker;
@@ -26,7 +24,6 @@ static const void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset
     return (const unsigned char *)blob + offset;
 }
 
-/* The worker that uses an end in one channel. */
 static bool find_in_channel(const struct gyre_cuda_known_work *work, uint32_t channel,
                             uint32_t index, struct user *user_out)
 {
@@ -70,20 +67,20 @@ static uint64_t count_before(const struct gyre_cuda_standstill *still, const str
     return still->counters[(size_t)slots * still->n_ends + index];
 }
 
-/* In this launch, of the user's connection. */
+/* In this launch. */
 static uint64_t count_moved(const struct user *user)
 {
     return (uint64_t)user->connection->n_uses * user->work->n_tiles;
 }
 
-/* Only waits in SIMPLE are reported. */
+/* Only SIMPLE's waits are reported. */
 static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, uint64_t address,
                       enum gyre_wait *waits_for_out)
 {
     const struct gyre_connector *end = &still->connectors[index];
     const struct gyre_credit *credit = end->credit;
     *waits_for_out = GYRE_WAIT_SLOT;
-    if ((index & 1) == 0) /* a receiver side (gyre_connector_index()) */
+    if ((index & 1) == 0) /* receiver side (gyre_connector_index()) */
         return address == (uint64_t)(uintptr_t)&end->inbox->tail[GYRE_PROTO_SIMPLE];
     *waits_for_out = address == (uint64_t)(uintptr_t)&credit->head[GYRE_PROTO_SIMPLE]
                          ? GYRE_WAIT_CREDIT
@@ -92,9 +89,7 @@ static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, 
            address == (uint64_t)(uintptr_t)&credit->head[GYRE_HEAD_ENTERED];
 }
 
-/* ---- steps -------------------------------------------------------------------------------- */
-
-/* Tile and use of the launch's n-th slot: the reverse of slots_before() in device/block.cuh. */
+/* The reverse of slots_before() in device/block.cuh. */
 static void find_use(const struct user *user, uint64_t n, struct gyre_position *position,
                      uint32_t *use_out)
 {
@@ -144,7 +139,7 @@ static uint32_t find_step(const struct user *user, uint32_t use)
     return step;
 }
 
-/* The first step that places data by the connection. */
+/* The first step that places data by it. */
 static uint32_t find_entry(const struct user *user)
 {
     uint32_t step = 0;
@@ -158,7 +153,6 @@ static uint32_t find_entry(const struct user *user)
     return step;
 }
 
-/* With communicator ranks, which the lowered step names. */
 static void describe_step(const struct gyre_cuda_standstill *still, const struct user *user,
                           struct gyre_position *position)
 {
@@ -193,8 +187,7 @@ static void describe_step(const struct gyre_cuda_standstill *still, const struct
     free(named);
 }
 
-/* Fills in slot and n_seen. @n_before_out: the launch's slots of this end before the awaited
- * one. */
+/* Fills in slot and n_seen. @n_before_out: the launch's earlier slots of this end. */
 static bool find_slot(const struct gyre_cuda_standstill *still, const struct user *user,
                       uint32_t index, uint64_t value, struct gyre_position *position,
                       uint64_t *n_before_out)
@@ -241,10 +234,7 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
     return true;
 }
 
-/* ---- how far an end is -------------------------------------------------------------------- */
-
-/* Slots that the worker has moved in this launch. Tiles in flight do a step in order, so earlier
- * tiles have done it. */
+/* In this launch. Tiles in flight do a step in order, so earlier tiles have done it. */
 static uint64_t count_done(const struct user *user, const struct gyre_position *position)
 {
     const uint32_t n_uses = user->connection->n_uses;
@@ -282,8 +272,6 @@ bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, 
     }
     return false;
 }
-
-/* ---- counting ----------------------------------------------------------------------------- */
 
 void gyre_cuda_count_slots(const struct gyre_cuda_known_work *work, uint64_t n_tiles,
                            uint32_t n_ends, uint64_t *counters)

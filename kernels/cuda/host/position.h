@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the blocks of a launch stand still. A block of SIMPLE that has waited for milliseconds
- * writes the address that it polls, and what it saw there, into the progress mailbox
- * (must_stop_at() in device/sync.cuh). The address names a FIFO end; the program and the slots
- * moved before give step and tile. The host counts those itself, because a CUDA function could wait
- * for a thread that waits for this launch.
+ * Where blocks stand still. A block of SIMPLE that has waited for milliseconds writes the address
+ * that it polls, and what it saw there, into the mailbox (must_stop_at() in device/sync.cuh). The
+ * address names a FIFO end; the program and the slots moved before, which the host counts, give
+ * step and tile: a CUDA function could wait for a thread that waits for this launch.
  */
 #ifndef GYRE_KERNELS_CUDA_POSITION_H
 #define GYRE_KERNELS_CUDA_POSITION_H
@@ -12,12 +11,12 @@
 #include "kernels/cuda/host/program.h"
 #include "kernels/executor.h"
 
-/* Remembered until later works take its place. */
+/* Until later works take its place. */
 struct gyre_cuda_known_work {
-    uint64_t number; /* works launched before it */
+    uint64_t number; /* works launched before */
     uint64_t sequence;
-    const struct gyre_cuda_program *lowered;    /* NULL: unloaded, or it has none */
-    const struct gyre_program *const *programs; /* of the variants */
+    const struct gyre_cuda_program *lowered; /* NULL: unloaded, or none */
+    const struct gyre_program *const *programs;
     enum gyre_proto proto;
     uint32_t n_channels;
     uint32_t n_variants;
@@ -28,7 +27,6 @@ struct gyre_cuda_known_work {
     uint16_t place; /* in its launch */
 };
 
-/* The works of one launch, and their FIFOs. */
 struct gyre_cuda_standstill {
     const struct gyre_cuda_known_work *works;
     uint32_t n_works;
@@ -38,18 +36,16 @@ struct gyre_cuda_standstill {
     const uint64_t *counters; /* [slots' protocol][connector], before the launch */
 };
 
-/** gyre_cuda_count_slots - add `n_tiles` tiles of the work's program to the counters of its ends.
- * @n_ends: connectors. */
+/** gyre_cuda_count_slots - adds to the counters of the program's ends. @n_ends: connectors. */
 void gyre_cuda_count_slots(const struct gyre_cuda_known_work *work, uint64_t n_tiles,
                            uint32_t n_ends, uint64_t *counters);
 
-/** gyre_cuda_position - what the block that polls `address` waits for. @value: reported with it.
- * Returns false if no worker polls it, or its slot cannot be told. */
+/** gyre_cuda_position - @value: reported with `address`. False: no worker polls it, or its slot is
+ * unknown. */
 bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t address, uint64_t value,
                         struct gyre_position *position_out);
 
-/** gyre_cuda_end_of - how far an end is, and which worker uses it.
- * @positions: of workers that wait. Returns false if the end's worker is not among them. */
+/** gyre_cuda_end_of - @positions: of waiting workers. False: the end's worker is not among them. */
 bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, bool is_lines,
                       const struct gyre_position *positions, uint32_t n_positions,
                       struct gyre_end_state *state_out);

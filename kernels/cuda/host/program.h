@@ -2,8 +2,8 @@
  *
  * The layouts that host and GPU share: lowered programs, kernel parameters, and the words by which
  * kernels report; also split.h and recording.h. Between calls only the counters of FIFO ends
- * change; kernels keep them in device memory, so a captured launch replays without the host. Valid
- * as C11 and as CUDA.
+ * change; kernels keep them, so a captured launch replays without the host. Valid as C11 and as
+ * CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_PROGRAM_H
 #define GYRE_KERNELS_CUDA_PROGRAM_H
@@ -13,9 +13,9 @@
 #include "kernels/cuda/host/recording.h"
 #include "kernels/cuda/host/split.h"
 
-/* `ref` of a connection is its number in the worker, and `use` counts its earlier uses in the
- * tile, so no slot number needs a shared counter. `ref` of a chunk: kind in the two highest bits,
- * then index. */
+/* `ref` of a connection is its number in the worker, and `use` counts its earlier uses in the tile,
+ * so no slot number needs a shared counter. `ref` of a chunk: kind in the two highest bits, then
+ * index. */
 struct gyre_cuda_operand {
     uint16_t ref;
     uint16_t use;
@@ -33,17 +33,17 @@ struct gyre_cuda_step {
     uint16_t chunk;
     uint16_t recv_mask;   /* bit i: ins[i] is a connection */
     uint16_t send_mask;   /* bit i: outs[i] is a connection */
-    uint16_t caller_mask; /* bit i: ins[i] is the caller's input, multiplied if the op asks */
+    uint16_t caller_mask; /* bit i: ins[i] is the caller's, multiplied if the op asks */
     struct gyre_cuda_operand ins[GYRE_STEP_MAX_INS];
     struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
     uint32_t more_pad[2];
 };
 
 struct gyre_cuda_connection {
-    uint32_t index;    /* gyre_connector_index() in channel 0 */
-    uint16_t n_uses;   /* slots in a tile; never 0 */
-    uint8_t is_placed; /* some of them are placed */
-    uint8_t is_simple; /* a connection with a proxy goes by SIMPLE within a line protocol */
+    uint32_t index;  /* gyre_connector_index() in channel 0 */
+    uint16_t n_uses; /* slots in a tile; never 0 */
+    uint8_t is_placed;
+    uint8_t is_simple; /* of a proxy, within a line protocol */
 };
 
 struct gyre_cuda_worker {
@@ -53,8 +53,8 @@ struct gyre_cuda_worker {
     uint32_t n_connections;
 };
 
-/* The blob's beginning; offsets are from here, multiples of 16. Each variant has n_workers
- * workers; n_steps is 0 where it uses fewer. */
+/* Offsets are from here, multiples of 16. Each variant has n_workers workers; n_steps is 0 where it
+ * uses fewer. */
 struct gyre_cuda_program {
     uint32_t n_bytes;
     uint32_t workers_offset;
@@ -67,59 +67,57 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_connection) == 8, "read as one word")
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
 
-/* Block placement: which places are taken. All 0 between launches. */
+/* All 0 between launches. */
 struct gyre_cuda_places {
-    uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit for each place */
+    uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit a place */
     uint32_t n_taken;
     uint32_t n_leaving; /* blocks without a place so far; as many stay as places are left */
     uint64_t begin_ns;  /* when the first of them began to wait */
 };
 
-/* The executor's words in device memory. Written by its kernels only. */
+/* In device memory. Written by the executor's kernels only. */
 struct gyre_cuda_control {
     uint64_t sequence;   /* works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of the next launch
                           * that have begun */
     uint32_t is_aborted; /* sticky: later kernels and graph nodes end at once */
-    uint32_t n_ended;    /* SIMPLE: blocks of this launch that have ended */
+    uint32_t n_ended;    /* SIMPLE: blocks of this launch */
     struct gyre_cuda_places places;
 };
 
 #define GYRE_CUDA_SEQUENCE_SHIFT 16
 
-/* In pinned host memory, written by kernels for the host; `abort` is written by the host for
- * kernels. */
+/* Pinned, written by kernels for the host, `abort` by the host for kernels. */
 struct gyre_cuda_mailbox {
-    uint64_t begun;    /* gyre_cuda_begun_word() of the last launch, from its first block */
+    uint64_t begun;    /* gyre_cuda_begun_word(), from the launch's first block */
     uint64_t mismatch; /* as in struct gyre_progress */
-    uint32_t abort;    /* by the host, for kernels that have waited for long */
+    uint32_t abort;    /* for kernels that have waited for long */
     uint32_t pad;
     uint64_t late_signal; /* as in struct gyre_progress */
     uint64_t lost_signal; /* likewise */
     /* By block: works complete when its last reported launch is over. Only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
-    /* By block of the grid: what it has polled for milliseconds. The host clears the addresses,
-     * and waiting blocks write theirs again. */
+    /* By block: what it has polled for milliseconds. The host clears the addresses, and waiting
+     * blocks write theirs again. */
     struct {
         uint64_t address;
         uint64_t value; /* must_stop_at() in device/sync.cuh */
     } awaited[GYRE_CUDA_MAX_BLOCKS] __attribute__((aligned(16)));
 };
 
-/* Kernel arguments of all works of a launch. */
 struct gyre_cuda_common {
     const struct gyre_connector *connectors;
-    uint64_t *counters;        /* by connector index, posted or consumed, of this protocol */
-    uint64_t *simple_counters; /* of SIMPLE, for connections with a proxy */
+    uint64_t *counters;        /* by connector index, of this protocol */
+    uint64_t *simple_counters; /* of SIMPLE, with a proxy */
     struct gyre_cuda_control *control;
     struct gyre_cuda_mailbox *mailbox;
-    uint32_t slot_bytes;     /* of this protocol; SIMPLE: each connection has its own */
-    uint32_t net_line_bytes; /* likewise of LL, on connections with a proxy */
+    uint32_t slot_bytes;     /* SIMPLE: each connection has its own */
+    uint32_t net_line_bytes; /* of LL, with a proxy */
     uint32_t n_blocks;
-    uint32_t n_places;      /* blocks that work; if fewer than n_blocks, they choose their places */
-    uint32_t n_reports;     /* blocks that report their end: all that work, or one */
-    uint16_t n_works;       /* under way in this launch; 0: it reports nothing */
-    uint16_t ends_works;    /* the last launch of those works */
-    uint32_t ends_per_rank; /* connectors of one peer */
+    uint32_t n_places;   /* blocks that work; if fewer than n_blocks, they choose their places */
+    uint32_t n_reports;  /* blocks that report their end: all that work, or one */
+    uint16_t n_works;    /* under way in this launch; 0: it reports nothing */
+    uint16_t ends_works; /* the last launch of those works */
+    uint32_t ends_per_rank;
     struct gyre_cuda_recording recording;
 };
 
@@ -136,13 +134,13 @@ struct gyre_cuda_work {
     const unsigned char *in;
     unsigned char *out;
     unsigned char *scratch;       /* by channel */
-    const unsigned char *program; /* the blob in device memory */
+    const unsigned char *program; /* in device memory */
     struct gyre_cuda_split split;
     uint64_t scalar;
     uint32_t signature;
     uint32_t divisor;
     uint32_t first_block;
-    uint32_t channel_stride; /* connectors from a channel to the next */
+    uint32_t channel_stride; /* connectors to the next channel */
     uint32_t area_bytes;     /* of scratch */
     uint16_t n_areas;        /* of one channel */
     uint8_t elem_bytes;
@@ -150,30 +148,30 @@ struct gyre_cuda_work {
     uint8_t in_blocks;
     uint8_t out_blocks;
     uint16_t n_workers;   /* of each variant */
-    uint16_t n_variants;  /* channel c runs variant c % n_variants */
-    uint16_t n_in_flight; /* SIMPLE: tiles in flight */
+    uint16_t n_variants;  /* channel c runs c % n_variants */
+    uint16_t n_in_flight; /* SIMPLE */
     uint8_t posts_late; /* line protocols: no slot is used twice in a tile, so credit is given once
                          * a tile */
-    uint8_t shares_steps; /* steps are copied to shared memory */
-    void *const *bases;   /* of placed data: gyre_placement.device_bases */
+    uint8_t shares_steps; /* are copied to shared memory */
+    void *const *bases;   /* gyre_placement.device_bases */
     uint64_t out_offset_bytes;
-    uint32_t inline_words;    /* 16-byte words of the program in the parameters; 0 = not there */
+    uint32_t inline_words;    /* of 16 bytes, in the parameters; 0 = not there */
     uint32_t max_connections; /* of one worker */
-    uint32_t traced;          /* variant 0's number in the trace, for recorded launches */
+    uint32_t traced;          /* variant 0's number, in recorded launches */
 };
 
-/* Shorter programs travel with the launch and save a read from memory. Kernel parameters may take
- * 4 KiB on all drivers that CUDA 12 and 13 support. */
+/* Shorter programs travel with the launch and save a read. Kernel parameters may take 4 KiB on all
+ * drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
-/* Programs whose workers have at most so many steps are copied to shared memory. */
+/* Shorter workers are copied to shared memory. */
 #define GYRE_CUDA_SHARED_STEPS 256
-/* Line protocols resolve so many steps at a time in shared memory, in so many bytes each. */
+/* Resolved at a time in shared memory, by line protocols. */
 #define GYRE_CUDA_LINE_STEPS      32
 #define GYRE_CUDA_LINE_STEP_BYTES 352
 /* Of one launch; each takes at least one multiprocessor. */
 #define GYRE_CUDA_MAX_WORKS 160
-/* A launch copies all parameters of its kernel, used or not, and those of GYRE_CUDA_MAX_WORKS
- * take 27 KiB; so few works have kernels of their own. */
+/* A launch copies all parameters, used or not, and those of GYRE_CUDA_MAX_WORKS take 27 KiB, so few
+ * works have their own kernels. */
 #define GYRE_CUDA_FEW_WORKS 4
 
 struct gyre_cuda_args_one {
@@ -208,17 +206,17 @@ struct gyre_cuda_args_mixed_few {
     struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
 };
 
-/* A peer's FIFO ends in channel 0, as addresses. "I" is this rank. */
+/* FIFO ends in channel 0. "I" is this rank. */
 struct gyre_cuda_peer {
-    unsigned char *to;         /* its slots for what I send; SIMPLE: its inbox */
-    const unsigned char *from; /* my slots for what it sends; SIMPLE: my inbox */
+    unsigned char *to;         /* its slots for my data; SIMPLE: its inbox */
+    const unsigned char *from; /* my slots for its data; SIMPLE: my inbox */
     const uint64_t *head;      /* credit that it gave me */
     uint64_t *posted;          /* credit that I give it */
     uint32_t send_end;         /* connector indices */
     uint32_t recv_end;
-    uint64_t in_offset;  /* bytes from IN to the chunk for it */
-    uint64_t out_offset; /* bytes from OUT to its chunk */
-    uint32_t chunk;      /* of both, where a vector is cut into chunks */
+    uint64_t in_offset;  /* from IN to the chunk for it */
+    uint64_t out_offset; /* from OUT to its chunk */
+    uint32_t chunk;      /* of both, where a vector is cut */
     uint32_t pad;
 };
 
@@ -230,25 +228,24 @@ struct gyre_cuda_peer {
  * OUT. If it only scatters, the peers' chunks go to OUT. A send only scatters and a receive only
  * gathers; one launch of both has one peer, whose ends may be of two ranks. */
 struct gyre_cuda_fused {
-    uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
-    uint64_t own_out_offset; /* bytes from OUT to the result */
-    uint64_t slots_stride;   /* from a channel's `to` and `from` to the next's */
+    uint64_t own_offset;     /* from IN to the chunk that I reduce or send */
+    uint64_t own_out_offset; /* from OUT to the result */
+    uint64_t slots_stride;   /* to the next channel's `to` and `from` */
     uint32_t credit_stride;  /* likewise */
     uint32_t depth;          /* a power of two */
     uint32_t own_chunk;
     uint16_t n_peers;
-    uint16_t own_place; /* peers before this rank in the order of the reduction */
-    uint16_t scatters;  /* 0 or 1: a tile's first slot of each connection holds a chunk of IN */
+    uint16_t own_place; /* peers before this rank in the reduction */
+    uint16_t scatters;  /* 0 or 1: a connection's first slot of a tile holds a chunk of IN */
     uint16_t reduces;   /* 0 or 1: that chunk is reduced */
     uint16_t gathers;   /* 0 or 1: the next slot, or the only one, is stored to OUT */
-    /* A send launched before this rank's receive gives the receive's credit in so many channels;
-     * else 0. */
+    /* A send launched before this rank's receive gives its credit in so many channels; else 0. */
     uint16_t n_channels_behind;
     uint32_t threads_per_peer; /* whole warps */
-    /* In the order of the reduction, the same on all ranks. LAMPORT and SIMPLE rotate the list to
-     * begin with the next rank, so that not all ranks send to the same peer first. LL128 does
-     * not, because the reduction would pick its inputs from shared memory: 0.4 us at any size (4
-     * H200, 2026-11). */
+    /* In the order of the reduction, the same on all ranks. LAMPORT and SIMPLE rotate it to begin
+     * with the next rank, so that not all ranks send to the same peer first. LL128 does not,
+     * because the reduction would pick its inputs from shared memory: 0.4 us at any size (4 H200,
+     * 2026-11). */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -258,19 +255,19 @@ struct gyre_cuda_args_fused {
     struct gyre_cuda_fused fused;
 };
 
-/* A sync kernel publishes and awaits slots of SIMPLE, between copies by copy engines. */
+/* Between copies by copy engines; slots of SIMPLE. */
 enum gyre_cuda_sync_act {
-    GYRE_CUDA_SYNC_OPEN = 1,   /* receiver side: this rank has entered the call */
-    GYRE_CUDA_SYNC_POST = 2,   /* sending end: publish the slot */
-    GYRE_CUDA_SYNC_ENTER = 4,  /* sender side: wait until the receiver has entered */
-    GYRE_CUDA_SYNC_CREDIT = 8, /* sender side: wait until the slot is free */
-    GYRE_CUDA_SYNC_TAKE = 16,  /* receiver side: wait for the slot and give it back */
+    GYRE_CUDA_SYNC_OPEN = 1,   /* receiver: this rank has entered the call */
+    GYRE_CUDA_SYNC_POST = 2,   /* sender: publish the slot */
+    GYRE_CUDA_SYNC_ENTER = 4,  /* sender: wait until the receiver has entered */
+    GYRE_CUDA_SYNC_CREDIT = 8, /* sender: wait until the slot is free */
+    GYRE_CUDA_SYNC_TAKE = 16,  /* receiver: wait for the slot and give it back */
     GYRE_CUDA_SYNC_COUNT = 32  /* add `slot` to the end's counter */
 };
 
 struct gyre_cuda_sync_entry {
     uint32_t index; /* connector */
-    uint32_t slot;  /* of this call on that end */
+    uint32_t slot;  /* of this call */
     uint32_t n_bytes;
     uint32_t acts; /* enum gyre_cuda_sync_act */
 };
@@ -293,8 +290,8 @@ struct gyre_cuda_args_copy {
 
 struct gyre_cuda_args_signal {
     const struct gyre_cuda_control *control;
-    uint64_t *sent;    /* this rank's counter, on this GPU */
-    uint64_t *arrived; /* the peer's counter */
+    uint64_t *sent;    /* this rank's, on this GPU */
+    uint64_t *arrived; /* the peer's */
 };
 
 /* Of `common` the kernel uses control and mailbox. */
@@ -303,12 +300,12 @@ struct gyre_cuda_args_signal {
 
 struct gyre_cuda_await_entry {
     uint32_t index; /* sending rank * GYRE_N_SIGNALS + signal */
-    uint32_t count; /* signals to take */
+    uint32_t count;
 };
 
 struct gyre_cuda_args_await {
     struct gyre_cuda_common common;
-    const uint64_t *arrived; /* this rank's counters, on this GPU */
+    const uint64_t *arrived; /* this rank's, on this GPU */
     uint64_t *awaited;       /* likewise */
     const uint64_t
         *has_left;       /* by rank, pinned, written by the host: 1 = it sends no more signals */
@@ -318,7 +315,7 @@ struct gyre_cuda_args_await {
     struct gyre_cuda_await_entry entries[GYRE_CUDA_AWAIT_ENTRIES];
 };
 
-/* In pinned host memory, to compare the clocks: the host asks for one time after the other. */
+/* Pinned: the host asks for one time after the other. */
 #define GYRE_CUDA_CLOCK_ROUNDS 32
 struct gyre_cuda_clock_words {
     uint32_t n_asked; /* written by the host */
@@ -342,37 +339,37 @@ GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
                            offsetof(struct gyre_cuda_args_mixed, works),
                    "one is the beginning of the other");
 
-/** gyre_cuda_lamport_half - LAMPORT sends words inverted, and zero means empty, so it cannot
- * carry 8 bytes of ones. These are NaNs in every floating-point type, also without the last
- * element's sign, and are sent so. */
+/** gyre_cuda_lamport_half - LAMPORT sends words inverted, and zero means empty, so it cannot carry
+ * 8 bytes of ones: NaNs in every floating-point type, also without the last element's sign, and
+ * sent so. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 {
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
-/* Of a block of SIMPLE: the waiter's and the poster's warp. */
+/* SIMPLE: the waiter's and the poster's warp. */
 #define GYRE_CUDA_SERVICE_THREADS 64
 
-/* Most, of a block of a line protocol. */
+/* Of a line protocol's block. */
 #define GYRE_CUDA_LINE_THREADS 512
 
-/* SIMPLE: tiles in flight, if there are slots for them. */
+/* SIMPLE, if there are slots for them. */
 #define GYRE_CUDA_TILES_IN_FLIGHT 2
 
-/* Most that move data in a fused kernel's block; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
+/* Most that move data in a block; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_FUSED_THREADS 512
 
-/* Most that move data in a block of two rows: two such blocks fit a multiprocessor's registers. */
+/* Likewise in two rows: two blocks fit a multiprocessor's registers. */
 #define GYRE_CUDA_ROW_THREADS 384
 
-/* Line protocols: rounds in flight. In a round every thread moves one part of a line: 8 bytes in
- * LL, 15 on average in LL128. */
+/* Rounds in flight of line protocols. In a round a thread moves one part of a line: 8 bytes in LL,
+ * 15 on average in LL128. */
 #define GYRE_CUDA_UNROLL      2
 #define GYRE_CUDA_DEEP_UNROLL 5
 #define GYRE_CUDA_LONG_UNROLL 6 /* without addresses in registers */
 
-/* SAME: all peers get the same chunk of IN (one-shot all-reduce). APART: each gets another one
- * (reduce-scatter). GATHERS: as APART, and the result goes to all peers (two-shot). */
+/* SAME: all peers get the same chunk of IN (one-shot all-reduce). APART: each gets another
+ * (reduce-scatter). GATHERS: as APART, and the result goes to all (two-shot). */
 enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_SAME,
     GYRE_CUDA_LAMPORT_APART,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A launch has ended once all blocks that report have reported it.
+ * A launch has ended once all reporting blocks have reported it.
  */
 #include "kernels/cuda/host/progress.h"
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * How far works are, from the progress mailbox.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_HOST_PROGRESS_H
 #define GYRE_KERNELS_CUDA_HOST_PROGRESS_H
 

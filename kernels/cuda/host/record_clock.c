@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Compares the clocks of GPU and host, and reads when blocks ran.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/records.h"
 
 #include "core/foundation/base/sync.h"

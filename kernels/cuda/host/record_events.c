@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a trace's steps from one block's part of a launch. The kernel wrote times; steps, chunks
- * and slots follow from the lowered program.
+ * The kernel wrote times; steps, chunks and slots follow from the lowered program.
  */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
-
-/* ---- steps -------------------------------------------------------------------------------- */
 
 static const struct gyre_cuda_step *step_of(const struct gyre_cuda_block_run *run, uint32_t step)
 {
@@ -81,7 +78,7 @@ static struct gyre_trace_event step_event(const struct gyre_cuda_reading *readin
     return event;
 }
 
-/* Of the launch's step `k`; as struct cursor in interpreter/simple_steps.cuh. */
+/* As struct cursor in interpreter/simple_steps.cuh. */
 static void find_step(const struct gyre_cuda_block_run *run, uint32_t k, uint32_t *step_out,
                       uint32_t *tile_out)
 {
@@ -119,9 +116,7 @@ void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cu
     }
 }
 
-/* ---- phases of fused programs ------------------------------------------------------------- */
-
-/* Steps that send inputs or copy the own one, the reducing one, and those that receive results. */
+/* Sending inputs or copying the own one, reducing, and receiving results. */
 enum phase { PHASE_SEND, PHASE_REDUCE, PHASE_GATHER, N_PHASES };
 
 static enum phase phase_of(const struct gyre_cuda_step *step)
@@ -129,8 +124,7 @@ static enum phase phase_of(const struct gyre_cuda_step *step)
     return step->recv_mask == 0 ? PHASE_SEND : step->n_ins > 1 ? PHASE_REDUCE : PHASE_GATHER;
 }
 
-/* One event for a phase's steps in all tiles, with as many slots as it holds. Returns false if it
- * has none. */
+/* Of the phase's steps in all tiles, with as many slots as it holds. False: it has none. */
 static bool phase_event(const struct gyre_cuda_reading *reading,
                         const struct gyre_cuda_block_run *run, enum phase phase,
                         struct gyre_trace_event *event_out)
@@ -180,9 +174,7 @@ void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_c
     }
 }
 
-/* ---- copy engines ------------------------------------------------------------------------- */
-
-/* No kernel sees the copies, so they take the time between the sync kernels. */
+/* No kernel sees the copies: they take the time between the sync kernels. */
 void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
                           const struct gyre_cuda_block_run *before,
                           const struct gyre_cuda_block_run *closes)

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block's part of a launch, shared by records.c and record_events.c.
+ * One block's part of a launch.
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_RUN_H
 #define GYRE_KERNELS_CUDA_RECORD_RUN_H
 
 #include "kernels/cuda/host/records.h"
 
-/* Read so far. */
 struct gyre_cuda_reading {
     const struct gyre_cuda_records *records;
     struct gyre_trace_events steps;
     struct gyre_trace_events runs;
 };
 
-/* From a block's ring. */
 struct gyre_cuda_block_run {
     const struct gyre_cuda_record_program *program; /* of the block's variant, or NULL */
     const struct gyre_cuda_worker *worker;          /* likewise */
-    uint64_t first;                                 /* number of its first entry */
-    uint64_t last;                                  /* of the run's first entry */
+    uint64_t first;                                 /* of its first entry */
+    uint64_t last;                                  /* in the run's first entry */
     uint32_t ring;
     uint32_t channel;
     uint32_t n_ends;
@@ -27,9 +25,9 @@ struct gyre_cuda_block_run {
     uint32_t n_tiles;
     uint32_t kind;
     uint32_t slot_bytes;
-    bool is_whole;               /* nothing of it was overwritten */
-    struct gyre_trace_event run; /* with times of the host */
-    uint64_t marks_ns[4];        /* likewise; 0 = was not reached */
+    bool is_whole;               /* nothing was overwritten */
+    struct gyre_trace_event run; /* in the host's time */
+    uint64_t marks_ns[4];        /* likewise; 0 = not reached */
 };
 
 static inline const union gyre_cuda_record *
@@ -40,15 +38,14 @@ gyre_cuda_record_entry(const struct gyre_cuda_records *records, uint32_t ring, u
            (number & (recorder->capacity - 1));
 }
 
-/** gyre_cuda_add_steps - each step begins after the one before it. Has room for an event for
- * each. */
+/** gyre_cuda_add_steps - each begins after the one before it. Has room for an event each. */
 void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
 
-/** gyre_cuda_add_phases - of a fused program, at most 3 events. */
+/** gyre_cuda_add_phases - at most 3 events. */
 void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
 
-/** gyre_cuda_add_copies - of copy engines, 2 events.
- * @before: the launch before the copies. @closes: the sync kernel behind them. */
+/** gyre_cuda_add_copies - 2 events. @before: the launch before the copies. @closes: the sync kernel
+ * behind them. */
 void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
                           const struct gyre_cuda_block_run *before,
                           const struct gyre_cuda_block_run *closes);

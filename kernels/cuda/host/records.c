@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads rings from the newest entry backwards, because a launch's description stands behind its
- * entries.
+ * Reads rings backwards, because a launch's description stands behind its entries.
  */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
@@ -34,7 +33,7 @@ static void find_worker(const struct gyre_cuda_records *records,
         run->program->variant * run->program->n_workers + run->run.worker;
 }
 
-/* Returns false if the run is not whole. */
+/* False: not whole. */
 static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uint64_t end,
                      uint64_t oldest, struct gyre_cuda_block_run *run)
 {
@@ -85,7 +84,6 @@ static void add_run(struct gyre_cuda_reading *reading, const struct gyre_cuda_bl
         gyre_cuda_add_steps(reading, run);
 }
 
-/* Reads one ring. */
 static void read_ring(struct gyre_cuda_reading *reading, uint32_t ring)
 {
     const struct gyre_cuda_records *records = reading->records;
@@ -114,7 +112,6 @@ static int compare_calls(const void *left, const void *right)
     return a->call < b->call ? -1 : a->call > b->call;
 }
 
-/* One event of all blocks' events. */
 static void merge_runs(struct gyre_trace_events *runs, struct gyre_trace_events *steps)
 {
     if (runs->n_events > 0)
@@ -140,7 +137,7 @@ gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
     uint64_t n_all = 0;
     for (uint32_t ring = 0; ring < records->n_blocks; ring++)
         n_all += count_kept(records, ring);
-    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries, and becomes its steps, at most three
+    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries and becomes its steps, at most three
      * events and itself. */
     reading.steps.events = malloc((n_all + 1) * sizeof(*reading.steps.events));
     reading.runs.events = malloc((n_all + 1) * sizeof(*reading.runs.events));

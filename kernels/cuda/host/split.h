@@ -7,22 +7,20 @@
 
 #include "core/foundation/model/tile.h"
 
-/* With gyre_part()'s quotients: a range takes eight 64-bit divisions of some 100 instructions
- * each. */
+/* gyre_part()'s quotients: a range takes eight 64-bit divisions of some 100 instructions each. */
 struct gyre_cuda_split {
     uint64_t count;
-    uint64_t share_units; /* of a channel; the first extra_channels have one more */
+    uint64_t share_units; /* the first extra_channels have one more */
     uint32_t extra_channels;
     uint32_t n_chunks;
     uint32_t tile_elems;
     uint32_t unit_elems;
-    uint64_t chunk_share_units[2]; /* in channels with share_units and with one more */
+    uint64_t chunk_share_units[2]; /* in channels with share_units, with one more */
     uint32_t extra_chunks[2];
     uint32_t n_tiles;
     uint32_t pad;
 };
 
-/** gyre_cuda_split_make - the same ranges as `split`. */
 static inline struct gyre_cuda_split gyre_cuda_split_make(const struct gyre_split *split)
 {
     struct gyre_cuda_split own;
@@ -47,18 +45,18 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A channel's part of the vector, in elements, which all its steps have in common. */
+/* A channel's part of the vector, in elements. */
 struct gyre_cuda_share {
     uint64_t begin;
     uint64_t end;
-    uint64_t chunk_elems;  /* of a chunk; the first extra_chunks have a unit more */
-    uint32_t extra_chunks; /* of one chunk only: 0 */
+    uint64_t chunk_elems;  /* the first extra_chunks have a unit more */
+    uint32_t extra_chunks; /* of one chunk: 0 */
     uint32_t unit_elems;
     uint32_t tile_elems;
-    uint32_t chunk_mask; /* 0: there is one chunk, whatever the steps call it */
+    uint32_t chunk_mask; /* 0: one chunk, whatever the steps call it */
 };
 
-/** gyre_cuda_share_make - each block computes it once. */
+/** gyre_cuda_share_make - once a block. */
 static GYRE_HOST_DEVICE inline struct gyre_cuda_share
 gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
 {
@@ -77,7 +75,6 @@ gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
     return share;
 }
 
-/** gyre_cuda_tile_range - gyre_tile_range() in few instructions. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32_t tile)
 {
