@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The devices' functions behind pattern.h.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_PATTERN_OPS_H
 #define GYRE_KERNELS_PATTERN_OPS_H
 

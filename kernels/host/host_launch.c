@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Launches come from a pool, so repeated calls allocate nothing.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
@@ -52,7 +49,7 @@ static uint32_t count_runners(const struct gyre_work *work)
     return work->ready->split.count == 0 ? 0 : work->ready->loaded->n_runners;
 }
 
-/* The caller holds executor->lock. */
+/* From a pool, so repeated calls allocate nothing. The caller holds executor->lock. */
 static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
                                            uint32_t n_runners)
 {

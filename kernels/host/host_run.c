@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Each poll runs the runners in turn for a short time. Launches run in the order of their tickets,
- * on any streams.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"

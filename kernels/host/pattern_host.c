@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One period is computed, then copied or compared with memcpy and memcmp.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/pattern_ops.h"
 
 #include "core/foundation/base/util.h"
@@ -13,6 +10,7 @@ struct period {
     unsigned char bytes[GYRE_PATTERN_PERIOD * 8];
 };
 
+/* One period, which memcpy and memcmp then repeat. */
 static void compute(const struct gyre_pattern *pattern, uint32_t rank, uint64_t first, uint64_t n,
                     struct period *period_out)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * All inputs in order to all outputs, in one pass.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_HOST_REDUCE_H
 #define GYRE_KERNELS_HOST_REDUCE_H
 
@@ -18,8 +15,8 @@ struct gyre_reduce_step {
     uint64_t n_elems;
 };
 
-/** gyre_reduce_run - f16, bf16 and fp8 accumulate in f32 and round once. About 24 KiB of stack. Any
- * thread. */
+/** gyre_reduce_run - all inputs in order to all outputs. f16, bf16 and fp8 accumulate in f32 and
+ * round once. About 24 KiB of stack. Any thread. */
 void gyre_reduce_run(const struct gyre_reduce_step *step);
 
 #endif

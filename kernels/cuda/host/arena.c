@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * First fit over blocks in the order of addresses. Taking is rare, so lists are walked.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/arena.h"
 
 #include "core/foundation/base/util.h"
@@ -65,7 +62,8 @@ static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
     return true;
 }
 
-/* The place in the list after the gap; NULL: none. */
+/* First fit. Taking is rare, so lists are walked. The place in the list after the gap; NULL:
+ * none. */
 static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, size_t n_bytes,
                                                unsigned char **address_out)
 {

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A kernel gives the same bits as the steps, whichever a peer runs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/kernel_rows.h"
 
 #include "core/foundation/base/util.h"
@@ -64,8 +61,8 @@ uint32_t gyre_cuda_peers_class(uint32_t n_peers)
     return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
 }
 
-/* FIFOs must hold a launch's slots, unless no block sends and then receives: only then does nobody
- * wait for a block that waits for credit. */
+/* FIFOs must hold a launch's slots, unless no block sends and then receives: only such blocks may
+ * wait for credit, because nobody waits for them meanwhile. */
 static uint32_t facts_of(const struct gyre_fused_call *call)
 {
     const bool is_one_way = call->pattern == GYRE_FUSED_SEND || call->pattern == GYRE_FUSED_RECEIVE;

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Lowers all variants into one blob. Each use of a connection gets its number within the tile.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/lower.h"
 
 #include "core/foundation/base/util.h"

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Finds the step that waits from the address that a block polls.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/position.h"
 
 #include "core/foundation/base/util.h"

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A launch has ended once all reporting blocks have reported it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/host/progress.h"
 
 #include "core/foundation/base/sync.h"

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The kernel wrote times; steps, chunks and slots follow from the lowered program.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
 

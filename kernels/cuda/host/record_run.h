@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One block's part of a launch.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_RECORD_RUN_H
 #define GYRE_KERNELS_CUDA_RECORD_RUN_H
 

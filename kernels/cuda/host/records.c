@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Reads rings backwards, because a launch's description stands behind its entries.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/host/record_run.h"
 

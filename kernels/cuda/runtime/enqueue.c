@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The launches of an executor run one after the other, whatever streams the caller gives them.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 

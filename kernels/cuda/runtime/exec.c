@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * FIFO counters, launch sequence and abort lie in device memory and are kept by kernels, so
- * captured launches replay without the host.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/foundation/base/sync.h"

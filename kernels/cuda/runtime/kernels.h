@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The functions of kernels that the pure host code chooses (kernels/cuda/host/kernel_rows.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_RUNTIME_KERNELS_H
 #define GYRE_KERNELS_CUDA_RUNTIME_KERNELS_H
 

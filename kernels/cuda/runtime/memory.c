@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * One allocation on the GPU and one of pinned host memory, made at opening, because allocating
- * later would wait for running kernels.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 

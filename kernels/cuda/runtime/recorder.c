@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The host's side of recording: the rings that kernels write (device/record.cuh), the comparison of
- * clocks, and the trace's events.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
 

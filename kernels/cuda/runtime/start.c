@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Launches a kernel behind the executor's last one, on any stream and in a capture or not,
- * overlapping where this is safe.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/foundation/base/sync.h"

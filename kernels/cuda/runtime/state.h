@@ -233,9 +233,8 @@ gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_
 gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
 void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement);
 
-/** gyre_cuda_preload - all kernels, once for each process and device, because loading later would
- * wait for running kernels. The device is current. @default_shared_bytes_out: of all of them,
- * without gyre_cuda_allow_shared(). */
+/** gyre_cuda_preload - all kernels, once for each process and device. The device is current.
+ * @default_shared_bytes_out: of all of them, without gyre_cuda_allow_shared(). */
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out);
 
@@ -284,7 +283,7 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
 gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
                                 struct gyre_end_state *state_out);
 
-/** gyre_cuda_start - behind the executor's last launch. */
+/** gyre_cuda_start - behind the executor's last launch, on any stream, in a capture or not. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * A stream of the highest priority shares no hardware queue with the user's streams, where a kernel
- * may wait for a peer.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/runtime/upload.h"
 
 #include "core/foundation/base/sync.h"

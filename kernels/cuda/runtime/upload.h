@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies to the GPU while kernels run, through pinned memory on a stream of its own, without
- * waiting for a kernel.
+ * Copies to the GPU while kernels run, through pinned memory on a stream of the highest priority,
+ * which shares no hardware queue with the user's streams, where a kernel may wait for a peer.
  */
 #ifndef GYRE_KERNELS_CUDA_UPLOAD_H
 #define GYRE_KERNELS_CUDA_UPLOAD_H
