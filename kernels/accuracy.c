@@ -152,8 +152,8 @@ gyre_status gyre_accuracy_fill(struct gyre_device *device,
     return GYRE_SUCCESS;
 }
 
-/* What each addition to `high` loses is known exactly (Knuth's TwoSum) and kept in `low`: float64
- * alone cannot judge float64. */
+/* What each addition to `high` loses is known exactly (Knuth's TwoSum) and kept in `low`; float64
+ * cannot judge itself. */
 static double error_of(const struct gyre_accuracy_inputs *inputs, const struct binades *binades,
                        uint32_t element, double result)
 {

@@ -22,8 +22,7 @@ struct gyre_accuracy_error {
 };
 
 /** gyre_accuracy_fill - random normal numbers over at most 24 powers of two, whose sums are finite.
- * @buffer: device memory; synchronous. Errors: INVALID_ARGUMENT (not a floating-point type, no such
- * rank). */
+ * @buffer: device memory; synchronous. Errors: INVALID_ARGUMENT (dtype, rank). */
 gyre_status gyre_accuracy_fill(struct gyre_device *device,
                                const struct gyre_accuracy_inputs *inputs, uint32_t rank,
                                uint64_t count, void *buffer);

@@ -76,8 +76,7 @@ void gyre_ready_free(struct gyre_ready *ready)
     free(ready);
 }
 
-/* 1/n in f32, cut off, the last bit set if inexact: rounding that to at most 11 bits equals
- * rounding 1/n once. */
+/* 1/n in f32, cut off, the last bit set if inexact: to at most 11 bits it rounds as 1/n does. */
 static float inverse_to_odd(uint32_t n)
 {
     const double exact = 1.0 / (double)n;

@@ -276,16 +276,14 @@ struct gyre_executor_ops {
      * *n_out: all of them. Any thread; waits at most for one poll. Errors: UNSUPPORTED. */
     gyre_status (*positions)(struct gyre_executor *executor, struct gyre_position *positions_out,
                              uint32_t most, uint32_t *n_out);
-    /* This rank's side of a FIFO. As positions(). Errors: UNSUPPORTED, INVALID_ARGUMENT (no such
-     * FIFO). */
+    /* As positions(). Errors: UNSUPPORTED, INVALID_ARGUMENT (no such FIFO). */
     gyre_status (*end_state)(struct gyre_executor *executor, const struct gyre_end_name *name,
                              struct gyre_end_state *state_out);
     /* Have all works and one-sided operations ended? Any thread; does not block. */
     bool (*is_idle)(struct gyre_executor *executor);
     /* The fault was raised. Any thread; does not block. */
     void (*abort)(struct gyre_executor *executor);
-    /* Copies placement->bases (n_ranks addresses) to device_bases; NULL on the host. Waits for no
-     * work. */
+    /* Copies bases (n_ranks addresses) to device_bases; NULL on the host. Waits for no work. */
     gyre_status (*place)(struct gyre_executor *executor, struct gyre_placement *placement);
     void (*unplace)(struct gyre_executor *executor, struct gyre_placement *placement);
     /* Waits for no kernel. Not to be called between the launches of a group. */

@@ -30,8 +30,7 @@ struct gyre_host_executor {
     struct gyre_fifo_spec spec;
     struct gyre_host_end *ends;      /* gyre_connector_index() order */
     struct gyre_host_end *line_ends; /* NULL = none */
-    /* A step's slots of LL as plain bytes, line_payload_bytes for each input, then each output.
-     * Under poll_lock. */
+    /* A step's LL as plain bytes, line_payload_bytes an input, then an output. Under poll_lock. */
     unsigned char *unpacked;
     uint32_t line_payload_bytes;
     struct gyre_progress
@@ -132,8 +131,7 @@ struct gyre_host_launch {
     struct gyre_host_runner *runners;
 };
 
-/** gyre_host_drop_user_and_unlock - the last reference frees the executor. The caller holds
- * executor->lock. */
+/** gyre_host_drop_user_and_unlock - the last one frees it. The caller holds executor->lock. */
 void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 
 gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_ready *wanted,
@@ -145,9 +143,8 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
 
 enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
 
-/** gyre_host_step_try - runs the next step if all its slots are available. False: nothing was done;
- * else *n_bytes_out is at least 1. At tile n_tiles the runner is finished. The caller holds
- * poll_lock. */
+/** gyre_host_step_try - False: nothing was done; else *n_bytes_out is at least 1. At tile n_tiles
+ * the runner is finished. The caller holds poll_lock. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
@@ -172,8 +169,7 @@ void gyre_host_enter(struct gyre_host_runner *runner);
 bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
                           uint64_t *n_bytes_out);
 
-/** gyre_host_trace_begin, gyre_host_trace_end - the first decides whether the launch is recorded.
- * The caller holds poll_lock. */
+/** gyre_host_trace_begin - decides whether the launch is recorded. The caller holds poll_lock. */
 void gyre_host_trace_begin(struct gyre_host_launch *launch);
 void gyre_host_trace_end(const struct gyre_host_launch *launch);
 
@@ -197,8 +193,7 @@ gyre_status gyre_host_await_signals(struct gyre_executor *executor,
 void gyre_host_peer_left(struct gyre_executor *executor, int rank);
 bool gyre_host_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 
-/** gyre_host_loaded_release - the last reference frees the program. The caller holds
- * executor->lock. */
+/** gyre_host_loaded_release - the last one frees it. The caller holds executor->lock. */
 void gyre_host_loaded_release(struct gyre_loaded *loaded);
 
 #endif

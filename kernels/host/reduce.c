@@ -10,8 +10,7 @@
 #include "core/foundation/base/util.h"
 #include "kernels/numeric.h"
 
-/* 8 KiB for the widest type: for 4-byte types three areas and the inputs' blocks fit 32 KiB of
- * L1. */
+/* 8 KiB for the widest type: of 4-byte types three areas and the inputs' blocks fit L1's 32 KiB. */
 #define BLOCK_ELEMS    1024
 #define ELEM_MAX_BYTES 8
 

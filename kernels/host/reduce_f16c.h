@@ -14,8 +14,7 @@
 /* 2 KiB each. */
 #define F16C_ELEMS 512
 
-/* cpuid, because clang 14 cannot test for F16C by name. It may trap under a hypervisor, so the
- * answer is kept. */
+/* cpuid, because clang 14 has no test for F16C; kept, because it may trap under a hypervisor. */
 static bool has_f16c(void)
 {
     enum { UNKNOWN, NO, YES };

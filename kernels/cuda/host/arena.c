@@ -62,8 +62,7 @@ static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
     return true;
 }
 
-/* First fit. Taking is rare, so lists are walked. The place in the list after the gap; NULL:
- * none. */
+/* First fit; lists are walked, because taking is rare. The place after the gap, or NULL. */
 static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, size_t n_bytes,
                                                unsigned char **address_out)
 {

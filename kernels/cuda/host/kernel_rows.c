@@ -17,8 +17,7 @@
 
 /* Faster kernels before more general ones. */
 const struct gyre_kernel_row gyre_kernel_rows[] = {
-    /* The interpreter is faster there for more than a warp of lines for a peer. Why is not known
-     * (docs/lab_notes.md). */
+    /* Why the interpreter is faster there is not known (docs/lab_notes.md). */
     {.name = "interpreter",
      .measured = "2 H100, all-gathers of 16 and 64 KiB: 8.1 and 9.7 us against 5.1 and 13.5 fused, "
                  "2026-11",

@@ -72,9 +72,8 @@ void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run
 /** gyre_kernel_most_tiles - 0 if no fused kernel fits. @call: n_tiles is the least number. */
 uint32_t gyre_kernel_most_tiles(const struct gyre_fused_call *call);
 
-/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. @found: has
- * a pattern. False if an end has a proxy, the depth is no power of two, or channels are not equally
- * far apart. */
+/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. False if an
+ * end has a proxy, the depth is no power of two, or channels are not equally far apart. */
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,

@@ -13,8 +13,8 @@ struct gyre_cuda_shape {
     uint32_t max_steps;       /* likewise */
     uint32_t max_uses;        /* of one connection in a tile */
     uint32_t slot_bytes;      /* the smallest, of this protocol */
-    uint32_t proxied_bytes; /* in the smallest slot with a proxy, for a line protocol; UINT32_MAX =
-                             * none */
+    uint32_t
+        proxied_bytes; /* line protocols: in the smallest slot with a proxy; UINT32_MAX = none */
     bool is_proxied;
 };
 

@@ -40,8 +40,7 @@ struct gyre_cuda_standstill {
 void gyre_cuda_count_slots(const struct gyre_cuda_known_work *work, uint64_t n_tiles,
                            uint32_t n_ends, uint64_t *counters);
 
-/** gyre_cuda_position - @value: reported with `address`. False: no worker polls it, or its slot is
- * unknown. */
+/** gyre_cuda_position - @value: reported with `address`. False: no worker or slot is known. */
 bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t address, uint64_t value,
                         struct gyre_position *position_out);
 

@@ -14,8 +14,7 @@
 #include "kernels/cuda/host/split.h"
 
 /* `ref` of a connection is its number in the worker, and `use` counts its earlier uses in the tile,
- * so no slot number needs a shared counter. `ref` of a chunk: kind in the two highest bits, then
- * index. */
+ * so no slot number needs a shared counter. `ref` of a chunk: two bits kind, then index. */
 struct gyre_cuda_operand {
     uint16_t ref;
     uint16_t use;
@@ -53,8 +52,7 @@ struct gyre_cuda_worker {
     uint32_t n_connections;
 };
 
-/* Offsets are from here, multiples of 16. Each variant has n_workers workers; n_steps is 0 where it
- * uses fewer. */
+/* Offsets are from here, multiples of 16. A variant's unused workers have n_steps 0. */
 struct gyre_cuda_program {
     uint32_t n_bytes;
     uint32_t workers_offset;
@@ -77,8 +75,8 @@ struct gyre_cuda_places {
 
 /* In device memory. Written by the executor's kernels only. */
 struct gyre_cuda_control {
-    uint64_t sequence;   /* works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of the next launch
-                          * that have begun */
+    uint64_t sequence;   /* completed works << GYRE_CUDA_SEQUENCE_SHIFT | begun blocks of the next
+                          * launch */
     uint32_t is_aborted; /* sticky: later kernels and graph nodes end at once */
     uint32_t n_ended;    /* SIMPLE: blocks of this launch */
     struct gyre_cuda_places places;
@@ -96,8 +94,8 @@ struct gyre_cuda_mailbox {
     uint64_t lost_signal; /* likewise */
     /* By block: works complete when its last reported launch is over. Only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
-    /* By block: what it has polled for milliseconds. The host clears the addresses, and waiting
-     * blocks write theirs again. */
+    /* By block: polled for milliseconds. The host clears the addresses; waiting blocks write
+     * again. */
     struct {
         uint64_t address;
         uint64_t value; /* must_stop_at() in device/sync.cuh */
@@ -150,8 +148,8 @@ struct gyre_cuda_work {
     uint16_t n_workers;   /* of each variant */
     uint16_t n_variants;  /* channel c runs c % n_variants */
     uint16_t n_in_flight; /* SIMPLE */
-    uint8_t posts_late; /* line protocols: no slot is used twice in a tile, so credit is given once
-                         * a tile */
+    uint8_t posts_late;   /* line protocols: credit is given once a tile, because no slot is used
+                           * twice in it */
     uint8_t shares_steps; /* are copied to shared memory */
     void *const *bases;   /* gyre_placement.device_bases */
     uint64_t out_offset_bytes;
@@ -244,8 +242,7 @@ struct gyre_cuda_fused {
     uint32_t threads_per_peer; /* whole warps */
     /* In the order of the reduction, the same on all ranks. LAMPORT and SIMPLE rotate it to begin
      * with the next rank, so that not all ranks send to the same peer first. LL128 does not,
-     * because the reduction would pick its inputs from shared memory: 0.4 us at any size (4 H200,
-     * 2026-11). */
+     * because the reduction would pick its inputs from shared memory: 0.4 us (4 H200, 2026-11). */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -340,8 +337,7 @@ GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
                    "one is the beginning of the other");
 
 /** gyre_cuda_lamport_half - LAMPORT sends words inverted, and zero means empty, so it cannot carry
- * 8 bytes of ones: NaNs in every floating-point type, also without the last element's sign, and
- * sent so. */
+ * 8 bytes of ones: NaNs in every type, also without the last element's sign, and sent so. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 {
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;

@@ -41,8 +41,7 @@ void gyre_cuda_add_steps(struct gyre_cuda_reading *reading, const struct gyre_cu
 /** gyre_cuda_add_phases - at most 3 events. */
 void gyre_cuda_add_phases(struct gyre_cuda_reading *reading, const struct gyre_cuda_block_run *run);
 
-/** gyre_cuda_add_copies - 2 events. @before: the launch before the copies. @closes: the sync kernel
- * behind them. */
+/** gyre_cuda_add_copies - 2 events. @before, @closes: the launches around the copies. */
 void gyre_cuda_add_copies(struct gyre_cuda_reading *reading,
                           const struct gyre_cuda_block_run *before,
                           const struct gyre_cuda_block_run *closes);

@@ -134,8 +134,8 @@ gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
     uint64_t n_all = 0;
     for (uint32_t ring = 0; ring < records->n_blocks; ring++)
         n_all += count_kept(records, ring);
-    /* A launch takes at least GYRE_CUDA_RUN_ENTRIES entries and becomes its steps, at most three
-     * events and itself. */
+    /* A launch takes GYRE_CUDA_RUN_ENTRIES or more entries: its steps, up to three events,
+     * itself. */
     reading.steps.events = malloc((n_all + 1) * sizeof(*reading.steps.events));
     reading.runs.events = malloc((n_all + 1) * sizeof(*reading.runs.events));
     if (reading.steps.events == NULL || reading.runs.events == NULL) {

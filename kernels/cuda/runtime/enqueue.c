@@ -239,8 +239,7 @@ static gyre_status hold_programs(struct gyre_cuda_executor *executor, const stru
     return GYRE_SUCCESS;
 }
 
-/* Also of a failed launch. A captured graph may be launched at any time, so its programs' memory is
- * never reused. */
+/* Also of a failed launch. A graph may be launched at any time, so its memory is never reused. */
 static void note_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                         uint32_t n_works, uint64_t launched_before)
 {

@@ -123,8 +123,7 @@ static struct gyre_progress cuda_progress(const struct gyre_executor *base)
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
-/* The mailbox counts replays too, so after a capture the last event is asked. The caller holds the
- * lock. */
+/* The mailbox counts replays too, hence the event after captures. The caller holds the lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};
@@ -161,8 +160,7 @@ uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
     const uint64_t n_launched = executor->base.n_launched;
     if (executor->last_capture != 0)
         return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
-    /* A kernel runs on for a moment after reporting. It has ended once the next launch has
-     * reported. */
+    /* A kernel runs on after reporting. It has ended once the next launch has reported. */
     const uint64_t n_reported = gyre_min_u64(cuda_progress(&executor->base).completed, n_launched);
     return n_reported > 0 ? n_reported - 1 : 0;
 }

@@ -80,8 +80,7 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* As open_block() in device/block.cuh lays them out: connections, steps and, for line protocols,
- * resolved steps. */
+/* As open_block() in device/block.cuh lays them out. */
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
     uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
@@ -112,8 +111,7 @@ static void load_fused(const struct gyre_cuda_executor *executor,
         loaded->fused_call = call;
 }
 
-/* Each tile in flight needs slots of its own. A program's depth is the same on all ranks, so they
- * decide alike. */
+/* Each tile in flight needs slots of its own. The depth is the same on all ranks. */
 static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
                                  const struct gyre_load_config *config)
 {

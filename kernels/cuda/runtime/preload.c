@@ -65,8 +65,7 @@ static gyre_status load_kernels(struct pass *pass, const void *const *kernels, s
     return GYRE_SUCCESS;
 }
 
-/* It shares more memory than CUDA allows by default. Programs that need more than a block can have
- * are interpreted. */
+/* More than CUDA allows by default. Where a block cannot have it, programs are interpreted. */
 static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint32_t unroll)
 {
     uint32_t most_bytes = 0;

@@ -316,8 +316,7 @@ gyre_status gyre_cuda_time_works(struct gyre_executor *base)
     return status;
 }
 
-/* After a capture the GPU counts other works than the host. A launch that moves nothing leaves
- * `times_next` set. */
+/* After a capture the GPU counts other works. Launches that move nothing leave `times_next`. */
 bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);

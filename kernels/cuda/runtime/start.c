@@ -60,8 +60,7 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* What the stream's next operation depends on. NULL for several nodes, or an edge that is not a
- * full dependency. */
+/* What the stream's next operation depends on. NULL: several nodes, or no full dependency. */
 static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;

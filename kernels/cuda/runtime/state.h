@@ -75,8 +75,8 @@ struct gyre_cuda_pair {
     struct gyre_cuda_form forms[2]; /* NULL kernel: one fused kernel cannot run both */
     struct gyre_cuda_args_fused args;
     bool is_in_place;
-    bool goes_apart; /* without a recorder: the send is launched first, because both would hold too
-                      * many multiprocessors */
+    bool
+        goes_apart; /* without a recorder: send first, because both hold too many multiprocessors */
     uint8_t send;
 };
 
@@ -226,8 +226,7 @@ uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
                                     struct gyre_loaded *loaded);
 
-/** gyre_cuda_reserve_scratch - at least n_bytes. The caller holds the lock. Errors:
- * OUT_OF_MEMORY. */
+/** gyre_cuda_reserve_scratch - the caller holds the lock. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes);
 
 gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
@@ -246,8 +245,7 @@ void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor);
 /** gyre_cuda_recorder_open - without memory only warns. The device is current. */
 void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace);
 
-/** gyre_cuda_recorder_close - gives the trace its events, if the launches have ended. The device is
- * current. */
+/** gyre_cuda_recorder_close - @has_ended: the trace gets events. The device is current. */
 void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended);
 
 /** gyre_cuda_record_program - errors: OUT_OF_MEMORY. */
@@ -260,8 +258,7 @@ bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream);
 bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
                        struct gyre_launch_span *span_out);
 
-/** gyre_cuda_record_launch - fills in what a launch's events say, or counts it as left out. The
- * caller holds the lock. */
+/** gyre_cuda_record_launch - or counts it as left out. The caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                              uint32_t n_works, enum gyre_cuda_run kind,
                              struct gyre_cuda_common *common);

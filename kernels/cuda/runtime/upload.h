@@ -24,8 +24,7 @@ gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *s
 void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
 
 /** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
- * apart from captures (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the
- * fault's. */
+ * apart (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
                              void *to, const void *from, size_t n_bytes);
 
