@@ -151,9 +151,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     return (uint8_t)gyre_blend(gyre_mask_below(0x7f800000U, mag), GYRE_F8E5M2_NAN, number);
 }
 
-/* ---- the table of types -------------------------------------------------------------------
- *
- * X(dtype suffix, stored as, computed in, family of operations, load, store) */
+/* X(dtype suffix, stored as, computed in, family of operations, load, store) */
 #define GYRE_NUMERIC_SAME(value) (value)
 #define GYRE_NUMERIC_TABLE(X)                                                   \
     X(INT8, int8_t, int8_t, i8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)           \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs and expected results for benches and tests. Reductions of them are exact in any order, so
- * results are compared bit by bit.
+ * Reductions of the inputs are exact in any order, so results are compared bit by bit.
  */
 #ifndef GYRE_KERNELS_PATTERN_H
 #define GYRE_KERNELS_PATTERN_H

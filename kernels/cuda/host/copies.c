@@ -37,7 +37,6 @@ struct gyre_cuda_copies {
     struct tail_end ends[]; /* by the program's connections */
 };
 
-/* Of one call. */
 struct walk {
     struct gyre_cuda_copies *copies;
     const struct gyre_split *split;

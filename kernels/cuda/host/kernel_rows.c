@@ -4,7 +4,7 @@
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-/* A block has 16; __syncthreads() uses one. */
+/* A block has 16 barriers; __syncthreads() uses one. */
 #define MOST_TILE_BARRIERS 15
 
 /* For the kernels' files. */

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The blob is what the interpreter kernel reads.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_HOST_LOWER_H
 #define GYRE_KERNELS_CUDA_HOST_LOWER_H
 

@@ -150,6 +150,7 @@ static uint32_t find_entry(const struct user *user)
     return step;
 }
 
+/* With communicator ranks, which the lowered step names. */
 static void describe_step(const struct gyre_cuda_standstill *still, const struct user *user,
                           struct gyre_position *position)
 {

@@ -13,14 +13,14 @@
 /* Every block appends entries of 32 bytes to a ring of its own (device/record.cuh). A launch
  * appends
  *
- * its FIFO ends, four to an entry   how many slots each end had moved before
- * an entry for each step            the times; interpreter only
- * GYRE_CUDA_RUN_ENTRIES entries     what the launch was; they come last
+ *   its FIFO ends, four to an entry   how many slots each end had moved before
+ *   an entry for each step            the times; only the interpreter
+ *   GYRE_CUDA_RUN_ENTRIES entries     what the launch was; they come last
  *
  * so the host reads a ring from its newest entry backwards. All else follows from the program. */
 union gyre_cuda_record {
     struct {
-        uint64_t begin_ns;
+        uint64_t begin_ns; /* begins to wait for the step's slots */
         uint32_t data_ns;  /* after begin_ns: data were there */
         uint32_t ready_ns; /* after begin_ns: also room */
         uint64_t end_ns;   /* bytes moved, slots published */

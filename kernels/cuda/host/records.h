@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Makes trace events from recorded rings, and compares the clocks.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_HOST_RECORDS_H
 #define GYRE_KERNELS_CUDA_HOST_RECORDS_H
 

@@ -3,7 +3,8 @@
 #include "kernels/cuda/runtime/state.h"
 
 /* A step for every peer takes some 200 bytes a rank, and a communicator rarely uses more than three
- * such collectives by a few algorithms and protocols. The least is CUDA's for any. */
+ * such collectives by a few algorithms and protocols. The least is what CUDA reserves for any
+ * allocation. */
 #define PROGRAM_BYTES_A_RANK ((uint64_t)(16 << 10))
 #define MIN_PROGRAM_BYTES    ((uint64_t)(1 << 20))
 #define MAX_PROGRAM_BYTES    ((uint64_t)(16 << 20))
@@ -16,7 +17,7 @@ struct layout {
     size_t n_bytes;
 };
 
-/* With more peers than a step receives from, a chain's sum lies in scratch. */
+/* With more peers than a step can receive from, a chain's sum lies in scratch. */
 static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
 {
     const struct gyre_fifo_spec *spec = &executor->spec;

@@ -48,7 +48,7 @@ unlock:
     return status;
 }
 
-/* Asking for its attributes loads it. */
+/* Asking for a kernel's attributes loads it. */
 static gyre_status load_kernels(struct pass *pass, const void *const *kernels, size_t n_kernels)
 {
     for (size_t i = 0; i < n_kernels; i++) {
@@ -161,7 +161,7 @@ gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
     const int ordinal = executor->device->ordinal;
     const uint32_t n_peers = (uint32_t)executor->n_ranks - 1;
     struct preloaded now = find_preloaded(ordinal);
-    /* A program may have fewer peers. */
+    /* Kernels exist for 1, 3 and 7 peers; a program may have fewer. */
     struct pass pass = {
         .n_peers_kernels = n_peers <= 1   ? 1
                            : n_peers <= 3 ? 2

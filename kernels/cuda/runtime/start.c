@@ -94,9 +94,9 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* In a capture only after this executor's last launch, whose kernel has waited for all before it.
- * Outside, the launch waits for the application's kernels between. After captures, a graph may
- * stand between, and nothing says how a launch overlaps with a graph's end. */
+/* In a capture a launch overlaps only with this executor's last one, whose kernel has waited for
+ * all before it. Outside, it waits for the application's kernels between. After captures, a graph
+ * may stand between, and nothing says how a launch overlaps with a graph's end. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
 {

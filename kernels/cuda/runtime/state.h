@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The CUDA executor's structures, shared by this folder and copy_engine/.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
 
