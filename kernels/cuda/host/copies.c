@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a channel's next sync kernel. */
 struct pending {
     struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
     uint32_t n_entries;

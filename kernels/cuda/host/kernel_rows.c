@@ -7,10 +7,9 @@
 /* A block has 16 barriers; __syncthreads() uses one. */
 #define MOST_TILE_BARRIERS 15
 
-/* For the kernels' files. */
-#define BIT(value)       (1U << (value))
-#define ANY_NUMBER       UINT32_MAX
-#define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
+#define BIT(value)         (1U << (value))
+#define ANY_NUMBER         UINT32_MAX
+#define REDUCES_IN_LINES   (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
 #define INSTANCE(table, member) \
     ((uint16_t)(offsetof(struct gyre_cuda_##table, member) / sizeof(const void *)))
 #define GYRE_KERNEL_ROW(...) {__VA_ARGS__},

@@ -64,7 +64,6 @@ static uint64_t count_before(const struct gyre_cuda_standstill *still, const str
     return still->counters[(size_t)slots * still->n_ends + index];
 }
 
-/* In this launch. */
 static uint64_t count_moved(const struct user *user)
 {
     return (uint64_t)user->connection->n_uses * user->work->n_tiles;
