@@ -81,7 +81,8 @@ class Rig:
         ranks = []
         for rank, own in enumerate(algorithms):
             environment = {**clean_environment(), "RANK": str(rank), "WORLD_SIZE": str(len(algorithms)),
-                           "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+                           "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                           "GYRE_BOOTSTRAP_TIMEOUT": "60"}  # ranks that do not meet say why, before this test gives up
             if own:
                 environment["GYRE_ALGORITHMS"] = own
             ranks.append(subprocess.Popen([os.path.join(self.bench, "allgather"), *SMALL, *options],
