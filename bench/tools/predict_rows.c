@@ -204,7 +204,7 @@ static gyre_status load_cost(struct rows *rows, const char *path, struct gyre_co
         const gyre_status status = gyre_cost_from_text(text, &gyre_cost_h200, &kept->cost);
         free(text);
         if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, path);
+            return gyre_fail_context(status, "%s", path);
         snprintf(kept->path, sizeof(kept->path), "%s", path);
         shipped = &kept->cost;
     }
