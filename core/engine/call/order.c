@@ -46,8 +46,10 @@ static uint32_t count_distances(const struct gyre_order_place *place)
 /* Distances in one launch, with a send and a receive for each and room for the copy. */
 static uint32_t width_of(const struct gyre_order_place *place)
 {
-    const uint32_t most = place->most_calls > 0 ? (place->most_calls - 1) / 2 : 0;
-    return place->most_calls == 0 ? count_distances(place) : most > 0 ? most : 1;
+    if (place->most_calls == 0)
+        return count_distances(place);
+    const uint32_t most = (place->most_calls - 1) / 2;
+    return most > 0 ? most : 1;
 }
 
 /* From rank r to rank r + 1 it is 0, as is a copy to the own rank. */

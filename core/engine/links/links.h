@@ -35,7 +35,7 @@ struct gyre_links {
     uint32_t n_gpu_sharers; /* most ranks on one GPU; above 1 only with GYRE_SHARE_GPU */
     uint32_t least_sms;     /* every rank has; 0 on the host device */
     struct gyre_network network; /* zeros on one host */
-    /* for a shrink; NULL = none */
+    /* the other ranks of a shrink connect to it; NULL = none */
     struct gyre_regroup_listener *regroup_listener;
     char summary[64]; /* such as "SHM+NET/Socket/0" */
 };
@@ -65,7 +65,7 @@ void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
 
 void gyre_links_close(struct gyre_links *links);
 
-/** Something was enqueued for proxies. Any thread. */
+/** Tell the proxies that something was enqueued. Any thread. */
 void gyre_links_wake(const struct gyre_links *links);
 
 /** gyre_executor_config's help. @context: struct gyre_links. */
@@ -105,7 +105,7 @@ struct gyre_put_transports {
 gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
-/** Any thread. */
+/** Wake their proxies. Any thread. */
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
