@@ -33,8 +33,8 @@ ALLOWED = {
     "kernels": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device"],
     "core/nccl": ["core/gyre.h", "core/foundation/base/text.h"],
     "bench": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "core/engine/plan/plan.h",
-                      "core/engine/comm/local.h", "bootstrap/launch.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
-                      "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
+                      "core/engine/comm/local.h", "bootstrap/launch.h", "algorithms", "kernels/executor.h", "kernels/numeric.h",
+                      "transport/ib/rules/ib_gid.h",
                       "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h", "transport/transport.h"],
     "tests": None,  # anything
     "docs": None,  # the examples

@@ -7,7 +7,7 @@
 
 #include "core/foundation/base/util.h"
 #include "core/foundation/device/device.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 
 #include <errno.h>
 #include <math.h>

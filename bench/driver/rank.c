@@ -3,7 +3,7 @@
 
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/local.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
-#include "kernels/accuracy.h"
+#include "bench/check/accuracy.h"
 
 #include <stdio.h>
 #include <string.h>

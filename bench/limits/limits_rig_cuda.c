@@ -7,7 +7,7 @@
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 #include "algorithms/library/library.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 #include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/shapes.h"

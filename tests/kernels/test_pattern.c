@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/pattern.h"
-#include "kernels/pattern_values.h"
+#include "bench/check/pattern.h"
+#include "bench/check/pattern_values.h"
 #include "kernels/host/reduce.h"
 #include "tests/support/check.h"
-#include "kernels/accuracy.h"
+#include "bench/check/accuracy.h"
 
 #include <float.h>
 #include <math.h>

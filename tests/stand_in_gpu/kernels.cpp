@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/pattern_cuda.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 #include "tests/stand_in_gpu/add_kernel.h"
 
@@ -47,7 +46,6 @@ __attribute__((constructor)) static void add_kernels()
     stand_in_add<struct gyre_cuda_args_signal>(gyre_cuda_kernel_signal);
     stand_in_add<struct gyre_cuda_args_await>(gyre_cuda_kernel_await);
     stand_in_add<struct gyre_cuda_clock_words *>(gyre_cuda_kernel_clock);
-    add_all<struct gyre_cuda_args_pattern>(gyre_cuda_kernels_pattern);
 }
 
 /* A name for the linker, so that a program with gyre's static library has this file. */

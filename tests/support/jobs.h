@@ -6,7 +6,7 @@
 #define GYRE_TESTS_JOBS_H
 
 #include "algorithms/algorithm.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 #include "tests/support/ranks.h"
 
 struct test_job {

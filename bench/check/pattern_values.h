@@ -11,13 +11,16 @@
  *   because an underflow must not leave a -0.
  * All zeros are +0. The period is a prime, so that a wrong offset shows.
  */
-#ifndef GYRE_KERNELS_PATTERN_VALUES_H
-#define GYRE_KERNELS_PATTERN_VALUES_H
+#ifndef GYRE_BENCH_CHECK_PATTERN_VALUES_H
+#define GYRE_BENCH_CHECK_PATTERN_VALUES_H
 
 #include "kernels/numeric.h"
-#include "kernels/pattern.h"
+#include "bench/check/pattern.h"
 
 #define GYRE_PATTERN_PERIOD 4093U
+
+/* In place of a rank. */
+#define GYRE_PATTERN_REDUCED UINT32_MAX
 
 /* Odd multipliers carry bits up, shifts bring them down. */
 static GYRE_HOST_DEVICE inline uint32_t gyre_pattern_mix(uint32_t a, uint32_t b, uint32_t c)

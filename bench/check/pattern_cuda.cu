@@ -2,13 +2,9 @@
  *
  * Every block computes one period into shared memory, then fills or compares from there.
  */
-#include "kernels/cuda/pattern_cuda.h"
+#include "bench/check/pattern_cuda.h"
 
 #include "core/foundation/device/cuda_error.h"
-
-extern "C" {
-#include "kernels/pattern_ops.h"
-}
 
 #define THREADS 512
 #define BLOCKS  256
@@ -68,65 +64,42 @@ static __global__ void check_elements(const __grid_constant__ struct gyre_cuda_a
 extern "C" const void *const gyre_cuda_kernels_pattern[2][4] = {KERNELS_OF(fill_elements),
                                                                 KERNELS_OF(check_elements)};
 
-static const void *kernel_of(unsigned elem_bytes, bool checks)
-{
-    const unsigned size = elem_bytes == 1 ? 0 : elem_bytes == 2 ? 1 : elem_bytes == 4 ? 2 : 3;
-    return gyre_cuda_kernels_pattern[checks][size];
-}
-
-static gyre_status run(const struct pattern_range &range, void *buffer,
+/* @result: NULL: fill. */
+static gyre_status run(struct gyre_device *device, const struct pattern_range &range, void *buffer,
                        struct pattern_result *result)
 {
     struct gyre_cuda_args_pattern args = {range, buffer, result};
     void *arguments[] = {&args};
+    const unsigned elem_bytes = gyre_dtype_bytes(range.pattern.dtype);
+    const unsigned size = elem_bytes == 1 ? 0 : elem_bytes == 2 ? 1 : elem_bytes == 4 ? 2 : 3;
     cudaStream_t stream;
-    GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    cudaError_t error =
-        cudaLaunchKernel(kernel_of(gyre_dtype_bytes(range.pattern.dtype), result != nullptr),
-                         dim3(BLOCKS), dim3(THREADS), arguments, 0, stream);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(stream);
-    (void)cudaStreamDestroy(stream);
+    int previous = -1;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) {
+        error = cudaLaunchKernel(gyre_cuda_kernels_pattern[result != nullptr][size], dim3(BLOCKS),
+                                 dim3(THREADS), arguments, 0, stream);
+        if (error == cudaSuccess)
+            error = cudaStreamSynchronize(stream);
+        (void)cudaStreamDestroy(stream);
+    }
+    gyre_cuda_leave(device->ordinal, previous);
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "pattern kernel");
 }
 
-static gyre_status run_on(struct gyre_device *device, const struct pattern_range &range,
-                          void *buffer, struct pattern_result *result)
-{
-    int previous = -1;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
-    const gyre_status status = run(range, buffer, result);
-    gyre_cuda_leave(device->ordinal, previous);
-    return status;
-}
-
-static gyre_status cuda_fill(struct gyre_device *device, const struct gyre_pattern *pattern,
-                             uint32_t rank, uint64_t first, uint64_t count, void *buffer)
+gyre_status gyre_pattern_fill_cuda(struct gyre_device *device, const struct gyre_pattern *pattern,
+                                   uint32_t rank, uint64_t first, uint64_t count, void *buffer)
 {
     const struct pattern_range range = {*pattern, rank, first, count};
-    return count == 0 ? GYRE_SUCCESS : run_on(device, range, buffer, nullptr);
+    return count == 0 ? GYRE_SUCCESS : run(device, range, buffer, nullptr);
 }
 
-static gyre_status describe(struct gyre_device *device, const struct pattern_range &range,
-                            const void *buffer, const struct pattern_result &result,
-                            struct gyre_pattern_errors *errors)
-{
-    const unsigned elem_bytes = gyre_dtype_bytes(range.pattern.dtype);
-    errors->n_wrong = result.n_wrong;
-    if (result.n_wrong == 0)
-        return GYRE_SUCCESS;
-    errors->first_wrong = range.first + result.first_wrong;
-    errors->expected = value_of(&range, errors->first_wrong);
-    return device->ops->copy(device, &errors->got,
-                             (const unsigned char *)buffer + result.first_wrong * elem_bytes,
-                             elem_bytes);
-}
-
-static gyre_status cuda_check(struct gyre_device *device, const struct gyre_pattern *pattern,
-                              uint32_t rank, uint64_t first, uint64_t count, const void *buffer,
-                              struct gyre_pattern_errors *errors_out)
+gyre_status gyre_pattern_check_cuda(struct gyre_device *device, const struct gyre_pattern *pattern,
+                                    uint32_t rank, uint64_t first, uint64_t count,
+                                    const void *buffer, struct gyre_pattern_errors *errors_out)
 {
     const struct pattern_range range = {*pattern, rank, first, count};
+    const unsigned elem_bytes = gyre_dtype_bytes(pattern->dtype);
     struct pattern_result result = {0, ~0ULL};
     struct gyre_pattern_errors errors = {0, 0, 0, 0};
     void *on_device = nullptr;
@@ -136,15 +109,19 @@ static gyre_status cuda_check(struct gyre_device *device, const struct gyre_patt
         GYRE_TRY_GOTO(status, device->ops->copy(device, on_device, &result, sizeof(result)), out);
         GYRE_TRY_GOTO(
             status,
-            run_on(device, range, const_cast<void *>(buffer), (struct pattern_result *)on_device),
+            run(device, range, const_cast<void *>(buffer), (struct pattern_result *)on_device),
             out);
         GYRE_TRY_GOTO(status, device->ops->copy(device, &result, on_device, sizeof(result)), out);
     }
-    GYRE_TRY_GOTO(status, describe(device, range, buffer, result, &errors), out);
+    errors.n_wrong = result.n_wrong;
+    if (result.n_wrong > 0) {
+        const void *from = (const unsigned char *)buffer + result.first_wrong * elem_bytes;
+        errors.first_wrong = first + result.first_wrong;
+        errors.expected = value_of(&range, errors.first_wrong);
+        GYRE_TRY_GOTO(status, device->ops->copy(device, &errors.got, from, elem_bytes), out);
+    }
     *errors_out = errors;
 out:
     (void)device->ops->mem_free(device, on_device);
     return status;
 }
-
-extern "C" const struct gyre_pattern_ops gyre_pattern_cuda = {cuda_fill, cuda_check};

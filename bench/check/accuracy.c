@@ -2,12 +2,12 @@
  *
  * On the host, because the code under test must not compute its own expected values.
  */
-#include "kernels/accuracy.h"
+#include "bench/check/accuracy.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/schedule.h"
-#include "kernels/pattern_values.h"
+#include "bench/check/pattern_values.h"
 
 #include <float.h>
 #include <math.h>

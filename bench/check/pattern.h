@@ -2,8 +2,8 @@
  *
  * Reductions of the inputs are exact in any order, so results are compared bit by bit.
  */
-#ifndef GYRE_KERNELS_PATTERN_H
-#define GYRE_KERNELS_PATTERN_H
+#ifndef GYRE_BENCH_CHECK_PATTERN_H
+#define GYRE_BENCH_CHECK_PATTERN_H
 
 #include "core/foundation/device/device.h"
 

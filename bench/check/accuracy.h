@@ -3,8 +3,8 @@
  * Measures the accuracy of sums over ranks against sums in twice float64's precision. Every rank
  * can compute the inputs of all ranks.
  */
-#ifndef GYRE_KERNELS_ACCURACY_H
-#define GYRE_KERNELS_ACCURACY_H
+#ifndef GYRE_BENCH_CHECK_ACCURACY_H
+#define GYRE_BENCH_CHECK_ACCURACY_H
 
 #include "core/foundation/device/device.h"
 
