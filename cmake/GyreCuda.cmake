@@ -27,15 +27,34 @@ elseif(NOT GYRE_CUDA STREQUAL "OFF")
   endif()
 endif()
 
+# Lists of element types, a list a source that nvcc compiles: the most reduced types have fused kernels.
+set(fused_lists FLOAT16:BFLOAT16 FLOAT32 FLOAT64)
+set(interpreted_lists FLOAT8_E4M3:FLOAT8_E5M2 INT32:UINT32 INT64:UINT64 INT8:UINT8)
+
+# Sets `interpreters` in the caller: the sources in kernels/cuda/interpreter, and interp_types.cu.in for each list.
+function(gyre_make_interpreters)
+  set(sources ${PROJECT_SOURCE_DIR}/kernels/cuda/interpreter/interp_copy.cu)
+  foreach(list IN LISTS fused_lists interpreted_lists)
+    set(macro DEFINE_KERNELS)
+    if(list IN_LIST fused_lists)
+      set(macro DEFINE_INTERPRETED_AND_FUSED)
+    endif()
+    string(REGEX REPLACE "([^:]+):?" "${macro}(\\1)\n" tables ${list})
+    string(REPLACE ":" "_" name ${list})
+    set(source ${PROJECT_BINARY_DIR}/interp_${name}.cu)
+    configure_file(kernels/cuda/interpreter/interp_types.cu.in ${source} @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  set(interpreters ${sources} PARENT_SCOPE)
+endfunction()
+
 # Adds the CUDA sources to the library targets, and gyre_cuda_options for programs with kernels of
 # their own.
 function(gyre_add_cuda)
-  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/runtime/*.c
-       kernels/cuda/copy_engine/*.c kernels/cuda/*/*.cu core/foundation/device/*_cuda.c
+  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/runtime/*.c kernels/cuda/copy_engine/*.c
+       kernels/cuda/copy_engine/*.cu kernels/cuda/record/*.cu core/foundation/device/*_cuda.c
        core/foundation/topo/*_cuda.c transport/*_cuda.c)
-  if(NOT sources)
-    return()
-  endif()
+  gyre_make_interpreters()
   set(flags)
   foreach(arch IN LISTS GYRE_CUDA_ARCHS)
     list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
@@ -49,7 +68,7 @@ function(gyre_add_cuda)
   add_library(gyre_cuda_options INTERFACE)
   target_compile_options(gyre_cuda_options INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false;-Xcompiler=-fvisibility=hidden>)
-  add_library(gyre_cuda_objects OBJECT ${sources})
+  add_library(gyre_cuda_objects OBJECT ${sources} ${interpreters})
   target_link_libraries(gyre_cuda_objects PRIVATE gyre_cuda_options)
   target_compile_options(gyre_cuda_objects PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
   target_link_libraries(gyre_cuda_objects PUBLIC gyre_options gyre_packages CUDA::cudart_static)
@@ -57,7 +76,6 @@ function(gyre_add_cuda)
   target_compile_definitions(gyre_cuda_objects PUBLIC GYRE_WITH_CUDA)
   target_compile_definitions(gyre_objects PUBLIC GYRE_WITH_CUDA)
   # The same sources once more, for lean kernels (kernels/cuda/device/lean.cuh).
-  file(GLOB interpreters CONFIGURE_DEPENDS kernels/cuda/interpreter/*.cu)
   add_library(gyre_cuda_lean_objects OBJECT ${interpreters})
   target_link_libraries(gyre_cuda_lean_objects PRIVATE gyre_cuda_options gyre_options)
   target_include_directories(gyre_cuda_lean_objects PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

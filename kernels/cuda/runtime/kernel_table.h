@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of each element type, from the interp_*.cu files, which are compiled again for lean
- * kernels (device/lean.cuh), except SIMPLE's. Valid as C11 and as CUDA.
+ * The kernels of each element type, from interp_types.cu.in and interp_copy.cu, which are compiled
+ * again for lean kernels (device/lean.cuh), except SIMPLE's. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
 #define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
