@@ -99,14 +99,13 @@ OTHERS = {
     "core/engine/links/network.c": "classes of measured rates and latencies",
     "kernels/cuda/host/arena.h": HARDWARE, "kernels/cuda/host/copies.h": HARDWARE,
     "kernels/cuda/host/kernel_rows.h": "bits of conditions", "kernels/cuda/host/lower.c": TILE,
-    "kernels/cuda/host/program.h": HARDWARE, "kernels/cuda/host/progress.c": HARDWARE,
-    "kernels/cuda/host/record_events.c": FORMAT, "kernels/cuda/host/recording.h": FORMAT,
+    "kernels/cuda/host/program.h": HARDWARE, "kernels/cuda/host/position.c": HARDWARE,
+    "kernels/cuda/host/records.c": FORMAT, "kernels/cuda/host/recording.h": FORMAT,
     "kernels/cuda/host/records.c": FORMAT, "kernels/cuda/runtime/exec.c": HARDWARE,
     "kernels/cuda/runtime/kernels.c": HARDWARE, "kernels/cuda/runtime/load.c": HARDWARE,
-    "kernels/cuda/runtime/memory.c": HARDWARE, "kernels/cuda/runtime/preload.c": HARDWARE,
+    "kernels/cuda/runtime/memory.c": HARDWARE,
     "kernels/cuda/runtime/recorder.c": HARDWARE, "kernels/cuda/runtime/standstill.c": HARDWARE,
-    "kernels/cuda/runtime/state.h": HARDWARE, "kernels/cuda/runtime/upload.c": HARDWARE,
-    "kernels/cuda/runtime/upload.h": HARDWARE,
+    "kernels/cuda/runtime/state.h": HARDWARE,
 }
 
 

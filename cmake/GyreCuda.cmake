@@ -52,7 +52,7 @@ endfunction()
 # their own.
 function(gyre_add_cuda)
   file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/runtime/*.c kernels/cuda/copy_engine/*.c
-       kernels/cuda/copy_engine/*.cu kernels/cuda/record/*.cu core/foundation/device/*_cuda.c
+       kernels/cuda/copy_engine/*.cu core/foundation/device/*_cuda.c
        core/foundation/topo/*_cuda.c transport/*_cuda.c)
   gyre_make_interpreters()
   set(flags)

@@ -2,7 +2,7 @@
 #include "transport/transport.h"
 
 #include "core/foundation/device/host_memory.h"
-#include "transport/ipc_cuda.h"
+#include "transport/slab.h"
 
 #include <string.h>
 
@@ -81,7 +81,7 @@ void gyre_share_release(struct gyre_share_mapping *mapping)
 {
 #ifdef GYRE_WITH_CUDA
     if (mapping->state != NULL)
-        gyre_ipc_release(mapping->state);
+        gyre_share_release_cuda(mapping->state);
 #endif
     if (mapping->host_base != NULL)
         gyre_host_memory_release(mapping->host_base);

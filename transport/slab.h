@@ -77,6 +77,17 @@ extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
 /** Over NVLink, not PCIe. False if the peer's GPU is hidden from this process. */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
+
+/** As in transport.h, for a peer on this host. */
+gyre_status gyre_share_export_cuda(bool to_processes, void *buffer,
+                                   struct gyre_share_handle *handle_out);
+gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre_peer_info *mine,
+                                   const struct gyre_peer_info *peer,
+                                   const struct gyre_share_handle *handle,
+                                   struct gyre_share_mapping *mapping_out);
+
+/** @state: gyre_share_mapping.state. */
+void gyre_share_release_cuda(void *state);
 #endif
 
 /** What @config points to outlives the transport. */

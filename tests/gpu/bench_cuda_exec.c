@@ -9,7 +9,6 @@
 #define TEST_OWN_MAIN
 #include "algorithms/algorithm.h"
 #include "core/foundation/base/util.h"
-#include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 #include "tests/gpu/decode.h"

@@ -3,7 +3,7 @@
 
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
-#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
 

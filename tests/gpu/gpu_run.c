@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/gpu_run.h"
 
-#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 #include "tests/support/test_work.h"
 

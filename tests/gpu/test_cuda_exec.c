@@ -6,7 +6,6 @@
 #define TEST_OWN_MAIN
 #include "core/engine/plan/programs.h"
 #include "kernels/cuda/host/copies.h"
-#include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 #include "tests/gpu/gpu_run.h"

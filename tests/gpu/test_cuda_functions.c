@@ -5,7 +5,7 @@
  * the kernels. A function is only looked up, so no GPU is needed.
  */
 #include "core/foundation/base/util.h"
-#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 
 struct tally {

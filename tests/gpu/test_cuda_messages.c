@@ -6,7 +6,6 @@
  */
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
-#include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/gpu/gpu_run.h"
 #include "tests/support/check.h"

@@ -38,7 +38,7 @@ struct player {
     pthread_t thread;
 };
 
-/* As sync_kernel.cu, except that both ends count from 0 in each call. */
+/* As kernels/cuda/copy_engine/kernels.cu, except that both ends count from 0 in each call. */
 static void pass_sync(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
 {
     struct play *play = player->play;

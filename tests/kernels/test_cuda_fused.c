@@ -3,6 +3,7 @@
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
 #include "kernels/cuda/host/kernel_rows.h"
+#include "kernels/cuda/host/lower.h"
 #include "kernels/numeric.h"
 #include "tests/support/check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/host/progress.h"
+#include "kernels/cuda/host/position.h"
 #include "tests/support/check.h"
 
 static struct gyre_cuda_mailbox mailbox;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/socket/socket_setup.h"
+#include "transport/socket/socket.h"
 
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"

@@ -50,8 +50,8 @@
  * of the warp received, so those lines are in this GPU's memory by then. The zeros have been
  * performed, for this launch and the next one, when cp.async.bulk.wait_group returns.
  *
- * Signals of one-sided calls. signal_kernel.cu argues why a signal comes behind the data of puts,
- * and why none is lost where several streams send at the same time.
+ * Signals of one-sided calls. copy_engine/kernels.cu argues why a signal comes behind the data of
+ * puts, and why none is lost where several streams send at the same time.
  *
  * Counters of FIFOs and the launch sequence (launch_sequence.cuh) are ordered between kernels
  * by stream order. A launch can begin while the launch before it ends (programmatic dependent

@@ -72,28 +72,6 @@ void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run
 /** gyre_kernel_most_tiles - 0 if no fused kernel fits. @call: n_tiles is the least number. */
 uint32_t gyre_kernel_most_tiles(const struct gyre_fused_call *call);
 
-/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. False if an
- * end has a proxy, the depth is no power of two, or channels are not equally far apart. */
-bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
-                             const struct gyre_connector *connectors,
-                             const struct gyre_load_config *config,
-                             const struct gyre_fused_program *found,
-                             struct gyre_cuda_fused *fused_out);
-
-/** gyre_cuda_fused_joins - are their FIFOs addressed alike, as one launch needs? */
-bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
-                           const struct gyre_cuda_fused *receive);
-
-/** gyre_cuda_fused_join - one peer with the ends of both. */
-struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
-                                            const struct gyre_cuda_fused *receive);
-
-/** gyre_cuda_fused_before - a send launched before the receive gives its credit, for which a peer
- * that also sends first waits. @n_channels: of the receive. */
-struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
-                                              const struct gyre_cuda_fused *receive,
-                                              uint32_t n_channels);
-
 /** gyre_cuda_block_threads - that move such chunks. Line protocols: at most one a line (LL128: a
  * warp takes four), at least two warps. @most_threads: as loaded. */
 uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes,

@@ -2,6 +2,7 @@
 #ifndef GYRE_KERNELS_CUDA_HOST_LOWER_H
 #define GYRE_KERNELS_CUDA_HOST_LOWER_H
 
+#include "core/foundation/model/fused.h"
 #include "kernels/cuda/host/program.h"
 #include "kernels/executor.h"
 
@@ -22,5 +23,27 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
+
+/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. False if an
+ * end has a proxy, the depth is no power of two, or channels are not equally far apart. */
+bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
+                             const struct gyre_connector *connectors,
+                             const struct gyre_load_config *config,
+                             const struct gyre_fused_program *found,
+                             struct gyre_cuda_fused *fused_out);
+
+/** gyre_cuda_fused_joins - are their FIFOs addressed alike, as one launch needs? */
+bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
+                           const struct gyre_cuda_fused *receive);
+
+/** gyre_cuda_fused_join - one peer with the ends of both. */
+struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
+                                            const struct gyre_cuda_fused *receive);
+
+/** gyre_cuda_fused_before - a send launched before the receive gives its credit, for which a peer
+ * that also sends first waits. @n_channels: of the receive. */
+struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
+                                              const struct gyre_cuda_fused *receive,
+                                              uint32_t n_channels);
 
 #endif

@@ -49,4 +49,7 @@ bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, 
                       const struct gyre_position *positions, uint32_t n_positions,
                       struct gyre_end_state *state_out);
 
+/** gyre_cuda_mailbox_read - any thread; does not wait. */
+struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mailbox);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/host/lower.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include <string.h>

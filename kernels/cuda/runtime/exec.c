@@ -3,8 +3,7 @@
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/device/pool_cuda.h"
-#include "kernels/cuda/host/progress.h"
-#include "kernels/cuda/runtime/kernel_table.h"
+#include "kernels/cuda/host/position.h"
 
 #include <stdlib.h>
 #include <string.h>

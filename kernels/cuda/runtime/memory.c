@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
+#include "core/foundation/base/util.h"
+#include "core/foundation/device/cuda_error.h"
 #include "kernels/cuda/runtime/state.h"
+
+#include <string.h>
 
 /* A step for every peer takes some 200 bytes a rank, and a communicator rarely uses more than three
  * such collectives by a few algorithms and protocols. The least is what CUDA reserves for any
@@ -157,4 +162,59 @@ void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placem
             gyre_cuda_arena_give_back(at, executor->base.n_launched);
     pthread_mutex_unlock(&executor->lock);
     placement->device_bases = NULL;
+}
+
+/* A copy takes microseconds unless the GPU has stopped. */
+#define UPLOAD_TIMEOUT_NS 10000000000ULL
+
+gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging)
+{
+    int least = 0, greatest = 0;
+    GYRE_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    GYRE_CUDA_TRY(cudaStreamCreateWithPriority(&uploader->stream, cudaStreamNonBlocking, greatest));
+    uploader->staging = staging;
+    return GYRE_SUCCESS;
+}
+
+void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader)
+{
+    if (uploader->stream != NULL)
+        (void)cudaStreamDestroy(uploader->stream);
+    uploader->stream = NULL;
+}
+
+gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault)
+{
+    const uint64_t end_ns = gyre_now_ns() + UPLOAD_TIMEOUT_NS;
+    for (;;) {
+        const cudaError_t error = cudaStreamQuery(stream);
+        if (error == cudaSuccess)
+            return GYRE_SUCCESS;
+        if (error != cudaErrorNotReady)
+            return gyre_cuda_fail(error, "cudaStreamQuery");
+        (void)cudaGetLastError();
+        GYRE_TRY(gyre_fault_status(fault));
+        if (gyre_now_ns() > end_ns)
+            return gyre_fail(GYRE_ERROR_TIMEOUT,
+                             "a copy of a program to the GPU has not ended after %d s",
+                             (int)(UPLOAD_TIMEOUT_NS / 1000000000ULL));
+        sched_yield();
+    }
+}
+
+gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
+                             void *to, const void *from, size_t n_bytes)
+{
+    if (uploader->is_unfinished)
+        GYRE_TRY(gyre_cuda_await_stream(uploader->stream, fault));
+    uploader->is_unfinished = true;
+    for (size_t at = 0; at < n_bytes; at += GYRE_CUDA_STAGING_BYTES) {
+        const size_t n_piece = (size_t)gyre_min_u64(n_bytes - at, GYRE_CUDA_STAGING_BYTES);
+        memcpy(uploader->staging, (const unsigned char *)from + at, n_piece);
+        GYRE_CUDA_TRY(cudaMemcpyAsync((unsigned char *)to + at, uploader->staging, n_piece,
+                                      cudaMemcpyHostToDevice, uploader->stream));
+        GYRE_TRY(gyre_cuda_await_stream(uploader->stream, fault));
+    }
+    uploader->is_unfinished = false;
+    return GYRE_SUCCESS;
 }

@@ -3,7 +3,7 @@
  * Everything of a launch that does not depend on a call's buffers, once for each plan and for each
  * pair of a send and a receive.
  */
-#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/host/lower.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/foundation/base/sync.h"

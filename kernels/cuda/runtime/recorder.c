@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/runtime/kernel_table.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/foundation/base/log.h"

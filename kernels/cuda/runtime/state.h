@@ -9,11 +9,20 @@
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/host/kernel_rows.h"
 #include "kernels/cuda/host/records.h"
-#include "kernels/cuda/runtime/exec.h"
-#include "kernels/cuda/host/program.h"
-#include "kernels/cuda/runtime/upload.h"
+#include "kernels/cuda/runtime/kernel_table.h"
 
 #include <pthread.h>
+
+/* Copies to the GPU while kernels run, through pinned memory on a stream of the highest priority,
+ * which shares no hardware queue with the user's streams, where a kernel may wait for a peer. */
+/* Longer copies go in pieces. */
+#define GYRE_CUDA_STAGING_BYTES ((size_t)(64 << 10))
+
+struct gyre_cuda_uploader {
+    cudaStream_t stream;
+    void *staging;      /* pinned, GYRE_CUDA_STAGING_BYTES */
+    bool is_unfinished; /* an unseen copy may still read the staging memory */
+};
 
 struct gyre_loaded {
     struct gyre_cuda_program *program;
@@ -210,6 +219,38 @@ struct gyre_cuda_start {
     uint32_t n_works; /* that begin with it */
     bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
+
+/** gyre_cuda_uploader_open - @staging: stays the caller's. The device is current. */
+gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging);
+void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
+
+/** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
+ * apart (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the fault's. */
+gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
+                             void *to, const void *from, size_t n_bytes);
+
+/** gyre_cuda_await_stream - polls. Errors: as gyre_cuda_upload(). */
+gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault);
+
+/** gyre_cuda_fused_function - NULL for sends and receives that are not lean. */
+const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gyre_fused_call *call,
+                                     const struct gyre_reduction *reduction, bool is_lean);
+
+/** gyre_cuda_interpreter_function - takes struct gyre_cuda_args_one. NULL if there is none.
+ * @copies: ignores dtype and op. @is_lean: not recorded, without proxies. */
+const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, unsigned dtype,
+                                           unsigned op, bool is_lean);
+
+/** gyre_cuda_copier_function - takes struct gyre_cuda_args_few if it fits, else args_many. */
+const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, bool is_lean);
+
+/** gyre_cuda_mixer_function - takes struct gyre_cuda_args_mixed_few or args_mixed. */
+const void *gyre_cuda_mixer_function(uint32_t n_works);
+
+/** gyre_cuda_executor_set_epoch - for tests near the number at which flags wrap: every FIFO end of
+ * a protocol has moved n_slots. Nothing may run; set all inboxes and credits too. */
+gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *executor, enum gyre_proto proto,
+                                         uint64_t n_slots);
 
 /** gyre_cuda_memory_open - nothing is allocated later. The device is current. */
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
