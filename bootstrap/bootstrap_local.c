@@ -42,11 +42,6 @@ struct shared {
     struct local ranks[];
 };
 
-static struct local *local_of(struct gyre_bootstrap *bootstrap)
-{
-    return (struct local *)bootstrap;
-}
-
 static void set_broken(struct local *local, gyre_status status, const char *text)
 {
     if (local->broken != GYRE_SUCCESS)
@@ -119,28 +114,23 @@ static gyre_status fail_missing(struct local *local)
     return GYRE_ERROR_TIMEOUT;
 }
 
-static gyre_status contribute(struct local *local, const void *mine, size_t n_bytes)
-{
-    struct shared *shared = local->shared;
-    GYRE_TRY(gyre_gather_check(shared->n_ranks, n_bytes, false));
-    local->part = malloc(n_bytes > 0 ? n_bytes : 1);
-    if (local->part == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes to gather", n_bytes);
-    if (n_bytes > 0)
-        memcpy(local->part, mine, n_bytes);
-    local->n_part = n_bytes;
-    local->has_gathered = true;
-    return ++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS;
-}
-
 /* Under the lock. After success this rank may read shared->result once. */
 static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
 {
     struct shared *shared = local->shared;
     const uint64_t deadline_ns = gyre_now_ns() + shared->timeout_ns;
     const uint64_t number = shared->n_gathers_done;
-    if (local->broken == GYRE_SUCCESS)
-        GYRE_TRY(contribute(local, mine, n_bytes));
+    if (local->broken == GYRE_SUCCESS) {
+        GYRE_TRY(gyre_gather_check(shared->n_ranks, n_bytes, false));
+        local->part = malloc(n_bytes > 0 ? n_bytes : 1);
+        if (local->part == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes to gather", n_bytes);
+        if (n_bytes > 0)
+            memcpy(local->part, mine, n_bytes);
+        local->n_part = n_bytes;
+        local->has_gathered = true;
+        GYRE_TRY(++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS);
+    }
     while (shared->n_gathers_done == number) {
         if (local->broken != GYRE_SUCCESS)
             return gyre_fail(local->broken, "%s", local->broken_text);
@@ -169,7 +159,7 @@ static void release_result(struct shared *shared)
 static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void *mine,
                                     size_t n_bytes, void *all_out)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     struct shared *shared = local->shared;
     GYRE_TRY(gyre_gather_check(bootstrap->n_ranks, n_bytes, true));
     pthread_mutex_lock(&shared->lock);
@@ -185,7 +175,7 @@ static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void
 static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const void *mine,
                                       size_t n_bytes, void **all_out, size_t *offsets_out)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     struct shared *shared = local->shared;
     pthread_mutex_lock(&shared->lock);
     gyre_status status = gather(local, mine, n_bytes);
@@ -199,7 +189,7 @@ static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const vo
 
 static gyre_status local_check(struct gyre_bootstrap *bootstrap)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&local->shared->lock);
     if (local->broken != GYRE_SUCCESS)
@@ -212,7 +202,7 @@ static gyre_status local_check(struct gyre_bootstrap *bootstrap)
 
 static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     char cause[GYRE_TEXT_MAX_BYTES];
     snprintf(cause, sizeof(cause), "rank %d gave up: %s", bootstrap->rank, text);
     pthread_mutex_lock(&local->shared->lock);
@@ -224,7 +214,7 @@ static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
 static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const void *message,
                               size_t n_bytes)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     struct shared *shared = local->shared;
     GYRE_TRY(gyre_post_check(bootstrap->n_ranks, rank, n_bytes));
     pthread_mutex_lock(&shared->lock);
@@ -242,7 +232,7 @@ static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const 
 static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
                               struct gyre_event *event_out)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     const uint64_t deadline_ns =
         gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
     memset(event_out, 0, sizeof(*event_out));
@@ -260,7 +250,7 @@ static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
 
 static void local_wake(struct gyre_bootstrap *bootstrap)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     pthread_mutex_lock(&local->shared->lock);
     local->is_woken = true;
     pthread_cond_broadcast(&local->shared->changed);
@@ -269,7 +259,7 @@ static void local_wake(struct gyre_bootstrap *bootstrap)
 
 static void local_leave(struct gyre_bootstrap *bootstrap)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     char cause[96];
     snprintf(cause, sizeof(cause), "rank %d has left the communicator", bootstrap->rank);
     pthread_mutex_lock(&local->shared->lock);
@@ -281,7 +271,7 @@ static void local_leave(struct gyre_bootstrap *bootstrap)
 
 static void local_close(struct gyre_bootstrap *bootstrap)
 {
-    struct local *local = local_of(bootstrap);
+    struct local *local = (struct local *)bootstrap;
     struct shared *shared = local->shared;
     char cause[160];
     pthread_mutex_lock(&shared->lock);

@@ -327,14 +327,6 @@ static void accept_some(struct gyre_server *server, int listen_fd)
     }
 }
 
-static bool is_over(const struct gyre_server *server)
-{
-    if (server->is_complete)
-        return server->links == NULL;
-    /* A failed job waits for late ranks. */
-    return gyre_now_ns() >= server->deadline_ns && (server->has_failed || server->n_ranks == 0);
-}
-
 static void free_server(struct gyre_server *server)
 {
     struct rlimit files;
@@ -383,7 +375,10 @@ static void *run_server(void *context)
     struct epoll_event events[MAX_EVENTS];
     uint64_t next_check_ns = 0;
     bool is_serving = false;
-    while (!is_over(server)) {
+    /* A failed job waits for late ranks until its deadline. */
+    while (server->is_complete ? server->links != NULL
+                               : gyre_now_ns() < server->deadline_ns ||
+                                     (!server->has_failed && server->n_ranks != 0)) {
         if (is_serving != (server->links != NULL)) {
             is_serving = !is_serving;
             gyre_fetch_add_u32(&n_serving, is_serving ? 1 : UINT32_MAX);

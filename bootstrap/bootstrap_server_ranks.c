@@ -232,27 +232,6 @@ static void on_gather(struct gyre_server *server, struct gyre_server_link *link)
         finish_gather(server);
 }
 
-static void on_post(struct gyre_server *server, struct gyre_server_link *link)
-{
-    const int to = link->frame.rank;
-    struct gyre_server_buffer *buffer =
-        gyre_server_frame(GYRE_FRAME_POST, link->who.rank, 0, link->payload, link->frame.n_bytes);
-    if (buffer == NULL)
-        return;
-    for (int rank = 0; rank < server->n_ranks; rank++) {
-        struct gyre_server_link *peer = server->ranks[rank];
-        const bool is_meant = to == -1 ? rank != link->who.rank : rank == to;
-        if (!is_meant || peer == NULL || peer->is_dead)
-            continue;
-        /* A stopped process reads nothing. */
-        if (peer->n_queued_bytes + buffer->n_bytes > MAX_POSTED_BYTES)
-            GYRE_INFO(BOOTSTRAP, "a message to rank %d is dropped: it does not read", rank);
-        else
-            gyre_server_link_send(server, peer, buffer);
-    }
-    gyre_server_buffer_drop(buffer);
-}
-
 static void tell_all(struct gyre_server *server, struct gyre_server_link *link,
                      enum gyre_frame_type type, const char *text)
 {
@@ -282,9 +261,26 @@ void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *l
     case GYRE_FRAME_GATHER:
         on_gather(server, link);
         break;
-    case GYRE_FRAME_POST:
-        on_post(server, link);
+    case GYRE_FRAME_POST: {
+        const int to = link->frame.rank;
+        struct gyre_server_buffer *buffer = gyre_server_frame(GYRE_FRAME_POST, link->who.rank, 0,
+                                                              link->payload, link->frame.n_bytes);
+        if (buffer != NULL) {
+            for (int rank = 0; rank < server->n_ranks; rank++) {
+                struct gyre_server_link *peer = server->ranks[rank];
+                const bool is_meant = to == -1 ? rank != link->who.rank : rank == to;
+                if (!is_meant || peer == NULL || peer->is_dead)
+                    continue;
+                /* A stopped process reads nothing. */
+                if (peer->n_queued_bytes + buffer->n_bytes > MAX_POSTED_BYTES)
+                    GYRE_INFO(BOOTSTRAP, "a message to rank %d is dropped: it does not read", rank);
+                else
+                    gyre_server_link_send(server, peer, buffer);
+            }
+            gyre_server_buffer_drop(buffer);
+        }
         break;
+    }
     case GYRE_FRAME_FAIL:
         tell_all(server, link, GYRE_FRAME_FAIL, (const char *)link->payload);
         break;

@@ -130,11 +130,6 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
 #define RETRY_NS   (GYRE_SECOND_NS * 3 / 10)
 #define POST_NS    (5 * GYRE_SECOND_NS)
 
-static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
-{
-    return (struct gyre_tcp *)bootstrap;
-}
-
 static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes, void **result_out)
 {
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
@@ -179,7 +174,7 @@ static gyre_status tcp_all_gather(struct gyre_bootstrap *bootstrap, const void *
     void *result = NULL;
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_gather_check(bootstrap->n_ranks, n_bytes, true));
-    status = gather(tcp_of(bootstrap), mine, n_bytes, &result);
+    status = gather((struct gyre_tcp *)bootstrap, mine, n_bytes, &result);
     if (status == GYRE_SUCCESS)
         status = gyre_gathered_fixed(result, bootstrap->n_ranks, n_bytes, all_out);
     free(result);
@@ -190,7 +185,7 @@ static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void
                                     size_t n_bytes, void **all_out, size_t *offsets_out)
 {
     void *result = NULL;
-    gyre_status status = gather(tcp_of(bootstrap), mine, n_bytes, &result);
+    gyre_status status = gather((struct gyre_tcp *)bootstrap, mine, n_bytes, &result);
     if (status == GYRE_SUCCESS)
         status = gyre_gathered_v(result, bootstrap->n_ranks, all_out, offsets_out);
     free(result);
@@ -199,7 +194,7 @@ static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void
 
 static gyre_status tcp_check(struct gyre_bootstrap *bootstrap)
 {
-    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&tcp->lock);
     if (tcp->broken == GYRE_SUCCESS)
@@ -214,7 +209,7 @@ static gyre_status tcp_check(struct gyre_bootstrap *bootstrap)
 
 static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
-    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
     char before[GYRE_CAUSE_MAX_BYTES];
     const struct gyre_frame frame = {
         .type = GYRE_FRAME_FAIL,
@@ -234,13 +229,13 @@ static gyre_status tcp_post(struct gyre_bootstrap *bootstrap, int rank, const vo
     const struct gyre_frame frame = {
         .type = GYRE_FRAME_POST, .rank = rank, .n_bytes = (uint32_t)n_bytes};
     GYRE_TRY(gyre_post_check(bootstrap->n_ranks, rank, n_bytes));
-    return gyre_tcp_send(tcp_of(bootstrap), &frame, message, gyre_now_ns() + POST_NS);
+    return gyre_tcp_send((struct gyre_tcp *)bootstrap, &frame, message, gyre_now_ns() + POST_NS);
 }
 
 static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
                             struct gyre_event *event_out)
 {
-    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
     const uint64_t deadline_ns =
         gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
     memset(event_out, 0, sizeof(*event_out));
@@ -264,7 +259,7 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
 
 static void tcp_wake(struct gyre_bootstrap *bootstrap)
 {
-    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
     const uint64_t one = 1;
     pthread_mutex_lock(&tcp->lock);
     tcp->is_woken = true;
@@ -280,13 +275,14 @@ static void tcp_leave(struct gyre_bootstrap *bootstrap)
     char before[GYRE_CAUSE_MAX_BYTES];
     const struct gyre_frame frame = {.type = GYRE_FRAME_LEAVE, .rank = bootstrap->rank};
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    if (gyre_tcp_send(tcp_of(bootstrap), &frame, NULL, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
+    if (gyre_tcp_send((struct gyre_tcp *)bootstrap, &frame, NULL, gyre_now_ns() + POST_NS) !=
+        GYRE_SUCCESS)
         gyre_set_cause(before);
 }
 
 static void tcp_close(struct gyre_bootstrap *bootstrap)
 {
-    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
     if (tcp->fd >= 0)
         gyre_sock_close(tcp->fd);
     if (tcp->wake_fd >= 0)

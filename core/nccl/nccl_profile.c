@@ -192,27 +192,6 @@ static void *on_submitted(void *context, const gyre_observed_call *told)
     return call;
 }
 
-static void start_coll(struct nccl_profile *profile, struct call *call,
-                       const gyre_observed_call *told)
-{
-    struct nccl_event event = {.parent = call->api, .rank = profile->rank};
-    const uint64_t sequence = profile->sequence[told->kind]++;
-    if ((call->mask & FOR_COLL) == 0)
-        return;
-    event.coll.sequence = sequence;
-    event.coll.func = func_of(told);
-    event.coll.send = told->send;
-    event.coll.recv = told->recv;
-    event.coll.count = told->count;
-    event.coll.root = told->root < 0 ? 0 : told->root;
-    event.coll.datatype = datatype_of(told);
-    event.coll.n_channels = (uint8_t)call->n_channels;
-    event.coll.algorithm = keep(profile, told->algorithm);
-    event.coll.protocol = keep(profile, told->protocol);
-    event.coll.group = call->group;
-    call->handle = nccl_plugin_start(profile->context, NCCL_EVENT_COLL, &event, call->group);
-}
-
 static void start_p2p(struct nccl_profile *profile, struct call *call,
                       const gyre_observed_call *told)
 {
@@ -263,10 +242,28 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
         call->n_channels = !calls[i].is_timed                   ? 0
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
-        if (call->is_p2p)
+        if (call->is_p2p) {
             start_p2p(profile, call, &calls[i]);
-        else
-            start_coll(profile, call, &calls[i]);
+        } else {
+            const gyre_observed_call *told = &calls[i];
+            struct nccl_event event = {.parent = call->api, .rank = profile->rank};
+            const uint64_t sequence = profile->sequence[told->kind]++;
+            if ((call->mask & FOR_COLL) != 0) {
+                event.coll.sequence = sequence;
+                event.coll.func = func_of(told);
+                event.coll.send = told->send;
+                event.coll.recv = told->recv;
+                event.coll.count = told->count;
+                event.coll.root = told->root < 0 ? 0 : told->root;
+                event.coll.datatype = datatype_of(told);
+                event.coll.n_channels = (uint8_t)call->n_channels;
+                event.coll.algorithm = keep(profile, told->algorithm);
+                event.coll.protocol = keep(profile, told->protocol);
+                event.coll.group = call->group;
+                call->handle =
+                    nccl_plugin_start(profile->context, NCCL_EVENT_COLL, &event, call->group);
+            }
+        }
     }
 }
 

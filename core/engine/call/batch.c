@@ -11,11 +11,6 @@
 
 enum { N_FEW = 8 }; /* for so many calls nothing is allocated */
 
-static bool is_message(const struct gyre_item *item)
-{
-    return item->call.coll == GYRE_COLL_SEND_RECV;
-}
-
 /* Ends the communicator after a failure that other ranks do not share. Usage, arguments and
  * unsupported calls fail everywhere. */
 static void raise_failure(gyre_comm *comm, gyre_status status)
@@ -53,11 +48,11 @@ static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre
     const struct gyre_call *call = &item->call;
     struct gyre_comparer *comparer = item->first->comparer;
     struct gyre_record record = gyre_batch_record(call);
-    if (is_message(item)) /* the call log numbers collectives */
+    if (item->call.coll == GYRE_COLL_SEND_RECV) /* the call log numbers collectives */
         record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
     const uint64_t index = gyre_call_log_post(&comm->call_log, &record);
     gyre_health_posted(comm->health, &record);
-    if (!is_message(item) && gyre_compares_calls(comm))
+    if (item->call.coll != GYRE_COLL_SEND_RECV && gyre_compares_calls(comm))
         GYRE_TRY(comparer != NULL ? gyre_comparer_take(comparer)
                                   : gyre_compare_call(comm, &record));
     if (item->plan == NULL) /* fails again, and tells the cause */
@@ -146,7 +141,7 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     size_t n_messages = 1;
     gyre_status status = GYRE_SUCCESS;
     item->first = item;
-    if (is_message(item))
+    if (item->call.coll == GYRE_COLL_SEND_RECV)
         status = gyre_order_join_copies(comm->member.rank, items, &n_messages);
     if (status == GYRE_SUCCESS) {
         gyre_plan_sweep(&comm->plans);
@@ -179,23 +174,6 @@ static bool find_firsts(struct gyre_item *items, size_t n_items)
     return has_streams;
 }
 
-/* Ended and failed communicators are left out, but calls of others are enqueued, because their
- * ranks wait. */
-static void begin_all(struct gyre_item *items, size_t n_items, struct gyre_failure *failure)
-{
-    for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
-        const gyre_status status = gyre_comm_begin_launch(first->comm);
-        gyre_failure_note(failure, status);
-        if (status == GYRE_SUCCESS) {
-            gyre_plan_sweep(&first->comm->plans);
-            continue;
-        }
-        for (size_t i = 0; i < n_items; i++)
-            if (items[i].first == first)
-                items[i].comm = NULL;
-    }
-}
-
 /* By communicator in the order of making, the same on all ranks, so ranks that share several
  * enqueue alike. Collectives come before messages: a send between two collectives would wait for
  * its receive, which another rank may have behind both. */
@@ -210,8 +188,8 @@ static int compare_items(const void *left, const void *right)
         return of_a->job < of_b->job ? -1 : 1;
     if (a->first != b->first)
         return a->first < b->first ? -1 : 1;
-    if (is_message(a) != is_message(b))
-        return is_message(b) ? -1 : 1;
+    if ((a->call.coll == GYRE_COLL_SEND_RECV) != (b->call.coll == GYRE_COLL_SEND_RECV))
+        return b->call.coll == GYRE_COLL_SEND_RECV ? -1 : 1;
     return a < b ? -1 : 1;
 }
 
@@ -219,7 +197,7 @@ static int compare_items(const void *left, const void *right)
 static size_t end_of(struct gyre_item *const *items, size_t n_items, size_t i, size_t *messages_out)
 {
     const struct gyre_item *first = items[i]->first;
-    while (i < n_items && items[i]->first == first && !is_message(items[i]))
+    while (i < n_items && items[i]->first == first && items[i]->call.coll != GYRE_COLL_SEND_RECV)
         i++;
     *messages_out = i;
     while (i < n_items && items[i]->first == first)
@@ -340,7 +318,19 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
     struct gyre_failure failure;
     failure.status = GYRE_SUCCESS;
     const bool has_streams = find_firsts(items, n_items);
-    begin_all(items, n_items, &failure);
+    /* Ended and failed communicators are left out, but calls of others are enqueued, because their
+     * ranks wait. */
+    for (struct gyre_item *first = items; first != NULL; first = first->next_first) {
+        const gyre_status status = gyre_comm_begin_launch(first->comm);
+        gyre_failure_note(&failure, status);
+        if (status == GYRE_SUCCESS) {
+            gyre_plan_sweep(&first->comm->plans);
+            continue;
+        }
+        for (size_t i = 0; i < n_items; i++)
+            if (items[i].first == first)
+                items[i].comm = NULL;
+    }
     run_held(items, n_items, has_streams, &failure);
     for (struct gyre_item *first = items; first != NULL; first = first->next_first)
         if (first->comm != NULL)

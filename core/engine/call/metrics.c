@@ -187,13 +187,6 @@ static const struct family {
     {"gyre_last_busbw_bytes_per_second", "gauge", "Bus bandwidth of the last timed launch."},
 };
 
-static double value_of(const struct cell *cell, size_t family)
-{
-    const double values[] = {(double)cell->n_calls, (double)cell->n_bytes,
-                             (double)cell->busy_ns / 1e9, cell->last_bytes_per_s};
-    return values[family];
-}
-
 /* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
 static void escape(const char *name, char *out)
 {
@@ -226,10 +219,12 @@ static void add_cell(const struct gyre_metrics *metrics, const struct cell *cell
     if (size_class < N_CLASSES - 1)
         snprintf(size, sizeof(size), "%llu", LEAST_BYTES << (2 * size_class));
     escape(metrics->name, name);
+    const double values[] = {(double)cell->n_calls, (double)cell->n_bytes,
+                             (double)cell->busy_ns / 1e9, cell->last_bytes_per_s};
     gyre_text_format(line, sizeof(line),
                      "%s{comm=\"%s\",rank=\"%d\",collective=\"%s\",up_to_bytes=\"%s\"} %.17g\n",
                      families[family].name, name, metrics->rank, gyre_collectives[coll].name, size,
-                     value_of(cell, family));
+                     values[family]);
     add_line(text, line);
 }
 
@@ -317,27 +312,6 @@ void gyre_metrics_close(struct gyre_metrics *metrics)
     release_metrics(metrics);
 }
 
-/* Expands %n and %c; the rest is every file name's. */
-static gyre_status expand(const char *pattern, const struct gyre_member *member,
-                          char path_out[PATH_MAX])
-{
-    char name[PATH_MAX] = "";
-    size_t n = 0;
-    for (const char *at = pattern; *at != '\0' && n < sizeof(name); at++) {
-        const char letter = at[0] == '%' ? at[1] : '\0';
-        char piece[24] = {at[0], letter, '\0'};
-        if (letter == 'n')
-            snprintf(piece, sizeof(piece), "%" PRIu64, member->number);
-        else if (letter == 'c')
-            snprintf(piece, sizeof(piece), "%08x", (unsigned)(member->job ^ member->job >> 32));
-        at += letter != '\0';
-        n += (size_t)snprintf(name + n, sizeof(name) - n, "%s", piece);
-    }
-    if (n >= sizeof(name) || !gyre_file_expand(name, member->rank, path_out, PATH_MAX, NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long");
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out)
 {
     *metrics_out = NULL;
@@ -346,8 +320,26 @@ gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metri
     struct gyre_metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return gyre_fail_errno(ENOMEM, "metrics");
-    gyre_status status = expand(gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE),
-                                &comm->member, metrics->path);
+    /* Expands %n and %c; the rest is every file name's. */
+    const char *pattern = gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE);
+    char name[PATH_MAX] = "";
+    size_t n = 0;
+    for (const char *at = pattern; *at != '\0' && n < sizeof(name); at++) {
+        const char letter = at[0] == '%' ? at[1] : '\0';
+        char piece[24] = {at[0], letter, '\0'};
+        if (letter == 'n')
+            snprintf(piece, sizeof(piece), "%" PRIu64, comm->member.number);
+        else if (letter == 'c')
+            snprintf(piece, sizeof(piece), "%08x",
+                     (unsigned)(comm->member.job ^ comm->member.job >> 32));
+        at += letter != '\0';
+        n += (size_t)snprintf(name + n, sizeof(name) - n, "%s", piece);
+    }
+    gyre_status status =
+        n >= sizeof(name) ||
+                !gyre_file_expand(name, comm->member.rank, metrics->path, PATH_MAX, NULL)
+            ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long")
+            : GYRE_SUCCESS;
     metrics->n_holders = 2;
     metrics->is_timed = comm->member.device_info.kind == GYRE_DEVICE_HOST;
     metrics->rank = comm->member.rank;

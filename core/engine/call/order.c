@@ -38,16 +38,11 @@ gyre_status gyre_order_join_copies(int rank, struct gyre_item **messages, size_t
     return GYRE_SUCCESS;
 }
 
-static uint32_t count_distances(const struct gyre_order_place *place)
-{
-    return place->n_ranks > 1 ? (uint32_t)place->n_ranks - 1 : 1;
-}
-
 /* Distances in one launch, with a send and a receive for each and room for the copy. */
 static uint32_t width_of(const struct gyre_order_place *place)
 {
     if (place->most_calls == 0)
-        return count_distances(place);
+        return place->n_ranks > 1 ? (uint32_t)place->n_ranks - 1 : 1;
     const uint32_t most = (place->most_calls - 1) / 2;
     return most > 0 ? most : 1;
 }
@@ -93,26 +88,6 @@ static int compare_messages(const void *left, const void *right)
     return a < b ? -1 : 1; /* in the order of the calls */
 }
 
-static void divide_waves(const struct gyre_order_place *place, struct gyre_item **messages,
-                         int n_messages)
-{
-    uint32_t n_launches = 0, last = 0; /* in its wave, of the launch before */
-    for (int i = 0; i < n_messages; i++) {
-        struct gyre_item *item = messages[i];
-        const bool is_alone =
-            is_self(item, place->rank) && !joins(item, place, messages, n_messages);
-        item->launch = is_alone ? UINT32_MAX : distance_of(&item->call, place) / width_of(place);
-    }
-    qsort(messages, (size_t)n_messages, sizeof(struct gyre_item *), compare_messages);
-    for (int i = 0; i < n_messages; i++) {
-        const uint32_t own = messages[i]->launch;
-        n_launches += i > 0 && (messages[i]->wave != messages[i - 1]->wave || own != last);
-        last = own;
-        messages[i]->launch = n_launches;
-        messages[i]->follows = 0;
-    }
-}
-
 void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
                          struct gyre_item **messages, int n_messages)
 {
@@ -126,6 +101,22 @@ void gyre_order_messages(const struct gyre_order_place *place, uint32_t *latest,
     }
     for (int i = 0; i < n_messages; i++)
         latest[messages[i]->call.root * 2 + messages[i]->call.is_send] = 0;
-    if (!place->queues)
-        divide_waves(place, messages, n_messages);
+    if (!place->queues) {
+        uint32_t n_launches = 0, last = 0; /* in its wave, of the launch before */
+        for (int i = 0; i < n_messages; i++) {
+            struct gyre_item *item = messages[i];
+            const bool is_alone =
+                is_self(item, place->rank) && !joins(item, place, messages, n_messages);
+            item->launch =
+                is_alone ? UINT32_MAX : distance_of(&item->call, place) / width_of(place);
+        }
+        qsort(messages, (size_t)n_messages, sizeof(struct gyre_item *), compare_messages);
+        for (int i = 0; i < n_messages; i++) {
+            const uint32_t own = messages[i]->launch;
+            n_launches += i > 0 && (messages[i]->wave != messages[i - 1]->wave || own != last);
+            last = own;
+            messages[i]->launch = n_launches;
+            messages[i]->follows = 0;
+        }
+    }
 }

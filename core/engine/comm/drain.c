@@ -40,28 +40,6 @@ static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *ow
     return report_of(comm, own, rank).n_ended;
 }
 
-/* False if this rank is not blocked. The executor is asked again after other ranks' reports were
- * read. */
-static bool make_report(gyre_comm *comm, struct gyre_health_blocked *report_out)
-{
-    struct gyre_executor *executor = comm->executor;
-    struct gyre_health_blocked report = {0};
-    struct gyre_blocked before, after;
-    if (!executor->ops->find_blocked(executor, &before))
-        return false;
-    report.n_ended = before.n_ended;
-    report.n_senders = before.n_senders;
-    for (uint32_t i = 0; i < before.n_senders; i++) {
-        report.senders[i].rank = before.senders[i];
-        report.senders[i].seen_ended = seen_ended(comm, &report, (int)before.senders[i]);
-    }
-    if (!executor->ops->find_blocked(executor, &after) ||
-        memcmp(&before, &after, sizeof(before)) != 0)
-        return false;
-    *report_out = report;
-    return true;
-}
-
 /* The ranks that `rank` waits for. False if one may go on. */
 static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, int rank,
                         bool *is_in_set, int *set, int *n_ranks)
@@ -82,8 +60,20 @@ static bool add_senders(gyre_comm *comm, const struct gyre_health_blocked *own, 
 /* @told: so far, by this rank. */
 static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
 {
-    struct gyre_health_blocked own;
-    if (!make_report(comm, &own))
+    /* The executor is asked again after other ranks' reports were read. */
+    struct gyre_executor *executor = comm->executor;
+    struct gyre_health_blocked own = {0};
+    struct gyre_blocked before, after;
+    if (!executor->ops->find_blocked(executor, &before))
+        return;
+    own.n_ended = before.n_ended;
+    own.n_senders = before.n_senders;
+    for (uint32_t i = 0; i < before.n_senders; i++) {
+        own.senders[i].rank = before.senders[i];
+        own.senders[i].seen_ended = seen_ended(comm, &own, (int)before.senders[i]);
+    }
+    if (!executor->ops->find_blocked(executor, &after) ||
+        memcmp(&before, &after, sizeof(before)) != 0)
         return;
     gyre_put_peers_tell_blocked(comm, own.n_ended);
     if (memcmp(&own, told, sizeof(own)) != 0)

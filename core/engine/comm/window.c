@@ -309,25 +309,6 @@ size_t gyre_registrations_count(struct gyre_registrations *registrations)
     return n;
 }
 
-static gyre_status drop(struct gyre_registrations *registrations, gyre_registration handle)
-{
-    pthread_mutex_lock(&registrations->lock);
-    struct gyre_registered **link = &registrations->first;
-    while (*link != NULL && (*link)->handle != (uintptr_t)handle)
-        link = &(*link)->next;
-    struct gyre_registered *range = *link;
-    if (range != NULL && --range->n_users == 0) {
-        *link = range->next;
-        free(range);
-    }
-    pthread_mutex_unlock(&registrations->lock);
-    if (range == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%p is not a registration of this communicator, or was given back",
-                         (void *)handle);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n_bytes,
                                    gyre_registration *handle_out)
 {
@@ -374,7 +355,22 @@ gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
 {
     /* a failed communicator too, because its buffers must come free */
     GYRE_TRY(gyre_comm_pin_made(comm));
-    const gyre_status status = drop(&comm->registrations, handle);
+    pthread_mutex_lock(&comm->registrations.lock);
+    struct gyre_registered **link = &comm->registrations.first;
+    while (*link != NULL && (*link)->handle != (uintptr_t)handle)
+        link = &(*link)->next;
+    struct gyre_registered *range = *link;
+    if (range != NULL && --range->n_users == 0) {
+        *link = range->next;
+        free(range);
+    }
+    pthread_mutex_unlock(&comm->registrations.lock);
+    const gyre_status status =
+        range == NULL
+            ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                        "%p is not a registration of this communicator, or was given back",
+                        (void *)handle)
+            : GYRE_SUCCESS;
     gyre_comm_unpin(comm);
     return status;
 }

@@ -230,33 +230,6 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
 
-/* A host stream reports both failures and the communicator goes on; a GPU's stream has no
- * status. */
-static void check_signals(struct gyre_health *health, const struct gyre_progress *progress)
-{
-    const struct gyre_member *member = &health->comm->member;
-    char own[GYRE_RANK_NAME_BYTES], sender[GYRE_RANK_NAME_BYTES];
-    char text[GYRE_CAUSE_MAX_BYTES];
-    if (progress->late_signal != 0) {
-        const uint64_t index = progress->late_signal - 1;
-        snprintf(text, sizeof(text),
-                 "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
-                 gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
-                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
-                 member->config.timeout_ms);
-        gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
-    }
-    if (progress->lost_signal != 0) {
-        const uint64_t index = progress->lost_signal - 1;
-        snprintf(text, sizeof(text),
-                 "%s destroyed its communicator; the signal that rank %d waits for can no longer "
-                 "come (signal %d)",
-                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender), member->rank,
-                 (int)(index % GYRE_N_SIGNALS));
-        gyre_health_fail_all(health, GYRE_ERROR_REMOTE, text);
-    }
-}
-
 /* A peer that has left takes part in no later call. Its data may still be under way, so the time
  * limit starts when its goodbye is known. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
@@ -355,7 +328,28 @@ void gyre_health_check_progress(struct gyre_health *health)
     const bool replays =
         member->device_info.kind == GYRE_DEVICE_CUDA && progress.completed < progress.activity;
     notice_own_stop(health, now_ns);
-    check_signals(health, &progress);
+    /* A host stream reports both failures and the communicator goes on; a GPU's stream has no
+     * status. */
+    char own[GYRE_RANK_NAME_BYTES], sender[GYRE_RANK_NAME_BYTES];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    if (progress.late_signal != 0) {
+        const uint64_t index = progress.late_signal - 1;
+        snprintf(text, sizeof(text),
+                 "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
+                 gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
+                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
+                 member->config.timeout_ms);
+        gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
+    }
+    if (progress.lost_signal != 0) {
+        const uint64_t index = progress.lost_signal - 1;
+        snprintf(text, sizeof(text),
+                 "%s destroyed its communicator; the signal that rank %d waits for can no longer "
+                 "come (signal %d)",
+                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender), member->rank,
+                 (int)(index % GYRE_N_SIGNALS));
+        gyre_health_fail_all(health, GYRE_ERROR_REMOTE, text);
+    }
     if (!take_progress(health, now_ns, progress.completed < launched || replays, &progress))
         return;
     const uint64_t still_ns = now_ns - health->still_since_ns;

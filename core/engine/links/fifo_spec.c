@@ -61,17 +61,6 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
-/* @n_joined_out: each FIFO gets the memory of so many. */
-static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
-{
-    const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
-    uint32_t n_fifos = most;
-    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_SUB_FIFOS)
-        n_fifos /= 2;
-    *n_joined_out = most / n_fifos;
-    return n_fifos;
-}
-
 /* All-reduces of 1 GiB reach 316 GB/s with 256 KiB and 276 with 128 (16 channels, 2 H200, 2026-11).
  * With two ranks there is room for half as much again. */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
@@ -119,9 +108,15 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = GYRE_COMM_DEPTH};
     if (is_cuda && is_proxied)
         return divide_across(n_peers, buffer_bytes, max_channels);
-    uint32_t n_joined = 1; /* as in count_fifos() */
-    if (is_cuda)
-        spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
+    uint32_t n_joined = 1; /* each FIFO gets the memory of so many */
+    if (is_cuda) {
+        const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
+        uint32_t n_fifos = most;
+        while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_SUB_FIFOS)
+            n_fifos /= 2;
+        n_joined = most / n_fifos;
+        spec.n_fifos = n_fifos;
+    }
     /* A proxied pair has slots at both ends on each rank. */
     const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
     const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;

@@ -110,10 +110,10 @@ static void describe(const struct gyre_algo_file *file, char *text_out, size_t t
     }
 }
 
-static gyre_status check_terms(const struct gyre_algorithm *algorithm,
-                               const struct gyre_algo_terms *terms)
+static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre_algo_terms *terms)
 {
-    const struct gyre_given_programs *given = algorithm->given;
+    GYRE_TRY(gyre_algorithm_give(&shape->given, terms->grouping, &shape->algorithm));
+    const struct gyre_given_programs *given = shape->algorithm.given;
     const struct gyre_program *first = given->programs[0][0];
     const bool is_cuda = terms->device_kind == GYRE_DEVICE_CUDA;
     uint64_t n_steps = 0;
@@ -148,13 +148,6 @@ static gyre_status check_terms(const struct gyre_algorithm *algorithm,
     const char *obstacle = gyre_proof_obstacle(given->n_ranks, n_steps, n_workers);
     if (obstacle != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s", obstacle);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre_algo_terms *terms)
-{
-    GYRE_TRY(gyre_algorithm_give(&shape->given, terms->grouping, &shape->algorithm));
-    GYRE_TRY(check_terms(&shape->algorithm, terms));
     shape->same_bits = true;
     for (unsigned v = 0; v < shape->given.n_variants; v++) {
         bool same_bits;
@@ -273,31 +266,6 @@ static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *sha
     return NULL;
 }
 
-static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_terms *terms)
-{
-    char all[512], used[384] = "none";
-    size_t n_used = 0;
-    for (const struct gyre_file_shape *at = use->shapes; at != NULL; at = at->next)
-        if (!at->same_bits)
-            GYRE_WARN("%s: %s %s reduces in different orders on different ranks, so the last bits "
-                      "of results may differ between ranks (GYRE_ANY_ORDER=1 allows it)",
-                      use->file->name, at->algorithm.name, gyre_collectives[at->given.coll].name);
-    if (!gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        return;
-    describe(use->file, all, sizeof(all));
-    for (const struct gyre_file_shape *at = use->shapes; at != NULL && n_used < sizeof(used);
-         at = at->next) {
-        const struct gyre_algorithm *like = at->given.like;
-        n_used += (size_t)snprintf(
-            used + n_used, sizeof(used) - n_used, "%s%s %s%s%s%s", n_used > 0 ? "; " : "",
-            at->algorithm.name, gyre_collectives[at->given.coll].name,
-            at->given.is_placed ? " (results in windows)" : "",
-            like != NULL ? ", as built-in " : "", like != NULL ? like->name : "");
-    }
-    GYRE_INFO(TUNING, "%s has %s; proved and used for %u ranks: %s", use->file->name, all,
-              terms->n_ranks, used);
-}
-
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank)
 {
@@ -305,8 +273,30 @@ gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_file_shapes_open(file, terms, &use->shapes));
     use->file = file;
-    if (rank == 0)
-        log_use(use, terms);
+    if (rank == 0) {
+        char all[512], used[384] = "none";
+        size_t n_used = 0;
+        for (const struct gyre_file_shape *at = use->shapes; at != NULL; at = at->next)
+            if (!at->same_bits)
+                GYRE_WARN(
+                    "%s: %s %s reduces in different orders on different ranks, so the last bits "
+                    "of results may differ between ranks (GYRE_ANY_ORDER=1 allows it)",
+                    use->file->name, at->algorithm.name, gyre_collectives[at->given.coll].name);
+        if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING)) {
+            describe(use->file, all, sizeof(all));
+            for (const struct gyre_file_shape *at = use->shapes;
+                 at != NULL && n_used < sizeof(used); at = at->next) {
+                const struct gyre_algorithm *like = at->given.like;
+                n_used += (size_t)snprintf(
+                    used + n_used, sizeof(used) - n_used, "%s%s %s%s%s%s", n_used > 0 ? "; " : "",
+                    at->algorithm.name, gyre_collectives[at->given.coll].name,
+                    at->given.is_placed ? " (results in windows)" : "",
+                    like != NULL ? ", as built-in " : "", like != NULL ? like->name : "");
+            }
+            GYRE_INFO(TUNING, "%s has %s; proved and used for %u ranks: %s", use->file->name, all,
+                      terms->n_ranks, used);
+        }
+    }
     return GYRE_SUCCESS;
 }
 

@@ -166,18 +166,6 @@ static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call
     *shape_out = shape;
 }
 
-static gyre_status check_fifos(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
-                               const struct gyre_call *call, const struct gyre_program *program)
-{
-    if (program->n_lanes <= n_fifos && program->min_depth <= spec->depth)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                     "%s %s needs %u connections of depth %u a pair, this communicator has %u of "
-                     "depth %u",
-                     program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
-                     program->min_depth, n_fifos, spec->depth);
-}
-
 /* Do slots have room for 16 bytes of each chunk that a step moves? */
 static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
                                const struct gyre_call *call, const struct gyre_program *program,
@@ -199,17 +187,6 @@ static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fif
         (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
 }
 
-/* On a GPU all workers run as blocks at once. Built-in algorithms keep the tuner's channels. */
-static uint32_t most_block_channels(const struct gyre_tuner_facts *facts,
-                                    const struct gyre_algorithm *algorithm,
-                                    const struct gyre_variants *variants)
-{
-    const bool is_emitted = algorithm->given == NULL || algorithm->given->like != NULL;
-    if (facts->device_kind != GYRE_DEVICE_CUDA || is_emitted || variants->most_workers <= 1)
-        return UINT32_MAX;
-    return (uint32_t)gyre_max_u64(1, facts->max_channels / variants->most_workers);
-}
-
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
                           uint16_t rank_of_out[2])
@@ -228,11 +205,23 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     const struct gyre_program *program = (*variants_out)->programs[0];
     const struct gyre_fifo_spec *spec = &cache->links->spec;
     const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
-    GYRE_TRY(check_fifos(spec, n_fifos, call, program));
+    if (program->n_lanes > n_fifos || program->min_depth > spec->depth)
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "%s %s needs %u connections of depth %u a pair, this communicator has %u of "
+            "depth %u",
+            program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
+            program->min_depth, n_fifos, spec->depth);
     GYRE_TRY(check_slots(spec, n_fifos, call, program, choice_out->tile_bytes));
     const struct gyre_variants *variants = *variants_out;
     const uint32_t n_lanes = variants->programs[0]->n_lanes;
-    uint32_t most = most_block_channels(&cache->facts, choice_out->algorithm, variants);
+    /* On a GPU all workers run as blocks at once. Built-in algorithms keep the tuner's channels. */
+    const bool is_emitted =
+        choice_out->algorithm->given == NULL || choice_out->algorithm->given->like != NULL;
+    uint32_t most =
+        cache->facts.device_kind != GYRE_DEVICE_CUDA || is_emitted || variants->most_workers <= 1
+            ? UINT32_MAX
+            : (uint32_t)gyre_max_u64(1, cache->facts.max_channels / variants->most_workers);
     if (call->coll == GYRE_COLL_SEND_RECV)
         most = gyre_min_u32(most, gyre_tuner_pair_channels(&cache->facts, choice_out->proto));
     if (n_lanes > 0)

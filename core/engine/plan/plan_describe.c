@@ -71,15 +71,6 @@ void gyre_plan_log_choice(struct gyre_plan_cache *cache, const struct gyre_call 
               path_name, choice->n_channels, choice->tile_bytes, prediction, won, kernel);
 }
 
-/* If copy engines carry the call, a kernel copies only this rank's own block. */
-static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
-{
-    return choice->path == GYRE_PATH_COPY_ENGINE &&
-                   gyre_program_copy_tail(variants->programs[0]) == 0
-               ? GYRE_COPY_BLOCKS
-               : choice->n_channels * variants->most_workers;
-}
-
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out)
 {
@@ -89,9 +80,14 @@ gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_
     uint16_t rank_of[2];
     gyre_window_find(cache->windows, cache->facts.n_ranks, &found);
     GYRE_TRY(gyre_plan_choose(cache, &found, &choice, &variants, rank_of));
-    struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
-                                        .slot_bytes = choice.tile_bytes,
-                                        .n_blocks = n_blocks_of(&choice, variants)};
+    /* If copy engines carry the call, a kernel copies only this rank's own block. */
+    struct gyre_plan_summary summary = {
+        .n_channels = choice.n_channels,
+        .slot_bytes = choice.tile_bytes,
+        .n_blocks = choice.path == GYRE_PATH_COPY_ENGINE &&
+                             gyre_program_copy_tail(variants->programs[0]) == 0
+                         ? GYRE_COPY_BLOCKS
+                         : choice.n_channels * variants->most_workers};
     summary.predicted_us =
         predict_us(cache, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);

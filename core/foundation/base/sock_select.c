@@ -28,11 +28,6 @@ static const char *const virtual_prefixes[] = {
 
 #define MAX_ROUTES     4096
 
-static bool has_prefix(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 bool gyre_sock_is_link_local(const struct gyre_sock_address *address)
 {
     return address->family == AF_INET6 && address->bytes[0] == 0xfe &&
@@ -149,12 +144,12 @@ static int kind_of(const struct gyre_sock_interface *interface)
         return 5;
     if (!interface->is_running)
         return 4;
-    if (has_prefix(interface->name, "ib"))
+    if (strncmp(interface->name, "ib", strlen("ib")) == 0)
         return 0;
     if (interface->has_default_route)
         return 1;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(virtual_prefixes); i++) {
-        if (has_prefix(interface->name, virtual_prefixes[i]))
+        if (strncmp(interface->name, virtual_prefixes[i], strlen(virtual_prefixes[i])) == 0)
             return 3;
     }
     return 2;

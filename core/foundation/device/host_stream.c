@@ -65,11 +65,6 @@ static struct {
 GYRE_WATCH_FORKS(&all_streams.lock, NULL)
 
 /* A forked child would do its parent's work a second time. */
-static bool is_inherited(const struct host_stream *stream)
-{
-    return stream->generation != gyre_fork_generation();
-}
-
 static gyre_status refuse_inherited(const char *which)
 {
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -171,7 +166,7 @@ static bool wake_other_helpers(const struct host_stream *own)
     if (pthread_mutex_trylock(&all_streams.lock) != 0)
         return false;
     for (struct host_stream *stream = all_streams.newest; stream != NULL; stream = stream->next) {
-        if (stream == own || is_inherited(stream) || is_empty(stream) ||
+        if (stream == own || stream->generation != gyre_fork_generation() || is_empty(stream) ||
             gyre_load_acquire_u32(&stream->n_callers) != 0)
             continue;
         if (pthread_mutex_trylock(&stream->lock) != 0) {
@@ -235,7 +230,7 @@ gyre_status gyre_host_stream_destroy(gyre_stream handle)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "the default stream (NULL) cannot be destroyed; it ends with its thread");
     struct host_stream *stream = handle;
-    if (is_inherited(stream))
+    if (stream->generation != gyre_fork_generation())
         return refuse_inherited("the stream");
     drain(stream);
     pthread_mutex_lock(&all_streams.lock);
@@ -282,9 +277,9 @@ static struct host_stream *get_default(void)
 gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();
-    if (handle != NULL && is_inherited(stream))
+    if (handle != NULL && stream->generation != gyre_fork_generation())
         return refuse_inherited("the stream");
-    if (stream == NULL || is_inherited(stream)) {
+    if (stream == NULL || stream->generation != gyre_fork_generation()) {
         gyre_stream made = NULL;
         if (default_key_errno != 0)
             return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
@@ -305,7 +300,7 @@ static gyre_status find(gyre_stream handle, struct host_stream **stream_out)
 {
     struct host_stream *stream = handle != NULL ? handle : get_default();
     *stream_out = stream;
-    if (stream == NULL || !is_inherited(stream))
+    if (stream == NULL || stream->generation == gyre_fork_generation())
         return GYRE_SUCCESS;
     *stream_out = NULL;
     if (handle == NULL && is_empty(stream))

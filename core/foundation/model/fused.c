@@ -25,11 +25,6 @@ struct finder {
     uint8_t n_received[GYRE_FUSED_MAX_PEERS];
 };
 
-static bool is_connection(const struct gyre_operand *operand)
-{
-    return operand->kind == GYRE_OPERAND_CONNECTION;
-}
-
 static unsigned find_peer(const struct finder *finder, const struct gyre_operand *operand)
 {
     const uint16_t rank = finder->program->connections[operand->index].peer;
@@ -97,7 +92,7 @@ static bool find_inputs(struct finder *finder, const struct gyre_step *step)
     struct gyre_fused_program *fused = &finder->fused;
     bool has_own = false;
     for (unsigned i = 0; i < step->n_ins; i++) {
-        if (is_connection(&step->ins[i])) {
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION) {
             if (!is_placed_rightly(finder, &step->ins[i], false) ||
                 !add_peer(finder, &step->ins[i]))
                 return false;
@@ -115,25 +110,6 @@ static bool find_inputs(struct finder *finder, const struct gyre_step *step)
     return has_own && (!finder->reduces || (step->flags & GYRE_STEP_FINAL) != 0);
 }
 
-/* OUT once, and all peers or none. */
-static bool find_outputs(struct finder *finder, const struct gyre_step *step)
-{
-    struct gyre_fused_program *fused = &finder->fused;
-    unsigned n_sends = 0;
-    for (unsigned o = 0; o < step->n_outs; o++) {
-        if (is_connection(&step->outs[o])) {
-            if (find_send(finder, &step->outs[o], finder->reduces, true) == NULL)
-                return false;
-            n_sends++;
-        } else if (!find_chunk(finder, step, &step->outs[o], GYRE_OPERAND_OUT,
-                               &fused->own_out_block)) {
-            return false;
-        }
-    }
-    finder->gathers = n_sends > 0 || (finder->scatters && !finder->reduces);
-    return n_sends + 1 == step->n_outs && (n_sends == 0 || n_sends == fused->n_peers);
-}
-
 /* How many peers a step of the scatter sends to; 0 = another step. */
 static unsigned find_scatter(struct finder *finder, const struct gyre_step *step)
 {
@@ -141,8 +117,9 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_step *step
     if (step->n_ins != 1 || !find_chunk(finder, step, &step->ins[0], GYRE_OPERAND_IN, &block))
         return 0;
     for (unsigned o = 0; o < step->n_outs; o++) {
-        struct gyre_fused_peer *peer =
-            is_connection(&step->outs[o]) ? find_send(finder, &step->outs[o], 0, false) : NULL;
+        struct gyre_fused_peer *peer = step->outs[o].kind == GYRE_OPERAND_CONNECTION
+                                           ? find_send(finder, &step->outs[o], 0, false)
+                                           : NULL;
         if (peer == NULL)
             return 0;
         peer->in_block = block;
@@ -154,8 +131,8 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_step *step
 static bool find_gather(struct finder *finder, const struct gyre_step *step)
 {
     const bool is_placed = finder->program->is_placed != 0;
-    if (step->n_ins != 1 || !is_connection(&step->ins[0]) || step->n_outs != (is_placed ? 0 : 1) ||
-        !is_placed_rightly(finder, &step->ins[0], true))
+    if (step->n_ins != 1 || step->ins[0].kind != GYRE_OPERAND_CONNECTION ||
+        step->n_outs != (is_placed ? 0 : 1) || !is_placed_rightly(finder, &step->ins[0], true))
         return false;
     const unsigned p = find_peer(finder, &step->ins[0]);
     if (p == finder->fused.n_peers || finder->n_received[p] != finder->reduces)
@@ -173,7 +150,7 @@ static bool find_gather(struct finder *finder, const struct gyre_step *step)
 static bool only_sends(const struct gyre_step *step)
 {
     for (unsigned o = 0; o < step->n_outs; o++)
-        if (!is_connection(&step->outs[o]))
+        if (step->outs[o].kind != GYRE_OPERAND_CONNECTION)
             return false;
     return true;
 }
@@ -190,7 +167,7 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
     const struct gyre_step *gather = &steps[result + 1];
     const uint32_t n_gather = n_steps - result - 1;
     for (uint32_t s = 0; s < n_gather && !finder->reduces; s++)
-        if (gather[s].n_ins != 1 || !is_connection(&gather[s].ins[0]) ||
+        if (gather[s].n_ins != 1 || gather[s].ins[0].kind != GYRE_OPERAND_CONNECTION ||
             !add_peer(finder, &gather[s].ins[0]))
             return false;
     for (uint32_t s = 0; s < result; s++) {
@@ -199,7 +176,22 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
             return false;
         n_scattered += n;
     }
-    if (!find_outputs(finder, &steps[result]))
+    /* OUT once, and all peers or none. */
+    const struct gyre_step *step = &steps[result];
+    struct gyre_fused_program *fused = &finder->fused;
+    unsigned n_sends = 0;
+    for (unsigned o = 0; o < step->n_outs; o++) {
+        if (step->outs[o].kind == GYRE_OPERAND_CONNECTION) {
+            if (find_send(finder, &step->outs[o], finder->reduces, true) == NULL)
+                return false;
+            n_sends++;
+        } else if (!find_chunk(finder, step, &step->outs[o], GYRE_OPERAND_OUT,
+                               &fused->own_out_block)) {
+            return false;
+        }
+    }
+    finder->gathers = n_sends > 0 || (finder->scatters && !finder->reduces);
+    if (n_sends + 1 != step->n_outs || (n_sends != 0 && n_sends != fused->n_peers))
         return false;
     for (uint32_t s = 0; s < n_gather; s++)
         if (!find_gather(finder, &gather[s]))
@@ -224,12 +216,12 @@ static enum gyre_fused_pattern pattern_of(const struct finder *finder)
 
 static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
 {
-    const bool receives = is_connection(&step->ins[0]);
+    const bool receives = step->ins[0].kind == GYRE_OPERAND_CONNECTION;
     const struct gyre_operand *connection = receives ? &step->ins[0] : &step->outs[0];
     const struct gyre_operand *chunk = receives ? &step->outs[0] : &step->ins[0];
     struct gyre_fused_peer *peer = &finder->fused.peers[0];
     uint16_t block;
-    if (step->n_ins != 1 || step->n_outs != 1 || !is_connection(connection) ||
+    if (step->n_ins != 1 || step->n_outs != 1 || connection->kind != GYRE_OPERAND_CONNECTION ||
         connection->is_placed != 0 ||
         !find_chunk(finder, step, chunk, receives ? GYRE_OPERAND_OUT : GYRE_OPERAND_IN, &block))
         return GYRE_FUSED_NONE;

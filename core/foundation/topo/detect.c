@@ -118,19 +118,6 @@ static gyre_status add_cpu(struct detect *detect, int numa_id)
     return gyre_topo_add_node(detect->topo, &cpu, NULL);
 }
 
-static gyre_status add_cpus(struct detect *detect)
-{
-    /* By number, because node10 sorts before node2. Skips nodes without processors. */
-    for (int id = 0; id < 1024; id++) {
-        char cpus[64];
-        if (read_line(detect, cpus, sizeof(cpus), "devices/system/node/node%d/cpulist", id))
-            GYRE_TRY(add_cpu(detect, id));
-    }
-    if (detect->topo->n_nodes == 0)
-        GYRE_TRY(add_cpu(detect, 0));
-    return GYRE_SUCCESS;
-}
-
 static uint32_t read_link_speed(const struct detect *detect, const char *bus_id)
 {
     char text[64];
@@ -467,7 +454,14 @@ gyre_status gyre_topo_detect(const struct gyre_topo_detect_options *options,
     struct detect detect = {options->sysfs_root != NULL ? options->sysfs_root : "/sys", &topo};
     gyre_status status;
     gyre_topo_init(&topo);
-    GYRE_TRY_GOTO(status, add_cpus(&detect), fail);
+    /* By number, because node10 sorts before node2. Skips nodes without processors. */
+    for (int id = 0; id < 1024; id++) {
+        char cpus[64];
+        if (read_line(&detect, cpus, sizeof(cpus), "devices/system/node/node%d/cpulist", id))
+            GYRE_TRY_GOTO(status, add_cpu(&detect, id), fail);
+    }
+    if (detect.topo->n_nodes == 0)
+        GYRE_TRY_GOTO(status, add_cpu(&detect, 0), fail);
     GYRE_TRY_GOTO(status, add_gpus(&detect, options), fail);
     GYRE_TRY_GOTO(status, for_each_name(&detect, "class/infiniband", add_rdma_device, &n_nets),
                   fail);

@@ -160,20 +160,6 @@ gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_no
     return GYRE_SUCCESS;
 }
 
-/* One lane, one direction: NVIDIA's data sheets (NVLink 1: 20 GB/s, 2 to 4: 25, 5: 50; GA10x: 14).
- * 81 % is payload (364 of 450 GB/s, ring of 16-byte stores on four H200). */
-static double nvlink_lane_bytes_per_ns(int arch_sm)
-{
-    double wire = 25.0;
-    if (arch_sm >= 100)
-        wire = 50.0;
-    else if (arch_sm == 86)
-        wire = 14.0;
-    else if (arch_sm > 0 && arch_sm < 70)
-        wire = 20.0;
-    return wire * 0.81;
-}
-
 /* Grace Hopper's NVLink-C2C, a direction (data sheet), as one lane. */
 #define C2C_BYTES_PER_NS 450.0
 
@@ -191,9 +177,19 @@ gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_li
                          "a link of %u lanes cannot join nodes %d and %d", link->n_lanes,
                          link->from, link->to);
     double bytes_per_ns = link->bytes_per_ns;
-    if (!(bytes_per_ns > 0.0) && link->kind == GYRE_TOPO_NVLINK)
-        bytes_per_ns = link->n_lanes * nvlink_lane_bytes_per_ns(topo->nodes[link->from].arch_sm);
-    else if (!(bytes_per_ns > 0.0))
+    if (!(bytes_per_ns > 0.0) && link->kind == GYRE_TOPO_NVLINK) {
+        /* One lane, one direction: NVIDIA's data sheets (NVLink 1: 20 GB/s, 2 to 4: 25, 5: 50;
+         * GA10x: 14). 81 % is payload (364 of 450 GB/s, ring of 16-byte stores on four H200). */
+        const int arch_sm = topo->nodes[link->from].arch_sm;
+        double wire = 25.0;
+        if (arch_sm >= 100)
+            wire = 50.0;
+        else if (arch_sm == 86)
+            wire = 14.0;
+        else if (arch_sm > 0 && arch_sm < 70)
+            wire = 20.0;
+        bytes_per_ns = link->n_lanes * (wire * 0.81);
+    } else if (!(bytes_per_ns > 0.0))
         bytes_per_ns = link->n_lanes * C2C_BYTES_PER_NS;
     for (int32_t i = 0; i < topo->n_links; i++) {
         struct gyre_topo_link *known = &topo->links[i];

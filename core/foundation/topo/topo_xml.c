@@ -125,37 +125,35 @@ static gyre_status add_node(const struct reader *reader, const xmlNode *element,
                                    (const char *)element->name);
 }
 
-static gyre_status read_net(struct reader *reader, xmlNode *element, int32_t nic)
-{
-    struct gyre_topo_node net;
-    char rdma[8];
-    gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
-    get_text(reader, element, "name", true, net.name, sizeof(net.name));
-    get_text(reader, element, "netdev", false, net.netdev, sizeof(net.netdev));
-    get_text(reader, element, "rdma", false, rdma, sizeof(rdma));
-    net.ordinal = get_int(reader, element, "dev", -1);
-    net.port = get_int(reader, element, "port", 1);
-    net.gdr = get_int(reader, element, "gdr", -1);
-    net.speed_mbit_per_s = get_uint(reader, element, "speed");
-    char text[32], *end;
-    get_text(reader, element, "guid", false, text, sizeof(text));
-    errno = 0;
-    const uint64_t guid = strtoull(text, &end, text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10);
-    const bool is_number = errno == 0 && *end == '\0';
-    reader->n_skipped[SKIPPED_TEXT] += !is_number;
-    net.guid = is_number ? guid : 0;
-    /* NCCL numbers interfaces without RDMA from 0; a real GUID's upper half has its maker's id. */
-    net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
-    reader->n_skipped[SKIPPED_NAMELESS] += net.name[0] == '\0';
-    return net.name[0] == '\0' ? GYRE_SUCCESS : add_node(reader, element, &net, NULL);
-}
-
 static gyre_status read_nets(struct reader *reader, const xmlNode *element, int32_t nic)
 {
     for (xmlNode *at = element->children; at != NULL; at = at->next) {
         count_unknown(reader, at, "net");
-        if (is_named(at, "net"))
-            GYRE_TRY(read_net(reader, at, nic));
+        if (is_named(at, "net")) {
+            struct gyre_topo_node net;
+            char rdma[8];
+            gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
+            get_text(reader, at, "name", true, net.name, sizeof(net.name));
+            get_text(reader, at, "netdev", false, net.netdev, sizeof(net.netdev));
+            get_text(reader, at, "rdma", false, rdma, sizeof(rdma));
+            net.ordinal = get_int(reader, at, "dev", -1);
+            net.port = get_int(reader, at, "port", 1);
+            net.gdr = get_int(reader, at, "gdr", -1);
+            net.speed_mbit_per_s = get_uint(reader, at, "speed");
+            char text[32], *end;
+            get_text(reader, at, "guid", false, text, sizeof(text));
+            errno = 0;
+            const uint64_t guid =
+                strtoull(text, &end, text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10);
+            const bool is_number = errno == 0 && *end == '\0';
+            reader->n_skipped[SKIPPED_TEXT] += !is_number;
+            net.guid = is_number ? guid : 0;
+            /* NCCL numbers interfaces without RDMA from 0; a real GUID's upper half has its maker's
+             * id. */
+            net.is_rdma = rdma[0] != '\0' ? strcmp(rdma, "1") == 0 : net.guid >> 32 != 0;
+            reader->n_skipped[SKIPPED_NAMELESS] += net.name[0] == '\0';
+            GYRE_TRY(net.name[0] == '\0' ? GYRE_SUCCESS : add_node(reader, at, &net, NULL));
+        }
     }
     return GYRE_SUCCESS;
 }

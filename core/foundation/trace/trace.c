@@ -178,26 +178,6 @@ uint32_t gyre_trace_capacity(const struct gyre_trace *trace)
     return trace->capacity;
 }
 
-static void count_missing(const struct gyre_trace *trace, struct gyre_trace_rank *rank)
-{
-    uint64_t clock_error_ns = 0;
-    for (int i = 0; i < GYRE_TRACE_N_SOURCES; i++) {
-        const struct gyre_trace_buffer *buffer = &trace->buffers[i];
-        const struct gyre_trace_events *given = &trace->given[i];
-        rank->n_lost += given->n_lost;
-        rank->n_left_out += buffer->n_left_out + given->n_left_out;
-        rank->complete_ns = gyre_max_u64(rank->complete_ns, given->complete_ns);
-        clock_error_ns = gyre_max_u64(clock_error_ns, given->clock_error_ns);
-        if (buffer->n_events < buffer->capacity || buffer->capacity == 0)
-            continue;
-        const uint64_t n_lost = buffer->n_events - (buffer->capacity - 1);
-        const struct gyre_trace_event *oldest = &buffer->events[n_lost & (buffer->capacity - 1)];
-        rank->n_lost += n_lost;
-        rank->complete_ns = gyre_max_u64(rank->complete_ns, oldest->end_ns);
-    }
-    rank->clock_error_ns += clock_error_ns;
-}
-
 static void write_event(const struct gyre_trace *trace, struct gyre_trace_writer *writer,
                         int source, const struct gyre_trace_event *event)
 {
@@ -217,7 +197,22 @@ static void write_rank(const void *context, struct gyre_trace_writer *writer)
                                    .host = host,
                                    .shares_a_thread = trace->identity.shares_a_thread,
                                    .clock_error_ns = trace->identity.clock_error_ns};
-    count_missing(trace, &rank);
+    uint64_t clock_error_ns = 0;
+    for (int i = 0; i < GYRE_TRACE_N_SOURCES; i++) {
+        const struct gyre_trace_buffer *buffer = &trace->buffers[i];
+        const struct gyre_trace_events *given = &trace->given[i];
+        rank.n_lost += given->n_lost;
+        rank.n_left_out += buffer->n_left_out + given->n_left_out;
+        rank.complete_ns = gyre_max_u64(rank.complete_ns, given->complete_ns);
+        clock_error_ns = gyre_max_u64(clock_error_ns, given->clock_error_ns);
+        if (buffer->n_events < buffer->capacity || buffer->capacity == 0)
+            continue;
+        const uint64_t n_lost = buffer->n_events - (buffer->capacity - 1);
+        const struct gyre_trace_event *oldest = &buffer->events[n_lost & (buffer->capacity - 1)];
+        rank.n_lost += n_lost;
+        rank.complete_ns = gyre_max_u64(rank.complete_ns, oldest->end_ns);
+    }
+    rank.clock_error_ns += clock_error_ns;
     if (rank.n_lost > 0)
         GYRE_WARN("trace: rank %d has lost its %" PRIu64 " oldest events; a larger "
                   "GYRE_TRACE_EVENTS than %u keeps them",

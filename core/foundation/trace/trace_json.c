@@ -43,11 +43,6 @@ gyre_status gyre_trace_describe(const struct gyre_step *step,
                : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the text of a step");
 }
 
-static void put_text(FILE *file, const char *text)
-{
-    gyre_text_put_json(file, text, SIZE_MAX);
-}
-
 static uint64_t shift(const struct gyre_trace_writer *writer, uint64_t time_ns)
 {
     return time_ns - (uint64_t)writer->clock_offset_ns;
@@ -63,7 +58,7 @@ static void begin_line(struct gyre_trace_writer *writer, const char *phase, cons
 {
     fprintf(writer->file, "%s\n{\"ph\":\"%s\",\"name\":", writer->is_continued ? "," : "", phase);
     writer->is_continued = true;
-    put_text(writer->file, name);
+    gyre_text_put_json(writer->file, name, SIZE_MAX);
     fprintf(writer->file, ",\"pid\":%u,\"tid\":%u", writer->pid, track);
     put_us(writer->file, "ts", time_ns);
 }
@@ -98,9 +93,9 @@ void gyre_trace_write_rank(struct gyre_trace_writer *writer, const struct gyre_t
     begin_line(writer, "M", "gyre_rank", 0, 0);
     fprintf(file, ",\"args\":{\"rank\":%u,\"n_ranks\":%u,\"communicator\":", writer->rank,
             rank->n_ranks);
-    put_text(file, rank->communicator);
+    gyre_text_put_json(file, rank->communicator, SIZE_MAX);
     fputs(",\"host\":", file);
-    put_text(file, rank->host);
+    gyre_text_put_json(file, rank->host, SIZE_MAX);
     fprintf(file,
             ",\"shares_a_thread\":%s,\"lost_events\":%" PRIu64 ",\"left_out_launches\":%" PRIu64
             ",\"clock_offset_ns\":%" PRId64 ",\"clock_error_ns\":%" PRIu64,
@@ -196,7 +191,7 @@ static void write_step(struct gyre_trace_writer *writer, const struct gyre_trace
     put_us(file, "begin_us", shift(writer, event->begin_ns));
     put_us(file, "data_us", shift(writer, event->data_ns));
     fputs(",\"text\":", file);
-    put_text(file, step->text);
+    gyre_text_put_json(file, step->text, SIZE_MAX);
     put_slots(writer, event);
     fputs("}}", file);
     write_flows(writer, event, track);
@@ -216,7 +211,7 @@ static void write_call(struct gyre_trace_writer *writer, const struct gyre_trace
             event->call, event->sequence, coll, event->n_bytes);
     if (is_run) {
         fputs(",\"algorithm\":", writer->file);
-        put_text(writer->file, program->algorithm);
+        gyre_text_put_json(writer->file, program->algorithm, SIZE_MAX);
     }
     fputs("}}", writer->file);
 }

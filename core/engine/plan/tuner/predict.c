@@ -153,19 +153,6 @@ static uint32_t most_tile_of(const struct search *search, const struct gyre_choi
                         gyre_tuner_net_payload_bytes(search->facts, choice->net_proto));
 }
 
-/* Shorter over slow TCP, for less time on the wire. */
-static uint32_t first_tile_of(const struct search *search, const struct gyre_choice *choice,
-                              uint64_t least_bytes)
-{
-    const uint32_t most_bytes = most_tile_of(search, choice);
-    const double in_time_bytes =
-        search->facts->cost->nic_bytes_per_ns * (double)number_of(search, GYRE_ROW_TILE_NS);
-    if (in_time_bytes <= 0 || in_time_bytes >= most_bytes)
-        return most_bytes;
-    return gyre_min_u32(most_bytes, (uint32_t)gyre_max_u64((uint32_t)in_time_bytes / 16 * 16,
-                                                           gyre_round_up(least_bytes, 16)));
-}
-
 /* As long as the predicted time falls. @best_ns: INFINITY = none yet. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
@@ -250,7 +237,16 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
                                           gyre_simulator_channel_unit(simulator), most_channels);
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
-    choice.tile_bytes = first_tile_of(search, &choice, least_tile_of(search, simulator));
+    /* Shorter over slow TCP, for less time on the wire. */
+    const uint64_t least_bytes = least_tile_of(search, simulator);
+    const uint32_t most_bytes = most_tile_of(search, &choice);
+    const double in_time_bytes =
+        search->facts->cost->nic_bytes_per_ns * (double)number_of(search, GYRE_ROW_TILE_NS);
+    choice.tile_bytes =
+        in_time_bytes <= 0 || in_time_bytes >= most_bytes
+            ? most_bytes
+            : gyre_min_u32(most_bytes, (uint32_t)gyre_max_u64((uint32_t)in_time_bytes / 16 * 16,
+                                                              gyre_round_up(least_bytes, 16)));
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
         GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     GYRE_TRY(refine_tile(search, simulator, &best, &best_ns));

@@ -330,20 +330,6 @@ static bool holds(const struct gyre_bounds *bounds, uint64_t value)
     return value >= bounds->least && value <= bounds->most;
 }
 
-static bool fits(const struct gyre_row *row, const struct gyre_row_call *call)
-{
-    const struct gyre_when *when = &row->when;
-    return row->kind == call->kind && (when->colls >> call->coll & 1U) != 0 &&
-           (call->algorithm == NULL || row->algorithm == NULL ||
-            row->algorithm == call->algorithm) &&
-           (call->protos >> row->proto & 1U) != 0 && (when->needs & ~call->facts) == 0 &&
-           (when->refuses & call->facts) == 0 && holds(&when->ranks, call->ranks) &&
-           holds(&when->hosts, call->hosts) && holds(&when->sms, call->sms) &&
-           (call->any_size ||
-            (holds(&when->channels, call->channels) && holds(&when->bytes, call->bytes) &&
-             holds(&when->block, call->block)));
-}
-
 void gyre_why_add(struct gyre_why *why, const struct gyre_row *row, const char *reason)
 {
     if (why == NULL || why->n == GYRE_ARRAY_LENGTH(why->lost))
@@ -389,10 +375,20 @@ const struct gyre_row *gyre_rows_find(const struct gyre_rows *rows,
                                       const struct gyre_row *after)
 {
     const struct gyre_row *const end = &rows->rows[rows->n_rows];
-    for (const struct gyre_row *row = after == NULL ? rows->rows : after + 1; row < end; row++)
-        if (fits(row, call))
+    for (const struct gyre_row *row = after == NULL ? rows->rows : after + 1; row < end; row++) {
+        const struct gyre_when *when = &row->when;
+        if (row->kind == call->kind && (when->colls >> call->coll & 1U) != 0 &&
+            (call->algorithm == NULL || row->algorithm == NULL ||
+             row->algorithm == call->algorithm) &&
+            (call->protos >> row->proto & 1U) != 0 && (when->needs & ~call->facts) == 0 &&
+            (when->refuses & call->facts) == 0 && holds(&when->ranks, call->ranks) &&
+            holds(&when->hosts, call->hosts) && holds(&when->sms, call->sms) &&
+            (call->any_size ||
+             (holds(&when->channels, call->channels) && holds(&when->bytes, call->bytes) &&
+              holds(&when->block, call->block))))
             return row;
         else if (call->why != NULL)
             record_misfit(row, call);
+    }
     return NULL;
 }

@@ -12,14 +12,6 @@ uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_co
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
-/* All GPUs that address each other's memory use the H200's. */
-static const struct gyre_rows *rows_of(const struct gyre_tuner_facts *facts)
-{
-    return gyre_rows_of(facts->device_kind != GYRE_DEVICE_CUDA ? GYRE_ROWS_HOST
-                        : facts->in_host_memory                ? GYRE_ROWS_GPU_HOST_MEMORY
-                                                               : GYRE_ROWS_H200);
-}
-
 struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                                          enum gyre_row_kind kind, enum gyre_collective coll,
                                          uint64_t n_bytes)
@@ -57,10 +49,16 @@ const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
     const struct gyre_row *row = NULL;
     if (begins && facts->user_rows != NULL)
         row = gyre_rows_find(facts->user_rows, call, after);
-    return row != NULL ? row
-                       : gyre_rows_find(call->kind >= GYRE_ROW_ONLY ? gyre_rows_of(GYRE_ROWS_HOSTS)
-                                                                    : rows_of(facts),
-                                        call, begins ? NULL : after);
+    /* All GPUs that address each other's memory use the H200's. */
+    return row != NULL
+               ? row
+               : gyre_rows_find(
+                     call->kind >= GYRE_ROW_ONLY
+                         ? gyre_rows_of(GYRE_ROWS_HOSTS)
+                         : gyre_rows_of(facts->device_kind != GYRE_DEVICE_CUDA ? GYRE_ROWS_HOST
+                                        : facts->in_host_memory ? GYRE_ROWS_GPU_HOST_MEMORY
+                                                                : GYRE_ROWS_H200),
+                     call, begins ? NULL : after);
 }
 
 static const char *find_obstacle(const struct gyre_tuner_facts *facts,
@@ -285,22 +283,6 @@ uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre
     return gyre_min_u64(gyre_max_u64(n_channels, rule->least), rule->most);
 }
 
-static uint32_t row_tile(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
-                         const struct gyre_choice *choice, enum gyre_collective coll,
-                         uint64_t n_bytes, uint32_t most_bytes)
-{
-    const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
-    const uint64_t bytes = bytes_of(rule, facts, coll, n_bytes) /
-                           (rule->by_ranks ? facts->n_ranks : 1) / choice->n_channels;
-    const uint64_t wanted =
-        rule->form == GYRE_RULE_SLOT     ? most_bytes
-        : rule->form == GYRE_RULE_ROUNDS ? rounds_tile(facts, choice, coll, n_bytes, most_bytes)
-        : rule->form == GYRE_RULE_CHAIN
-            ? gyre_round_up(square_root(bytes * rule->number / hops), rule->unit_bytes)
-            : gyre_round_up(bytes / rule->number, rule->unit_bytes);
-    return gyre_clamp_u32(wanted, gyre_min_u64(rule->least, most_bytes) & ~15U, most_bytes);
-}
-
 static struct gyre_row_call sizes_call(const struct gyre_tuner_facts *facts,
                                        enum gyre_row_kind kind, const struct gyre_choice *choice,
                                        enum gyre_collective coll, uint64_t n_bytes)
@@ -341,9 +323,18 @@ void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_coll
                     : gyre_tuner_payload_bytes(facts, choice->algorithm, coll, choice->proto,
                                                choice->path != GYRE_PATH_STAGED) /
                           16 * 16;
-    choice->tile_bytes =
-        gyre_min_u32(row_tile(&row->rule, facts, choice, coll, n_bytes, most_bytes),
-                     gyre_tuner_net_payload_bytes(facts, choice->net_proto));
+    const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+    const uint64_t bytes = bytes_of(&row->rule, facts, coll, n_bytes) /
+                           (row->rule.by_ranks ? facts->n_ranks : 1) / choice->n_channels;
+    const uint64_t wanted =
+        row->rule.form == GYRE_RULE_SLOT     ? most_bytes
+        : row->rule.form == GYRE_RULE_ROUNDS ? rounds_tile(facts, choice, coll, n_bytes, most_bytes)
+        : row->rule.form == GYRE_RULE_CHAIN
+            ? gyre_round_up(square_root(bytes * row->rule.number / hops), row->rule.unit_bytes)
+            : gyre_round_up(bytes / row->rule.number, row->rule.unit_bytes);
+    choice->tile_bytes = gyre_min_u32(
+        gyre_clamp_u32(wanted, gyre_min_u64(row->rule.least, most_bytes) & ~15U, most_bytes),
+        gyre_tuner_net_payload_bytes(facts, choice->net_proto));
     choice->won[GYRE_WON_TILE] = row;
 }
 
