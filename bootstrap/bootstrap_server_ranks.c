@@ -199,14 +199,14 @@ static void finish_gather(struct gyre_server *server)
     uint8_t *sizes = buffer->bytes + sizeof(struct gyre_frame);
     uint8_t *at = sizes + n_sizes;
     for (int rank = 0; rank < server->n_ranks; rank++) {
-        struct gyre_server_link *link = server->ranks[rank];
-        const uint32_t n_bytes = (uint32_t)link->n_gathered;
+        struct gyre_server_link *peer = server->ranks[rank];
+        const uint32_t n_bytes = (uint32_t)peer->n_gathered;
         memcpy(sizes + (size_t)rank * sizeof(n_bytes), &n_bytes, sizeof(n_bytes));
-        memcpy(at, link->gathered, n_bytes);
+        memcpy(at, peer->gathered, n_bytes);
         at += n_bytes;
-        free(link->gathered);
-        link->gathered = NULL;
-        link->has_gathered = false;
+        free(peer->gathered);
+        peer->gathered = NULL;
+        peer->has_gathered = false;
     }
     server->sequence++;
     server->n_gathered = 0;
@@ -315,35 +315,31 @@ void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *lin
                          rank, text);
 }
 
-static void check_joining(struct gyre_server *server, uint64_t now_ns)
-{
-    char missing[400];
-    const unsigned long long waited_s = (now_ns - server->first_join_ns) / GYRE_SECOND_NS;
-    name_missing(server, false, missing, sizeof(missing));
-    if (now_ns >= server->deadline_ns) {
-        gyre_server_fail(
-            server, GYRE_ERROR_TIMEOUT,
-            "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
-            "rendezvous at %s)",
-            waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
-            server->address_text);
-    } else if (now_ns >= server->next_progress_ns) {
-        GYRE_WARN("init: waiting %llu s for %d of %d ranks: %s (they never reached the rendezvous "
-                  "at %s; check the launcher and that their hosts reach it)",
-                  waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
-                  server->address_text);
-        server->next_progress_ns += server->progress_ns;
-        server->progress_ns = gyre_min_u64(2 * server->progress_ns, PROGRESS_MAX_NS);
-    }
-}
-
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns)
 {
     char missing[400];
     if (server->has_failed || server->n_ranks == 0)
         return;
     if (!server->is_complete) {
-        check_joining(server, now_ns);
+        char late[400];
+        const unsigned long long waited_s = (now_ns - server->first_join_ns) / GYRE_SECOND_NS;
+        name_missing(server, false, late, sizeof(late));
+        if (now_ns >= server->deadline_ns) {
+            gyre_server_fail(
+                server, GYRE_ERROR_TIMEOUT,
+                "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
+                "rendezvous at %s)",
+                waited_s, server->n_ranks - server->n_joined, server->n_ranks, late,
+                server->address_text);
+        } else if (now_ns >= server->next_progress_ns) {
+            GYRE_WARN(
+                "init: waiting %llu s for %d of %d ranks: %s (they never reached the rendezvous "
+                "at %s; check the launcher and that their hosts reach it)",
+                waited_s, server->n_ranks - server->n_joined, server->n_ranks, late,
+                server->address_text);
+            server->next_progress_ns += server->progress_ns;
+            server->progress_ns = gyre_min_u64(2 * server->progress_ns, PROGRESS_MAX_NS);
+        }
     } else if (server->n_gathered > 0 && now_ns - server->gather_started_ns >= server->timeout_ns) {
         name_missing(server, true, missing, sizeof(missing));
         gyre_server_fail(server, GYRE_ERROR_TIMEOUT,

@@ -192,23 +192,6 @@ static void *on_submitted(void *context, const gyre_observed_call *told)
     return call;
 }
 
-static void start_p2p(struct nccl_profile *profile, struct call *call,
-                      const gyre_observed_call *told)
-{
-    struct nccl_event event = {.parent = call->api, .rank = profile->rank};
-    if ((call->mask & FOR_P2P) == 0)
-        return;
-    event.p2p.func = func_of(told);
-    event.p2p.buffer =
-        told->kind == GYRE_OBSERVED_SEND ? (void *)(uintptr_t)told->send : told->recv;
-    event.p2p.datatype = datatype_of(told);
-    event.p2p.count = told->count;
-    event.p2p.peer = told->root;
-    event.p2p.n_channels = (uint8_t)call->n_channels;
-    event.p2p.group = call->group;
-    call->handle = nccl_plugin_start(profile->context, NCCL_EVENT_P2P, &event, call->group);
-}
-
 /* Stands for its launch. */
 static struct call *first_of(const gyre_observed_call *calls, int n_calls)
 {
@@ -243,7 +226,20 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
         if (call->is_p2p) {
-            start_p2p(profile, call, &calls[i]);
+            const gyre_observed_call *told = &calls[i];
+            struct nccl_event event = {.parent = call->api, .rank = profile->rank};
+            if ((call->mask & FOR_P2P) != 0) {
+                event.p2p.func = func_of(told);
+                event.p2p.buffer =
+                    told->kind == GYRE_OBSERVED_SEND ? (void *)(uintptr_t)told->send : told->recv;
+                event.p2p.datatype = datatype_of(told);
+                event.p2p.count = told->count;
+                event.p2p.peer = told->root;
+                event.p2p.n_channels = (uint8_t)call->n_channels;
+                event.p2p.group = call->group;
+                call->handle =
+                    nccl_plugin_start(profile->context, NCCL_EVENT_P2P, &event, call->group);
+            }
         } else {
             const gyre_observed_call *told = &calls[i];
             struct nccl_event event = {.parent = call->api, .rank = profile->rank};

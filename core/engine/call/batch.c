@@ -154,26 +154,6 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     return status;
 }
 
-/* Do a communicator's calls name several streams? All are enqueued on the first one's, because on
- * separate streams a receive could wait for an earlier send. */
-static bool find_firsts(struct gyre_item *items, size_t n_items)
-{
-    struct gyre_item *last = &items[0];
-    bool has_streams = false;
-    items[0].first = &items[0];
-    for (size_t i = 1; i < n_items; i++) {
-        struct gyre_item *first = items[i - 1].first;
-        if (first->comm != items[i].comm)
-            for (first = &items[0]; first != NULL && first->comm != items[i].comm;)
-                first = first->next_first;
-        if (first == NULL)
-            first = last = last->next_first = &items[i];
-        items[i].first = first;
-        has_streams = has_streams || items[i].call.stream != first->call.stream;
-    }
-    return has_streams;
-}
-
 /* By communicator in the order of making, the same on all ranks, so ranks that share several
  * enqueue alike. Collectives come before messages: a send between two collectives would wait for
  * its receive, which another rank may have behind both. */
@@ -317,7 +297,21 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
 {
     struct gyre_failure failure;
     failure.status = GYRE_SUCCESS;
-    const bool has_streams = find_firsts(items, n_items);
+    /* All calls of a communicator are enqueued on its first call's stream, because on separate
+     * streams a receive could wait for an earlier send. */
+    struct gyre_item *last = &items[0];
+    bool has_streams = false;
+    items[0].first = &items[0];
+    for (size_t i = 1; i < n_items; i++) {
+        struct gyre_item *first = items[i - 1].first;
+        if (first->comm != items[i].comm)
+            for (first = &items[0]; first != NULL && first->comm != items[i].comm;)
+                first = first->next_first;
+        if (first == NULL)
+            first = last = last->next_first = &items[i];
+        items[i].first = first;
+        has_streams = has_streams || items[i].call.stream != first->call.stream;
+    }
     /* Ended and failed communicators are left out, but calls of others are enqueued, because their
      * ranks wait. */
     for (struct gyre_item *first = items; first != NULL; first = first->next_first) {

@@ -187,20 +187,6 @@ static const struct family {
     {"gyre_last_busbw_bytes_per_second", "gauge", "Bus bandwidth of the last timed launch."},
 };
 
-/* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
-static void escape(const char *name, char *out)
-{
-    char text[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
-    size_t n = 0;
-    gyre_text_to_utf8(name, text, sizeof(text));
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '\\' || *at == '"' || *at == '\n')
-            out[n++] = '\\';
-        out[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
-    }
-    out[n] = '\0';
-}
-
 static void add_line(struct text *text, const char *line)
 {
     const size_t n = strlen(line);
@@ -218,7 +204,16 @@ static void add_cell(const struct gyre_metrics *metrics, const struct cell *cell
         return;
     if (size_class < N_CLASSES - 1)
         snprintf(size, sizeof(size), "%llu", LEAST_BYTES << (2 * size_class));
-    escape(metrics->name, name);
+    /* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
+    char escaped[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
+    size_t n = 0;
+    gyre_text_to_utf8(metrics->name, escaped, sizeof(escaped));
+    for (const char *at = escaped; *at != '\0'; at++) {
+        if (*at == '\\' || *at == '"' || *at == '\n')
+            name[n++] = '\\';
+        name[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
+    }
+    name[n] = '\0';
     const double values[] = {(double)cell->n_calls, (double)cell->n_bytes,
                              (double)cell->busy_ns / 1e9, cell->last_bytes_per_s};
     gyre_text_format(line, sizeof(line),
@@ -250,22 +245,6 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
     return status;
 }
 
-/* If the table is new. Returns whether the metrics are open. */
-static bool wait_for_news(struct gyre_metrics *metrics, struct table *table_out, bool *is_new_out)
-{
-    const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;
-    pthread_mutex_lock(&metrics->lock);
-    while (!metrics->is_closing && gyre_now_ns() < due_ns)
-        gyre_cond_wait_until(&metrics->closing, &metrics->lock, due_ns);
-    const bool is_open = !metrics->is_closing;
-    *is_new_out = metrics->is_new;
-    if (metrics->is_new)
-        *table_out = metrics->table;
-    metrics->is_new = false;
-    pthread_mutex_unlock(&metrics->lock);
-    return is_open;
-}
-
 /* On its own thread, because neither calls nor the health thread may wait for a slow file
  * system. */
 static void *write_news(void *argument)
@@ -275,7 +254,16 @@ static void *write_news(void *argument)
     bool has_warned = false, is_open = true, is_new = false;
     gyre_log_set_rank(metrics->rank);
     while (is_open) {
-        is_open = wait_for_news(metrics, &table, &is_new);
+        const uint64_t due_ns = gyre_now_ns() + WRITE_EVERY_NS;
+        pthread_mutex_lock(&metrics->lock);
+        while (!metrics->is_closing && gyre_now_ns() < due_ns)
+            gyre_cond_wait_until(&metrics->closing, &metrics->lock, due_ns);
+        is_open = !metrics->is_closing;
+        is_new = metrics->is_new;
+        if (metrics->is_new)
+            table = metrics->table;
+        metrics->is_new = false;
+        pthread_mutex_unlock(&metrics->lock);
         if (is_new && write_file(metrics, &table) != GYRE_SUCCESS && !has_warned) {
             has_warned = true;
             GYRE_WARN("GYRE_METRICS_FILE: %s", gyre_cause());

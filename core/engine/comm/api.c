@@ -67,8 +67,11 @@ struct buffers {
     const char *in_place; /* where `recv` must stand for the in-place form */
 };
 
-static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *call)
+static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
 {
+    const char *name = gyre_collectives[call->coll].name;
+    if (call->count == 0)
+        return GYRE_SUCCESS;
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
     const uint64_t n = (uint64_t)comm->member.n_ranks;
@@ -104,15 +107,6 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
         b.in_place = send;
         break;
     }
-    return b;
-}
-
-static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
-{
-    const char *name = gyre_collectives[call->coll].name;
-    if (call->count == 0)
-        return GYRE_SUCCESS;
-    const struct buffers b = buffers_of(comm, call);
     if (b.reads)
         GYRE_TRY(check_pointer(comm, name, "send", call->send));
     if (b.writes && (!b.reads || call->recv != call->send))

@@ -24,41 +24,38 @@ static struct gyre_window_entry *find_window(const gyre_comm *comm, uint32_t num
     return entry;
 }
 
-static void take_data(gyre_comm *comm, int rank, const struct gyre_put_head *head, const void *data)
-{
-    bool is_right = head->signal < GYRE_N_SIGNALS;
-    if (is_right && head->n_bytes > 0) {
-        pthread_mutex_lock(&comm->puts.lock);
-        const struct gyre_window_entry *entry = find_window(comm, head->window);
-        is_right = entry != NULL && head->offset_bytes <= entry->n_bytes &&
-                   head->n_bytes <= entry->n_bytes - head->offset_bytes;
-        if (is_right)
-            gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
-        pthread_mutex_unlock(&comm->puts.lock);
-    }
-    if (!is_right) {
-        char text[240];
-        snprintf(text, sizeof(text),
-                 "rank %d put %u bytes at offset %" PRIu64
-                 " into window %u, where rank %d has no such bytes; give a window back after all "
-                 "calls that use it are complete",
-                 rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
-        gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, text);
-    } else if (head->signal >= 0) {
-        gyre_fetch_add_u64(&comm->signals.counters[comm->member.rank][gyre_signal_index(
-                               comm->member.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
-                           1);
-    }
-}
-
 static void take(void *context, int rank, const struct gyre_put_head *head, const void *data)
 {
     gyre_comm *comm = context;
     char text[160];
     switch (head->kind) {
-    case GYRE_PUT_DATA:
-        take_data(comm, rank, head, data);
+    case GYRE_PUT_DATA: {
+        bool is_right = head->signal < GYRE_N_SIGNALS;
+        if (is_right && head->n_bytes > 0) {
+            pthread_mutex_lock(&comm->puts.lock);
+            const struct gyre_window_entry *entry = find_window(comm, head->window);
+            is_right = entry != NULL && head->offset_bytes <= entry->n_bytes &&
+                       head->n_bytes <= entry->n_bytes - head->offset_bytes;
+            if (is_right)
+                gyre_copy(entry->base + head->offset_bytes, data, head->n_bytes);
+            pthread_mutex_unlock(&comm->puts.lock);
+        }
+        if (!is_right) {
+            char cause[240];
+            snprintf(
+                cause, sizeof(cause),
+                "rank %d put %u bytes at offset %" PRIu64
+                " into window %u, where rank %d has no such bytes; give a window back after all "
+                "calls that use it are complete",
+                rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
+            gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, cause);
+        } else if (head->signal >= 0) {
+            gyre_fetch_add_u64(&comm->signals.counters[comm->member.rank][gyre_signal_index(
+                                   comm->member.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
+                               1);
+        }
         break;
+    }
     case GYRE_PUT_FENCE:
         gyre_fetch_add_u32(&comm->puts.n_fences[rank], 1);
         break;

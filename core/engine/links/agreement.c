@@ -239,24 +239,6 @@ struct round_times {
     uint64_t ended_ns[N_ROUNDS];
 };
 
-static gyre_status run_rounds(const struct gyre_member *member, struct round_times *all)
-{
-    struct gyre_bootstrap *bootstrap = member->bootstrap;
-    struct round_times mine;
-    const uint8_t byte = 0;
-    uint8_t *bytes = malloc((size_t)member->n_ranks);
-    gyre_status status = bytes != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
-    for (int i = 0; i < N_ROUNDS && status == GYRE_SUCCESS; i++) {
-        mine.begun_ns[i] = gyre_now_ns();
-        status = bootstrap->ops->all_gather(bootstrap, &byte, sizeof(byte), bytes);
-        mine.ended_ns[i] = gyre_now_ns();
-    }
-    if (status == GYRE_SUCCESS)
-        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
-    free(bytes);
-    return status;
-}
-
 gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                                      const struct gyre_links *links, int64_t *offset_ns_out,
                                      uint64_t *error_ns_out)
@@ -273,7 +255,19 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
     struct round_times *all = malloc((size_t)member->n_ranks * sizeof(*all));
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    const gyre_status status = run_rounds(member, all);
+    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    struct round_times mine;
+    const uint8_t byte = 0;
+    uint8_t *bytes = malloc((size_t)member->n_ranks);
+    gyre_status status = bytes != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
+    for (int i = 0; i < N_ROUNDS && status == GYRE_SUCCESS; i++) {
+        mine.begun_ns[i] = gyre_now_ns();
+        status = bootstrap->ops->all_gather(bootstrap, &byte, sizeof(byte), bytes);
+        mine.ended_ns[i] = gyre_now_ns();
+    }
+    if (status == GYRE_SUCCESS)
+        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
+    free(bytes);
     for (int here = 0; here < member->n_ranks && status == GYRE_SUCCESS; here++)
         for (int there = 0; there < member->n_ranks; there++)
             if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0]) {

@@ -141,25 +141,6 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     return spec;
 }
 
-/* @n_ends: near peers; one with slots at both ends counts twice. */
-static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
-                                       uint64_t buffer_bytes, struct gyre_fifo_size most,
-                                       uint32_t least_bytes)
-{
-    struct gyre_fifo_size near = most;
-    const uint64_t wanted_bytes = gyre_min_u64(buffer_bytes / depth / 16 * 16, MAX_SIMPLE_BYTES);
-    uint64_t slot_bytes = 0;
-    for (;; near.n_fifos /= 2) {
-        const uint64_t n_slots = (uint64_t)gyre_max_u64(n_ends, 1) * depth * near.n_fifos;
-        slot_bytes = share_bytes / n_slots / MIN_SLOT_BYTES * MIN_SLOT_BYTES;
-        if (slot_bytes >= gyre_max_u64(least_bytes, wanted_bytes) || near.n_fifos <= 2)
-            break;
-    }
-    near.slot_bytes = gyre_clamp_u32(buffer_bytes > 0 ? wanted_bytes : slot_bytes, MIN_SLOT_BYTES,
-                                     buffer_bytes > 0 ? MAX_SIMPLE_BYTES : most.slot_bytes);
-    return near;
-}
-
 /* More than a sixteenth of the budget would shorten SIMPLE's slots. 0: the shortest slots do not
  * fit an eighth. */
 static uint64_t size_lines(uint32_t n_inside, uint32_t depth, uint32_t n_fifos,
@@ -210,9 +191,20 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     /* Many FIFOs beat long slots: 1 GiB on 2048 hosts of 8 GPUs and 8 NICs is predicted to take 6.2
      * ms in 32 channels with slots of 12 KiB, 9.5 in 16 with 24 KiB (2026-11). On the host device
      * only GYRE_BUFFSIZE changes the number of FIFOs. */
-    const struct gyre_fifo_size near =
-        size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
-                  most, is_cuda ? LEAST_NEAR_BYTES : 0);
+    const uint32_t depth = spec.depth;
+    const uint64_t share_bytes = peers->n_far > 0 ? budget / 4 * 3 : budget;
+    const uint32_t least_bytes = is_cuda ? LEAST_NEAR_BYTES : 0;
+    struct gyre_fifo_size near = most;
+    const uint64_t wanted_bytes = gyre_min_u64(buffer_bytes / depth / 16 * 16, MAX_SIMPLE_BYTES);
+    uint64_t slot_bytes = 0;
+    for (;; near.n_fifos /= 2) {
+        const uint64_t n_slots = (uint64_t)gyre_max_u64(n_near, 1) * depth * near.n_fifos;
+        slot_bytes = share_bytes / n_slots / MIN_SLOT_BYTES * MIN_SLOT_BYTES;
+        if (slot_bytes >= gyre_max_u64(least_bytes, wanted_bytes) || near.n_fifos <= 2)
+            break;
+    }
+    near.slot_bytes = gyre_clamp_u32(buffer_bytes > 0 ? wanted_bytes : slot_bytes, MIN_SLOT_BYTES,
+                                     buffer_bytes > 0 ? MAX_SIMPLE_BYTES : most.slot_bytes);
     spec.n_fifos = near.n_fifos;
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = near.slot_bytes;
     if (lines_bytes > 0)

@@ -38,41 +38,6 @@ static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_
                          : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
 
-/* Only predictions are kept. Ranks need not drop the same ones, because each makes the same choice
- * again. */
-static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
-                               const struct gyre_call *call, const struct gyre_algorithm *given,
-                               struct gyre_choice *choice_out)
-{
-    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    if (facts->cost == NULL || gyre_tuner_users_way(facts, call->coll, n_bytes) != NULL)
-        return make_choice(cache, *facts, call, given, n_bytes, choice_out);
-    const struct gyre_plan_key key = {
-        .count = gyre_tuner_size_class(n_bytes),
-        .terms = call->terms,
-        .settings = cache->unforced,
-        .root = given != NULL ? call->root : -1, /* a file has programs for some roots only */
-        .flags = (uint16_t)((facts->in_window ? GYRE_KEY_IN_WINDOW : 0) |
-                            (facts->has_large_pages ? GYRE_KEY_LARGE_PAGES : 0)),
-        .coll = (uint8_t)call->coll,
-        .op = facts->has_lamport,
-    };
-    const struct gyre_plan *kept = gyre_plan_table_find(&cache->predicted, &key);
-    if (kept != NULL) {
-        *choice_out = kept->choice;
-        return GYRE_SUCCESS;
-    }
-    GYRE_TRY(make_choice(cache, *facts, call, given, key.count, choice_out));
-    struct gyre_plan *plan = calloc(1, sizeof(*plan));
-    if (plan == NULL) /* the next such call predicts again */
-        return GYRE_SUCCESS;
-    plan->key = key;
-    plan->choice = *choice_out;
-    gyre_plan_table_add(&cache->predicted, plan);
-    gyre_plan_table_sweep(&cache->predicted);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                 enum gyre_collective coll, uint64_t n_bytes,
                                 struct gyre_choice *choice_out)
@@ -120,7 +85,35 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
     if (!has_terms)
         given = gyre_algo_use_find(&cache->from_file, &cache->filter, coll, call->root,
                                    facts->in_window);
-    return find_choice(cache, facts, call, given, choice_out);
+    /* Only predictions are kept. Ranks need not drop the same ones, because each makes the same
+     * choice again. */
+    const uint64_t call_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    if (facts->cost == NULL || gyre_tuner_users_way(facts, call->coll, call_bytes) != NULL)
+        return make_choice(cache, *facts, call, given, call_bytes, choice_out);
+    const struct gyre_plan_key key = {
+        .count = gyre_tuner_size_class(call_bytes),
+        .terms = call->terms,
+        .settings = cache->unforced,
+        .root = given != NULL ? call->root : -1, /* a file has programs for some roots only */
+        .flags = (uint16_t)((facts->in_window ? GYRE_KEY_IN_WINDOW : 0) |
+                            (facts->has_large_pages ? GYRE_KEY_LARGE_PAGES : 0)),
+        .coll = (uint8_t)call->coll,
+        .op = facts->has_lamport,
+    };
+    const struct gyre_plan *kept = gyre_plan_table_find(&cache->predicted, &key);
+    if (kept != NULL) {
+        *choice_out = kept->choice;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(make_choice(cache, *facts, call, given, key.count, choice_out));
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    if (plan == NULL) /* the next such call predicts again */
+        return GYRE_SUCCESS;
+    plan->key = key;
+    plan->choice = *choice_out;
+    gyre_plan_table_add(&cache->predicted, plan);
+    gyre_plan_table_sweep(&cache->predicted);
+    return GYRE_SUCCESS;
 }
 
 /* That depends on agreed facts only, so no rank counts a preference that cannot carry out the
@@ -142,28 +135,6 @@ gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_ca
     struct gyre_call own = *call;
     const gyre_status status = choose_way(cache, &facts, call, choice_out);
     return drops_preference(&own, status) ? choose_way(cache, &facts, &own, choice_out) : status;
-}
-
-/* @rank_out: in the shape. @rank_of_out: for point to point. */
-static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call *call,
-                     struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
-{
-    const struct gyre_member *member = cache->member;
-    struct gyre_shape shape = {.coll = call->coll,
-                               .n_ranks = (uint16_t)member->n_ranks,
-                               .root = (uint16_t)(call->root < 0 ? 0 : call->root),
-                               .grouping = &cache->links->grouping};
-    *rank_out = member->rank;
-    if (call->coll == GYRE_COLL_SEND_RECV) {
-        const bool is_self = call->root == member->rank;
-        shape.n_ranks = is_self ? 1 : 2;
-        shape.root = 0;
-        shape.grouping = NULL;
-        *rank_out = call->is_send || is_self ? 0 : 1;
-        rank_of_out[*rank_out] = (uint16_t)member->rank;
-        rank_of_out[1 - *rank_out] = (uint16_t)call->root;
-    }
-    *shape_out = shape;
 }
 
 /* Do slots have room for 16 bytes of each chunk that a step moves? */
@@ -192,13 +163,25 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
                           uint16_t rank_of_out[2])
 {
     struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
-    struct gyre_shape shape;
-    int rank;
     facts.in_window = call->window != NULL;
     facts.has_large_pages = call->window != NULL && call->window->has_large_pages;
     GYRE_TRY(choose_way(cache, &facts, call, choice_out));
     GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
-    shape_of(cache, call, &shape, &rank, rank_of_out);
+    const struct gyre_member *member = cache->member;
+    struct gyre_shape shape = {.coll = call->coll,
+                               .n_ranks = (uint16_t)member->n_ranks,
+                               .root = (uint16_t)(call->root < 0 ? 0 : call->root),
+                               .grouping = &cache->links->grouping};
+    int rank = member->rank; /* in the shape */
+    if (call->coll == GYRE_COLL_SEND_RECV) {
+        const bool is_self = call->root == member->rank;
+        shape.n_ranks = is_self ? 1 : 2;
+        shape.root = 0;
+        shape.grouping = NULL;
+        rank = call->is_send || is_self ? 0 : 1;
+        rank_of_out[rank] = (uint16_t)member->rank;
+        rank_of_out[1 - rank] = (uint16_t)call->root;
+    }
     shape.is_placed = choice_out->path != GYRE_PATH_STAGED;
     GYRE_TRY(
         gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out));

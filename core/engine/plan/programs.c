@@ -37,16 +37,6 @@ static void free_variants(struct gyre_variants *variants)
         gyre_program_free(variants->programs[v]);
 }
 
-/* Of any rank and variant. */
-static uint32_t most_given_workers(const struct gyre_given_programs *given)
-{
-    uint32_t most = 0;
-    for (unsigned v = 0; v < given->n_variants; v++)
-        for (unsigned rank = 0; rank < given->n_ranks; rank++)
-            most = (uint32_t)gyre_max_u64(most, given->programs[v][rank]->n_workers);
-    return most;
-}
-
 static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
                                  const struct gyre_shape *shape, int rank,
                                  struct gyre_variants *variants_out)
@@ -66,8 +56,14 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
         variants.most_workers =
             (uint32_t)gyre_max_u64(variants.most_workers, variants.programs[v]->n_workers);
     }
-    if (algorithm->given != NULL && algorithm->from == NULL)
-        variants.most_workers = most_given_workers(algorithm->given);
+    if (algorithm->given != NULL && algorithm->from == NULL) {
+        /* Of any rank and variant. */
+        uint32_t most = 0;
+        for (unsigned v = 0; v < algorithm->given->n_variants; v++)
+            for (unsigned r = 0; r < algorithm->given->n_ranks; r++)
+                most = (uint32_t)gyre_max_u64(most, algorithm->given->programs[v][r]->n_workers);
+        variants.most_workers = most;
+    }
     *variants_out = variants;
     return GYRE_SUCCESS;
 }

@@ -237,24 +237,6 @@ static enum gyre_topo_level best_net_level(const struct gyre_topo *topo, int32_t
     return best;
 }
 
-static int32_t n_rivals_before(const struct gyre_topo *topo, int32_t gpu, bool rdma_only)
-{
-    const enum gyre_topo_level best = best_net_level(topo, gpu, rdma_only);
-    int32_t n_rivals = 0;
-    for (int32_t other = gyre_topo_next(topo, GYRE_TOPO_GPU, 0); other >= 0 && other < gpu;
-         other = gyre_topo_next(topo, GYRE_TOPO_GPU, other + 1)) {
-        const enum gyre_topo_level other_best = best_net_level(topo, other, rdma_only);
-        bool same = true;
-        for (int32_t i = 0; i < topo->n_nodes && same; i++) {
-            if (counts(&topo->nodes[i], rdma_only))
-                same = (gyre_topo_level_between(topo, gpu, i) == best) ==
-                       (gyre_topo_level_between(topo, other, i) == other_best);
-        }
-        n_rivals += same;
-    }
-    return n_rivals;
-}
-
 int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool rdma_only,
                                int32_t n_max, int32_t *nets_out)
 {
@@ -277,7 +259,20 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
     if (n_found == 0)
         return 0;
     /* Never a slow port. */
-    const int32_t first = n_rivals_before(topo, gpu, rdma_only) % n_fastest;
+    const enum gyre_topo_level own_best = best_net_level(topo, gpu, rdma_only);
+    int32_t n_rivals = 0;
+    for (int32_t other = gyre_topo_next(topo, GYRE_TOPO_GPU, 0); other >= 0 && other < gpu;
+         other = gyre_topo_next(topo, GYRE_TOPO_GPU, other + 1)) {
+        const enum gyre_topo_level other_best = best_net_level(topo, other, rdma_only);
+        bool same = true;
+        for (int32_t i = 0; i < topo->n_nodes && same; i++) {
+            if (counts(&topo->nodes[i], rdma_only))
+                same = (gyre_topo_level_between(topo, gpu, i) == own_best) ==
+                       (gyre_topo_level_between(topo, other, i) == other_best);
+        }
+        n_rivals += same;
+    }
+    const int32_t first = n_rivals % n_fastest;
     int32_t n_written = 0;
     for (int32_t i = 0; i < n_found && n_written < n_max; i++)
         nets_out[n_written++] = i < n_fastest ? found[(first + i) % n_fastest] : found[i];

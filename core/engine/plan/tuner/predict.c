@@ -205,26 +205,6 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* With many ranks only multiples of the simulator's unit, which are simulated fast. */
-static uint32_t least_channels_of(const struct search *search, enum gyre_proto net_proto,
-                                  uint32_t unit, uint32_t most_channels)
-{
-    const struct gyre_tuner_facts *facts = search->facts;
-    const uint64_t most_bytes = number_of(search, GYRE_ROW_CHANNEL_BYTES);
-    const struct gyre_row *row =
-        find_row(search, GYRE_ROW_LEAST_CHANNELS, gyre_tuner_proto_facts(net_proto), UINT32_MAX);
-    uint64_t least = gyre_max_u64(facts->min_channels, 1);
-    if (row != NULL)
-        least = gyre_max_u64(least, gyre_tuner_row_channels(&row->rule, facts, search->coll,
-                                                            search->n_bytes, UINT32_MAX));
-    while (most_bytes > 0 &&
-           gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > most_bytes)
-        least *= 2;
-    const uint64_t rounded = gyre_round_up(least, unit);
-    return (uint32_t)gyre_min_u64(most_bytes > 0 && rounded <= most_channels ? rounded : least,
-                                  most_channels);
-}
-
 /* @choice: the algorithm and its protocols. */
 static gyre_status search_sizes(struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice)
@@ -233,8 +213,22 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
         facts->max_channels, gyre_tuner_fifos(facts, choice.algorithm, search->coll).n_fifos /
                                  gyre_simulator_lanes(simulator));
-    choice.n_channels = least_channels_of(search, choice.net_proto,
-                                          gyre_simulator_channel_unit(simulator), most_channels);
+    /* With many ranks only multiples of the simulator's unit, which are simulated fast. */
+    const enum gyre_proto net_proto = choice.net_proto;
+    const uint32_t unit = gyre_simulator_channel_unit(simulator);
+    const uint64_t bytes_per_channel = number_of(search, GYRE_ROW_CHANNEL_BYTES);
+    const struct gyre_row *row =
+        find_row(search, GYRE_ROW_LEAST_CHANNELS, gyre_tuner_proto_facts(net_proto), UINT32_MAX);
+    uint64_t least = gyre_max_u64(facts->min_channels, 1);
+    if (row != NULL)
+        least = gyre_max_u64(least, gyre_tuner_row_channels(&row->rule, facts, search->coll,
+                                                            search->n_bytes, UINT32_MAX));
+    while (bytes_per_channel > 0 &&
+           gyre_tuner_all_bytes(facts, search->coll, search->n_bytes) / least > bytes_per_channel)
+        least *= 2;
+    const uint64_t rounded = gyre_round_up(least, unit);
+    choice.n_channels = (uint32_t)gyre_min_u64(
+        bytes_per_channel > 0 && rounded <= most_channels ? rounded : least, most_channels);
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
     /* Shorter over slow TCP, for less time on the wire. */

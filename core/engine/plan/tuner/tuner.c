@@ -92,10 +92,15 @@ static bool choose_copies(const struct asked *asked, struct gyre_choice *choice_
     return true;
 }
 
-/* Of SIMPLE; 0 = the executor has no kernel. Buffers count as aligned. */
-static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
+/* All-gather: a channel's whole block, if it fits a slot; all-reduce: a channel's part in the
+ * kernel's number of tiles. */
+static bool choose_fused_tile(const struct asked *asked, struct gyre_choice *choice)
 {
     const struct gyre_tuner_facts *facts = asked->facts;
+    const bool is_placed = choice->path == GYRE_PATH_PLACED;
+    const bool is_gather = asked->coll == GYRE_COLL_ALL_GATHER;
+    /* Of SIMPLE; 0 = the executor has no kernel. Buffers count as aligned. */
+    const bool call_is_placed = is_placed || is_gather;
     const bool reduces = gyre_collectives[asked->coll].reduces;
     const struct gyre_fused_call call = {
         .proto = GYRE_PROTO_SIMPLE,
@@ -103,7 +108,7 @@ static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
         .arithmetic = !reduces             ? GYRE_FUSED_COPY
                       : facts->has_lamport ? GYRE_FUSED_FLOAT_SUM
                                            : GYRE_FUSED_OTHER,
-        .is_placed = is_placed,
+        .is_placed = call_is_placed,
         .is_aligned = asked->n_bytes % 16 == 0,
         .is_unscaled = !reduces || facts->is_unscaled,
         .places_blocks = !reduces && asked->n_bytes * (facts->n_ranks - 1) >=
@@ -113,17 +118,7 @@ static uint32_t count_fused_tiles(const struct asked *asked, bool is_placed)
         .depth = facts->spec.depth,
         .most_shared_bytes = UINT32_MAX,
     };
-    return gyre_executor_fused_tiles(facts->device_kind, &call);
-}
-
-/* All-gather: a channel's whole block, if it fits a slot; all-reduce: a channel's part in the
- * kernel's number of tiles. */
-static bool choose_fused_tile(const struct asked *asked, struct gyre_choice *choice)
-{
-    const struct gyre_tuner_facts *facts = asked->facts;
-    const bool is_placed = choice->path == GYRE_PATH_PLACED;
-    const bool is_gather = asked->coll == GYRE_COLL_ALL_GATHER;
-    const uint32_t most_tiles = count_fused_tiles(asked, is_placed || is_gather);
+    const uint32_t most_tiles = gyre_executor_fused_tiles(facts->device_kind, &call);
     const uint32_t most_bytes = gyre_tuner_payload_bytes(facts, choice->algorithm, asked->coll,
                                                          choice->proto, is_placed || is_gather) /
                                 16 * 16;
