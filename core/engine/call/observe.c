@@ -212,28 +212,19 @@ static void free_launch(struct gyre_span *span)
     release_observing(observing);
 }
 
-/* The oldest launch, if it is complete. */
-static struct gyre_observed_launch *take_complete(struct gyre_observing *observing)
-{
-    struct gyre_observed_launch *launch = observing->oldest;
-    if (launch == NULL ||
-        observing->executor->ops->progress(observing->executor).completed < launch->n_works_after)
-        return NULL;
-    observing->oldest = launch->next;
-    if (observing->oldest == NULL)
-        observing->newest = NULL;
-    return launch;
-}
-
 void gyre_observe_times(struct gyre_observing *observing)
 {
-    struct gyre_observed_launch *launch = NULL;
     if (observing == NULL || observing->executor == NULL)
         return;
+    struct gyre_executor *executor = observing->executor;
     pthread_mutex_lock(&observing->lock);
-    while ((launch = take_complete(observing)) != NULL) {
+    while (observing->oldest != NULL &&
+           executor->ops->progress(executor).completed >= observing->oldest->n_works_after) {
+        struct gyre_observed_launch *launch = observing->oldest;
+        observing->oldest = launch->next;
+        if (observing->oldest == NULL)
+            observing->newest = NULL;
         /* Lost times become the present moment, because the observer waits for them. */
-        struct gyre_executor *executor = launch->observing->executor;
         struct gyre_launch_span span;
         if (!executor->ops->span_of(executor, launch->first_work, &span))
             span.begin_ns = span.end_ns = gyre_now_ns();
@@ -254,20 +245,6 @@ void gyre_observing_close(struct gyre_observing *observing)
         free_launch(&launch->span);
     }
     release_observing(observing);
-}
-
-/* Can the executor keep the next launch's times until they are read? */
-static bool times_next(struct gyre_observing *observing, gyre_stream stream)
-{
-    struct gyre_executor *executor = observing->executor;
-    if (executor == NULL)
-        return false;
-    pthread_mutex_lock(&observing->lock);
-    const struct gyre_observed_launch *oldest = observing->oldest;
-    const bool has_room =
-        oldest == NULL || executor->n_launched - oldest->first_work < GYRE_TIMED_WORKS;
-    pthread_mutex_unlock(&observing->lock);
-    return has_room && executor->ops->time_next(executor, stream);
 }
 
 /* Returns false if there is nothing to wait for. */
@@ -294,28 +271,22 @@ static bool await_times(struct gyre_observed_launch *launch, bool is_launched)
 
 static const struct gyre_span_ops span_ops = {tell_begin, tell_end, free_launch};
 
-static struct gyre_observed_launch *new_launch(int n_calls)
-{
-    struct gyre_observed_launch *launch =
-        calloc(1, sizeof(*launch) + (size_t)n_calls * sizeof(launch->calls[0]));
-    if (launch == NULL)
-        return NULL;
-    launch->held = calloc((size_t)n_calls, sizeof(*launch->held));
-    if (launch->held != NULL)
-        return launch;
-    free(launch);
-    return NULL;
-}
-
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,
                                                     gyre_stream stream)
 {
     int n_observed = 0;
     for (int i = 0; i < n_items; i++)
         n_observed += items[i]->call.observed != NULL;
-    struct gyre_observed_launch *launch = n_observed > 0 ? new_launch(n_observed) : NULL;
+    struct gyre_observed_launch *launch = NULL;
+    if (n_observed > 0)
+        launch = calloc(1, sizeof(*launch) + (size_t)n_observed * sizeof(launch->calls[0]));
     if (launch == NULL)
         return NULL;
+    launch->held = calloc((size_t)n_observed, sizeof(*launch->held));
+    if (launch->held == NULL) {
+        free(launch);
+        return NULL;
+    }
     for (int i = 0; i < n_items; i++)
         if (items[i]->call.observed != NULL) {
             const struct gyre_call *call = &items[i]->call;
@@ -332,9 +303,18 @@ struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *ite
     struct gyre_observing *observing = launch->observing;
     gyre_fetch_add_u32(&observing->n_holders, 1);
     gyre_observe_times(observing);
-    launch->is_timed = observing->by_streams || times_next(observing, stream);
-    launch->first_work =
-        launch->is_timed && !observing->by_streams ? observing->executor->n_launched : 0;
+    struct gyre_executor *executor = observing->executor;
+    launch->is_timed = observing->by_streams;
+    if (!observing->by_streams && executor != NULL) {
+        /* The executor must keep the launch's times until they are read. */
+        pthread_mutex_lock(&observing->lock);
+        const struct gyre_observed_launch *oldest = observing->oldest;
+        const bool has_room =
+            oldest == NULL || executor->n_launched - oldest->first_work < GYRE_TIMED_WORKS;
+        pthread_mutex_unlock(&observing->lock);
+        launch->is_timed = has_room && executor->ops->time_next(executor, stream);
+        launch->first_work = launch->is_timed ? executor->n_launched : 0;
+    }
     for (int i = 0; i < launch->n_calls; i++)
         launch->calls[i].is_timed = launch->is_timed;
     observing->observer.launching(observing->observer.context, launch->calls, launch->n_calls);

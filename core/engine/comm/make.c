@@ -170,27 +170,6 @@ static gyre_status finish(struct gyre_group_task *group_task)
     return status;
 }
 
-static gyre_status make_in_background(struct init_task *task, bool is_waited)
-{
-    gyre_comm *comm = task->comm;
-    gyre_comm **comm_out = task->comm_out;
-    task->is_waited = is_waited;
-    const gyre_status status = start(task);
-    if (status != GYRE_SUCCESS) {
-        if (comm != NULL)
-            gyre_comm_free(comm);
-        free(task->request.is_member);
-        free(task);
-        return status;
-    }
-    if (is_waited)
-        return gyre_group_add(&task->group_task);
-    if (comm_out != NULL)
-        *comm_out = comm;
-    gyre_group_note_background();
-    return GYRE_IN_PROGRESS;
-}
-
 gyre_status gyre_comm_refuse(const gyre_config *config, const struct gyre_init_request *request,
                              gyre_status status)
 {
@@ -236,9 +215,26 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_req
         return request->find == NULL ? give_up_joining(request, status) : status;
     }
     if (task != NULL) {
-        *task = (struct init_task){
-            .group_task = {finish}, .comm = comm, .comm_out = comm_out, .request = *request};
-        return make_in_background(task, config->blocking != 0);
+        const bool is_waited = config->blocking != 0;
+        *task = (struct init_task){.group_task = {finish},
+                                   .comm = comm,
+                                   .comm_out = comm_out,
+                                   .request = *request,
+                                   .is_waited = is_waited};
+        status = start(task);
+        if (status != GYRE_SUCCESS) {
+            if (comm != NULL)
+                gyre_comm_free(comm);
+            free(task->request.is_member);
+            free(task);
+            return status;
+        }
+        if (is_waited)
+            return gyre_group_add(&task->group_task);
+        if (comm_out != NULL)
+            *comm_out = comm;
+        gyre_group_note_background();
+        return GYRE_IN_PROGRESS;
     }
     struct gyre_init_request own = *request;
     status = carry_out(comm, &own, false);
@@ -326,26 +322,6 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-static gyre_status connect_locals(struct local_init *inits, int n_ranks)
-{
-    gyre_status status = GYRE_SUCCESS;
-    int n_started = 0;
-    for (; n_started < n_ranks && status == GYRE_SUCCESS; n_started += status == GYRE_SUCCESS)
-        status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init, &inits[n_started],
-                                   "a rank's init");
-    for (int rank = n_started; rank < n_ranks; rank++)
-        inits[rank].comm->member.bootstrap->ops->fail(inits[rank].comm->member.bootstrap,
-                                                      "no thread for a rank");
-    for (int rank = 0; rank < n_started; rank++) {
-        pthread_join(inits[rank].thread, NULL);
-        if (status == GYRE_SUCCESS && inits[rank].status != GYRE_SUCCESS) {
-            status = inits[rank].status;
-            gyre_set_cause(inits[rank].cause);
-        }
-    }
-    return status;
-}
-
 gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *device_ordinals,
                                const gyre_config *config)
 {
@@ -355,8 +331,22 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
     if (inits == NULL)
         return gyre_fail_errno(ENOMEM, "init_all");
     gyre_status status = make_locals(inits, n_ranks, device_ordinals, config);
-    if (status == GYRE_SUCCESS)
-        status = connect_locals(inits, n_ranks);
+    if (status == GYRE_SUCCESS) {
+        int n_started = 0;
+        for (; n_started < n_ranks && status == GYRE_SUCCESS; n_started += status == GYRE_SUCCESS)
+            status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init,
+                                       &inits[n_started], "a rank's init");
+        for (int rank = n_started; rank < n_ranks; rank++)
+            inits[rank].comm->member.bootstrap->ops->fail(inits[rank].comm->member.bootstrap,
+                                                          "no thread for a rank");
+        for (int rank = 0; rank < n_started; rank++) {
+            pthread_join(inits[rank].thread, NULL);
+            if (status == GYRE_SUCCESS && inits[rank].status != GYRE_SUCCESS) {
+                status = inits[rank].status;
+                gyre_set_cause(inits[rank].cause);
+            }
+        }
+    }
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     for (int rank = 0; rank < n_ranks; rank++) {
         if (status == GYRE_SUCCESS) {

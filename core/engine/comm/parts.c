@@ -46,21 +46,6 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out)
     return GYRE_SUCCESS;
 }
 
-/* A number of NCCL_MIN_NCHANNELS gives way. */
-static gyre_status resolve_channels(const gyre_config *given, const struct gyre_params *params,
-                                    gyre_config *config)
-{
-    const gyre_status status = gyre_fail(
-        GYRE_ERROR_INVALID_ARGUMENT,
-        "min_channels %d is above max_channels %d (%s and %s set them, too)", config->min_channels,
-        config->max_channels, gyre_param_called(params, GYRE_PARAM_MIN_NCHANNELS),
-        gyre_param_called(params, GYRE_PARAM_MAX_NCHANNELS));
-    if (given->min_channels != GYRE_CONFIG_UNDEFINED)
-        return status;
-    config->min_channels = config->max_channels;
-    return gyre_param_forgive(params, GYRE_PARAM_MIN_NCHANNELS, status);
-}
-
 /* config.net replaces NET of @params, which transports read; the resolved `net` lies in it. */
 static gyre_status resolve_config(const gyre_config *given, struct gyre_params *params,
                                   gyre_config *config_out)
@@ -83,8 +68,18 @@ static gyre_status resolve_config(const gyre_config *given, struct gyre_params *
     GYRE_TRY(check_range("service_level", config.service_level, 0, 15));
     GYRE_TRY(check_range("timeout_ms", config.timeout_ms, 0, INT_MAX));
     if (config.min_channels > 0 && config.max_channels > 0 &&
-        config.min_channels > config.max_channels)
-        GYRE_TRY(resolve_channels(given, params, &config));
+        config.min_channels > config.max_channels) {
+        const gyre_status status =
+            gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                      "min_channels %d is above max_channels %d (%s and %s set them, too)",
+                      config.min_channels, config.max_channels,
+                      gyre_param_called(params, GYRE_PARAM_MIN_NCHANNELS),
+                      gyre_param_called(params, GYRE_PARAM_MAX_NCHANNELS));
+        if (given->min_channels != GYRE_CONFIG_UNDEFINED)
+            return status;
+        config.min_channels = config.max_channels; /* a number of NCCL_MIN_NCHANNELS gives way */
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_MIN_NCHANNELS, status));
+    }
     bool is_known = config.transport == NULL;
     for (int i = 0; gyre_transports[i] != NULL && !is_known; i++)
         is_known = gyre_text_same(gyre_transports[i]->name, config.transport);
