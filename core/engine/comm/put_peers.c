@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/parts.h"
 
-#include "core/engine/comm/parts.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 
@@ -170,15 +169,21 @@ void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry)
     gyre_put_peers_unlock(comm);
 }
 
-static gyre_status open_links(gyre_comm *comm)
+gyre_status gyre_put_peers_open(gyre_comm *comm)
 {
     struct gyre_put_peers *puts = &comm->puts;
+    gyre_status status;
+    if (!comm->links.is_proxied || puts->links != NULL)
+        return GYRE_SUCCESS;
     puts->n_fences = calloc((size_t)comm->member.n_ranks, sizeof(*puts->n_fences));
     puts->blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->blocked));
     puts->told_blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->told_blocked));
     if (puts->n_fences == NULL || puts->blocked == NULL || puts->told_blocked == NULL)
-        return gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->member.n_ranks);
-    GYRE_TRY(gyre_put_transports_open(&comm->member, &comm->links, &puts->transports));
+        GYRE_TRY_GOTO(status,
+                      gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->member.n_ranks),
+                      give_up);
+    GYRE_TRY_GOTO(status, gyre_put_transports_open(&comm->member, &comm->links, &puts->transports),
+                  give_up);
     const struct gyre_put_links_config config = {
         .rank = comm->member.rank,
         .n_ranks = comm->member.n_ranks,
@@ -190,11 +195,7 @@ static gyre_status open_links(gyre_comm *comm)
         .context = comm,
     };
     pthread_mutex_init(&puts->lock, NULL);
-    const gyre_status status = gyre_put_links_open(&config, &puts->links);
-    if (status != GYRE_SUCCESS) {
-        pthread_mutex_destroy(&puts->lock);
-        return status;
-    }
+    GYRE_TRY_GOTO(status, gyre_put_links_open(&config, &puts->links), destroy_lock);
     puts->remote = (struct gyre_remote_puts){
         .context = comm,
         .most_bytes = gyre_put_links_most_bytes(puts->links),
@@ -202,14 +203,11 @@ static gyre_status open_links(gyre_comm *comm)
         .help = help,
     };
     return GYRE_SUCCESS;
-}
 
-gyre_status gyre_put_peers_open(gyre_comm *comm)
-{
-    if (!comm->links.is_proxied || comm->puts.links != NULL)
-        return GYRE_SUCCESS;
-    const gyre_status status = open_links(comm);
-    return status == GYRE_SUCCESS ? status : gyre_comm_give_up(comm, status);
+destroy_lock:
+    pthread_mutex_destroy(&puts->lock);
+give_up:
+    return gyre_comm_give_up(comm, status);
 }
 
 void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended)

@@ -17,26 +17,6 @@ static void free_counters(gyre_comm *comm, void *memory)
         (void)ops->pool_free(comm->member.device, memory);
 }
 
-/* On GPUs not from a pool, because a peer that aborts late may still write to memory that it
- * maps. */
-static gyre_status alloc_counters(gyre_comm *comm, uint64_t **memory_out)
-{
-    struct gyre_device *device = comm->member.device;
-    const size_t n_bytes =
-        gyre_signal_index(comm->member.n_ranks, GYRE_N_SIGNAL_ARRAYS, 0, 0) * sizeof(uint64_t);
-    void *memory = NULL;
-    GYRE_TRY(comm->signals.is_exported || device->ops->kind == GYRE_DEVICE_HOST
-                 ? device->ops->mem_alloc(device, n_bytes, &memory)
-                 : device->ops->pool_alloc(device, n_bytes, &memory));
-    const gyre_status status = device->ops->zero(device, memory, n_bytes);
-    if (status != GYRE_SUCCESS) {
-        free_counters(comm, memory);
-        return status;
-    }
-    *memory_out = memory;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
                                 struct gyre_share_handle *handle_out)
 {
@@ -52,8 +32,22 @@ gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
     if (signals->counters == NULL || signals->mappings == NULL)
         return gyre_fail_errno(ENOMEM, "signals of %zu ranks", n);
     if (signals->counters[rank] == NULL) {
+        /* On GPUs not from a pool, because a peer that aborts late may still write to memory that
+         * it maps. */
+        struct gyre_device *device = comm->member.device;
+        const size_t n_bytes =
+            gyre_signal_index((int)n, GYRE_N_SIGNAL_ARRAYS, 0, 0) * sizeof(uint64_t);
+        void *memory = NULL;
         signals->is_exported = to_processes;
-        GYRE_TRY(alloc_counters(comm, &signals->counters[rank]));
+        GYRE_TRY(to_processes || device->ops->kind == GYRE_DEVICE_HOST
+                     ? device->ops->mem_alloc(device, n_bytes, &memory)
+                     : device->ops->pool_alloc(device, n_bytes, &memory));
+        const gyre_status zeroed = device->ops->zero(device, memory, n_bytes);
+        if (zeroed != GYRE_SUCCESS) {
+            free_counters(comm, memory);
+            return zeroed;
+        }
+        signals->counters[rank] = memory;
     }
     const gyre_status status =
         gyre_share_export(&comm->links.infos[rank], is_shared, signals->counters[rank], handle_out);

@@ -17,28 +17,6 @@
 #define MAX_IN_CYCLE  12
 #define MAX_CALL_TEXT 160
 
-/* The edge of the worker that holds the connection's other end. */
-static uint32_t find_next(const struct gyre_wait_graph *graph, const struct gyre_wait_edge *edge)
-{
-    if (edge->answer != GYRE_PEER_END_HELD)
-        return NOWHERE;
-    for (uint32_t i = graph->first[edge->peer]; i < graph->first[edge->peer + 1]; i++)
-        if (graph->edges[i].worker.work == edge->peer_worker.work &&
-            graph->edges[i].worker.channel == edge->peer_worker.channel &&
-            graph->edges[i].worker.worker == edge->peer_worker.worker)
-            return i;
-    return NOWHERE;
-}
-
-static enum gyre_wait_end end_of(const struct gyre_wait_edge *edge)
-{
-    if (edge->peer < 0)
-        return GYRE_WAIT_ENDS_RUNNABLE;
-    if (edge->answer == GYRE_PEER_END_MOVED)
-        return GYRE_WAIT_ENDS_MOVED;
-    return edge->answer == GYRE_PEER_END_FREE ? GYRE_WAIT_ENDS_FREE : GYRE_WAIT_ENDS_UNEXPLAINED;
-}
-
 struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, uint32_t start,
                                            uint32_t *edges_out, uint32_t *places)
 {
@@ -48,9 +26,20 @@ struct gyre_wait_path gyre_wait_graph_walk(const struct gyre_wait_graph *graph, 
         const struct gyre_wait_edge *edge = &graph->edges[at];
         places[at] = path.n_edges;
         edges_out[path.n_edges++] = at;
-        const uint32_t next = edge->peer < 0 ? NOWHERE : find_next(graph, edge);
+        /* The next edge is that of the worker that holds the connection's other end. */
+        uint32_t next = NOWHERE;
+        if (edge->peer >= 0 && edge->answer == GYRE_PEER_END_HELD)
+            for (uint32_t i = graph->first[edge->peer];
+                 i < graph->first[edge->peer + 1] && next == NOWHERE; i++)
+                if (graph->edges[i].worker.work == edge->peer_worker.work &&
+                    graph->edges[i].worker.channel == edge->peer_worker.channel &&
+                    graph->edges[i].worker.worker == edge->peer_worker.worker)
+                    next = i;
         if (next == NOWHERE) {
-            path.end = end_of(edge);
+            path.end = edge->peer < 0                        ? GYRE_WAIT_ENDS_RUNNABLE
+                       : edge->answer == GYRE_PEER_END_MOVED ? GYRE_WAIT_ENDS_MOVED
+                       : edge->answer == GYRE_PEER_END_FREE  ? GYRE_WAIT_ENDS_FREE
+                                                             : GYRE_WAIT_ENDS_UNEXPLAINED;
             path.end_rank = edge->peer < 0 ? edge->rank : edge->peer;
             return path;
         }
@@ -162,20 +151,6 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
     waits->first[n_ranks] = n;
     waits->graph = (struct gyre_wait_graph){n_ranks, waits->edges, waits->first};
     return true;
-}
-
-/* A cycle or a lost slot causes a stall; a chain that merely ends does not. */
-static int weight(enum gyre_wait_end end)
-{
-    switch (end) {
-    case GYRE_WAIT_ENDS_MOVED:
-    case GYRE_WAIT_ENDS_IN_CYCLE:
-        return 2;
-    case GYRE_WAIT_ENDS_UNEXPLAINED:
-        return 1;
-    default:
-        return 0;
-    }
 }
 
 static void append_end_rank(const struct gyre_health *health, int rank,
@@ -297,8 +272,12 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
         uint32_t best = waits.first[rank];
         int most = -1;
         for (uint32_t i = best; i < waits.first[rank + 1]; i++) {
-            const int found =
-                weight(gyre_wait_graph_walk(&waits.graph, i, waits.path, waits.places).end);
+            /* A cycle or a lost slot causes a stall; a chain that merely ends does not. */
+            const enum gyre_wait_end ends =
+                gyre_wait_graph_walk(&waits.graph, i, waits.path, waits.places).end;
+            const int found = ends == GYRE_WAIT_ENDS_MOVED || ends == GYRE_WAIT_ENDS_IN_CYCLE ? 2
+                              : ends == GYRE_WAIT_ENDS_UNEXPLAINED                            ? 1
+                                                                                              : 0;
             if (found > most) {
                 most = found;
                 best = i;

@@ -26,35 +26,6 @@
 #define HEAD_BYTES     64  /* of an error beside call, rank and reasons */
 #define MIN_WHY_BYTES  128 /* even without room */
 
-/* By the state letter of proc(5), if the process is on this host. */
-static const char *why_silent(const struct gyre_health *health, int rank)
-{
-    const struct gyre_peer_info *mine = &health->comm->links.infos[health->comm->member.rank];
-    const struct gyre_peer_info *peer = &health->comm->links.infos[rank];
-    char path[64];
-    char line[256] = "";
-    FILE *file = NULL;
-    snprintf(path, sizeof(path), "/proc/%u/stat", peer->pid);
-    if (mine->host_hash == peer->host_hash && mine->pid_namespace == peer->pid_namespace)
-        file = fopen(path, "re");
-    if (file != NULL) {
-        if (fgets(line, sizeof(line), file) == NULL)
-            line[0] = '\0';
-        fclose(file);
-    }
-    const char *end = strrchr(line, ')'); /* the process name may have any characters */
-    switch (end != NULL && end[1] == ' ' ? end[2] : '?') {
-    case 'T':
-        return "its process is stopped (by a signal; SIGCONT lets it go on)";
-    case 't':
-        return "its process is stopped by a debugger";
-    case 'D':
-        return "its process waits in the kernel (state D: a disk or a network file system)";
-    default:
-        return "its process is stopped, swapped out or its host is overloaded";
-    }
-}
-
 static void name_silent(const struct gyre_health *health, const char *name, int rank,
                         uint64_t now_ns, char *who)
 {
@@ -66,9 +37,30 @@ static void name_silent(const struct gyre_health *health, const char *name, int 
 
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
 {
+    const struct gyre_peer_info *mine = &health->comm->links.infos[health->comm->member.rank];
+    const struct gyre_peer_info *peer = &health->comm->links.infos[rank];
     char name[GYRE_RANK_NAME_BYTES];
+    char path[64];
+    char line[256] = "";
+    FILE *file = NULL;
     name_silent(health, gyre_health_rank_name(health, rank, name), rank, now_ns, who);
-    gyre_health_append(who, WHO_BYTES, ": %s", why_silent(health, rank));
+    /* By the state letter of proc(5), if the process is on this host. */
+    snprintf(path, sizeof(path), "/proc/%u/stat", peer->pid);
+    if (mine->host_hash == peer->host_hash && mine->pid_namespace == peer->pid_namespace)
+        file = fopen(path, "re");
+    if (file != NULL) {
+        if (fgets(line, sizeof(line), file) == NULL)
+            line[0] = '\0';
+        fclose(file);
+    }
+    const char *end = strrchr(line, ')'); /* the process name may have any characters */
+    const char state = end != NULL && end[1] == ' ' ? end[2] : '?';
+    gyre_health_append(who, WHO_BYTES, ": its process %s",
+                       state == 'T'   ? "is stopped (by a signal; SIGCONT lets it go on)"
+                       : state == 't' ? "is stopped by a debugger"
+                       : state == 'D'
+                           ? "waits in the kernel (state D: a disk or a network file system)"
+                           : "is stopped, swapped out or its host is overloaded");
 }
 
 static void name_rank(const struct gyre_health *health, int rank,

@@ -351,15 +351,6 @@ static char *print_all(struct gyre_health *health, uint64_t now_ns)
     return NULL;
 }
 
-static bool have_all_answered(const struct gyre_health *health)
-{
-    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
-        if (rank != health->comm->member.rank && !health->has_left[rank] &&
-            health->peers[rank].waits_ns < health->dump.started_ns)
-            return false;
-    return true;
-}
-
 void gyre_health_check_dump(struct gyre_health *health)
 {
     const struct gyre_health_message where = {.kind = GYRE_HEALTH_WHERE};
@@ -376,7 +367,12 @@ void gyre_health_check_dump(struct gyre_health *health)
         gyre_health_look(health);
         gyre_health_post(health, -1, &where, 0);
     }
-    if (!have_all_answered(health) && now_ns - health->dump.started_ns < ANSWER_NS)
+    bool have_all_answered = true;
+    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
+        have_all_answered =
+            have_all_answered && (rank == health->comm->member.rank || health->has_left[rank] ||
+                                  health->peers[rank].waits_ns >= health->dump.started_ns);
+    if (!have_all_answered && now_ns - health->dump.started_ns < ANSWER_NS)
         return;
     char *text = print_all(health, now_ns);
     health->dump.started_ns = 0;
