@@ -100,19 +100,6 @@ static void print_usage(const char *program, FILE *out)
           out);
 }
 
-static bool has_peers(const struct bench_bottleneck_options *options)
-{
-    const struct gyre_algorithm *none;
-    struct gyre_shape shape;
-    if (options->shape.hosts == NULL && options->shape.n_ranks == 0)
-        return true;
-    if (!bench_shape_find(&options->shape, false, &none, &shape))
-        return false;
-    if (shape.n_ranks < 2)
-        fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
-    return shape.n_ranks >= 2;
-}
-
 static bool check_together(const struct bench_bottleneck_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -149,9 +136,19 @@ static bool check_together(const struct bench_bottleneck_options *options)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL)
         wrong = "--net needs --hosts: it is the network between hosts";
-    if (wrong != NULL)
+    if (wrong != NULL) {
         fprintf(stderr, "bottleneck: %s\n", wrong);
-    return wrong == NULL && has_peers(options);
+        return false;
+    }
+    const struct gyre_algorithm *none;
+    struct gyre_shape shape;
+    if (!has_shape)
+        return true;
+    if (!bench_shape_find(&options->shape, false, &none, &shape))
+        return false;
+    if (shape.n_ranks < 2)
+        fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
+    return shape.n_ranks >= 2;
 }
 
 static void set_sizes(struct bench_bottleneck_options *options)
@@ -185,25 +182,23 @@ struct source {
     bool has_group;
 };
 
-static gyre_status find_measured(const struct bench_report_times *times,
-                                 struct bench_bottleneck_call *call)
+static gyre_status find_time(const struct source *source, bool is_group,
+                             struct bench_bottleneck_call *call)
 {
-    const struct bench_time_curve *curve = &times->of[call->calls.coll];
-    bool is_beyond;
-    if (curve->n_points == 0)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no --from has a report of %s",
-                         gyre_collectives[call->calls.coll].name);
-    call->us = bench_time_curve_at(curve, call->calls.n_bytes, &is_beyond);
-    snprintf(call->source, sizeof(call->source), "%s",
-             is_beyond ? "extrapolated beyond the measured sizes" : "measured");
-    return GYRE_SUCCESS;
-}
-
-static gyre_status find_predicted(const struct bench_schedule_request *common,
-                                  struct bench_bottleneck_call *call)
-{
-    struct bench_schedule_request request = *common;
+    struct bench_schedule_request request = is_group ? source->request_group : source->request;
     struct bench_schedule_fastest fastest;
+    if (source->measured != NULL) {
+        const struct bench_time_curve *curve =
+            &(is_group ? source->measured_group : source->measured)->of[call->calls.coll];
+        bool is_beyond;
+        if (curve->n_points == 0)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no --from has a report of %s",
+                             gyre_collectives[call->calls.coll].name);
+        call->us = bench_time_curve_at(curve, call->calls.n_bytes, &is_beyond);
+        snprintf(call->source, sizeof(call->source), "%s",
+                 is_beyond ? "extrapolated beyond the measured sizes" : "measured");
+        return GYRE_SUCCESS;
+    }
     if (call->calls.n_bytes > MOST_CALL_BYTES)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "a call of %g bytes is too large to predict",
                          call->calls.n_bytes);
@@ -214,18 +209,6 @@ static gyre_status find_predicted(const struct bench_schedule_request *common,
     return GYRE_SUCCESS;
 }
 
-/* "" = they can be told. */
-static const char *group_problem(const struct bench_training *training, const struct source *source)
-{
-    if (training->n_tensor_ranks < 2)
-        return "no group of ranks fits within a host";
-    if (training->n_tokens <= 0)
-        return "--tokens is needed";
-    if (source->measured != NULL && source->has_group && source->measured_group == NULL)
-        return "no --tensor-from has times of the ranks of one host";
-    return "";
-}
-
 static void fill_strategy(const struct bench_training *training, enum bench_strategy strategy,
                           const struct source *source, double compute_us,
                           struct bench_bottleneck_strategy *out)
@@ -233,23 +216,26 @@ static void fill_strategy(const struct bench_training *training, enum bench_stra
     struct bench_training_calls calls[BENCH_MAX_TRAINING_CALLS];
     const bool is_group = strategy == BENCH_TENSOR_PARALLEL && source->has_group;
     out->name = bench_strategy_names[strategy];
-    if (strategy == BENCH_TENSOR_PARALLEL)
-        snprintf(out->reason, sizeof(out->reason), "%s", group_problem(training, source));
-    if (out->reason[0] != '\0')
-        return;
-    out->n_calls = bench_training_calls(training, strategy, calls);
+    const char *problem = NULL;
+    if (strategy == BENCH_TENSOR_PARALLEL && training->n_tensor_ranks < 2)
+        problem = "no group of ranks fits within a host";
+    else if (strategy == BENCH_TENSOR_PARALLEL && training->n_tokens <= 0)
+        problem = "--tokens is needed";
+    else if (is_group && source->measured != NULL && source->measured_group == NULL)
+        problem = "no --tensor-from has times of the ranks of one host";
+    out->n_calls = problem == NULL ? bench_training_calls(training, strategy, calls) : 0;
     for (int i = 0; i < out->n_calls; i++) {
         struct bench_bottleneck_call *call = &out->calls[i];
         call->calls = calls[i];
-        const gyre_status status =
-            source->measured != NULL
-                ? find_measured(is_group ? source->measured_group : source->measured, call)
-                : find_predicted(is_group ? &source->request_group : &source->request, call);
-        if (status != GYRE_SUCCESS) {
-            snprintf(out->reason, sizeof(out->reason), "%s", gyre_cause());
-            return;
+        if (find_time(source, is_group, call) != GYRE_SUCCESS) {
+            problem = gyre_cause();
+            break;
         }
         out->communication_us += call->us * call->calls.n_calls;
+    }
+    if (problem != NULL) {
+        snprintf(out->reason, sizeof(out->reason), "%s", problem);
+        return;
     }
     out->exposed_us = bench_training_exposed_us(strategy, compute_us, out->communication_us,
                                                 out->calls[0].us, out->calls[out->n_calls - 1].us);
@@ -284,41 +270,6 @@ static unsigned common_ranks(const struct gyre_shape *shape)
     return common;
 }
 
-/* Within a host unless --tensor names all ranks. */
-static bool set_group(struct bench_bottleneck_options *options, struct source *source)
-{
-    static struct bench_report_times times;
-    struct bench_training *training = &options->training;
-    const unsigned wanted = (unsigned)options->n_tensor_ranks, n = training->n_ranks;
-    training->n_tensor_ranks = wanted > 0 ? wanted : source->ranks_of_host;
-    if (wanted > 0 && wanted != n && source->ranks_of_host % wanted != 0) {
-        fprintf(stderr,
-                "bottleneck: --tensor %u: expected a divisor of the %u ranks of a host, or all %u "
-                "ranks\n",
-                wanted, source->ranks_of_host, n);
-        return false;
-    }
-    source->has_group = training->n_tensor_ranks != n;
-    source->request_group = source->request;
-    source->request_group.n_ranks = training->n_tensor_ranks;
-    source->request_group.grouping = NULL;
-    source->request_group.nic_gbytes_per_s = 0;
-    source->request_group.net = BENCH_NET_UNNAMED;
-    if (options->tensor_from.n == 0)
-        return true;
-    if (!read_times(&options->tensor_from, "--tensor-from", &times))
-        return false;
-    if (times.n_hosts != 1 || times.n_ranks != training->n_tensor_ranks) {
-        fprintf(stderr,
-                "bottleneck: --tensor-from has times of %u ranks on %u hosts, not of %u ranks on "
-                "one\n",
-                times.n_ranks, times.n_hosts, training->n_tensor_ranks);
-        return false;
-    }
-    source->measured_group = &times;
-    return true;
-}
-
 static bool open_source(struct bench_bottleneck_options *options, struct source *source,
                         unsigned *n_hosts_out)
 {
@@ -347,46 +298,70 @@ static bool open_source(struct bench_bottleneck_options *options, struct source 
     source->ranks_of_host = is_named                             ? common_ranks(&shape)
                             : times.n_ranks % times.n_hosts == 0 ? times.n_ranks / times.n_hosts
                                                                  : 1;
-    if (options->training.n_ranks >= 2)
-        return set_group(options, source);
-    fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
-    return false;
-}
-
-static bool fill(struct bench_bottleneck_options *options, struct bench_bottleneck_result *result)
-{
-    struct source source = {0};
-    if (options->trace != NULL) {
-        if (bench_profile_read(options->trace, &result->profile) != GYRE_SUCCESS) {
-            fprintf(stderr, "bottleneck: --trace: %s\n", gyre_cause());
-            return false;
-        }
-        result->source = "profiled";
-        result->compute_us = result->profile.compute_us;
-        result->n_strategies = 1;
-        result->of[0].name = "as profiled";
-        result->of[0].communication_us = result->profile.communication_us;
-        result->of[0].exposed_us = result->profile.exposed_us;
-        return true;
-    }
-    set_sizes(options);
-    if (!open_source(options, &source, &result->n_hosts))
+    if (options->training.n_ranks < 2) {
+        fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
         return false;
-    result->source = source.measured != NULL ? "measured" : "predicted";
-    result->compute_us = bench_training_compute_us(&options->training);
-    result->n_strategies = BENCH_N_STRATEGIES;
-    for (int i = 0; i < BENCH_N_STRATEGIES; i++)
-        fill_strategy(&options->training, (enum bench_strategy)i, &source, result->compute_us,
-                      &result->of[i]);
+    }
+    /* Within a host unless --tensor names all ranks. */
+    static struct bench_report_times group_times;
+    struct bench_training *training = &options->training;
+    const unsigned wanted = (unsigned)options->n_tensor_ranks, n = training->n_ranks;
+    training->n_tensor_ranks = wanted > 0 ? wanted : source->ranks_of_host;
+    if (wanted > 0 && wanted != n && source->ranks_of_host % wanted != 0) {
+        fprintf(stderr,
+                "bottleneck: --tensor %u: expected a divisor of the %u ranks of a host, or all %u "
+                "ranks\n",
+                wanted, source->ranks_of_host, n);
+        return false;
+    }
+    source->has_group = training->n_tensor_ranks != n;
+    source->request_group = source->request;
+    source->request_group.n_ranks = training->n_tensor_ranks;
+    source->request_group.grouping = NULL;
+    source->request_group.nic_gbytes_per_s = 0;
+    source->request_group.net = BENCH_NET_UNNAMED;
+    if (options->tensor_from.n == 0)
+        return true;
+    if (!read_times(&options->tensor_from, "--tensor-from", &group_times))
+        return false;
+    if (group_times.n_hosts != 1 || group_times.n_ranks != training->n_tensor_ranks) {
+        fprintf(stderr,
+                "bottleneck: --tensor-from has times of %u ranks on %u hosts, not of %u ranks on "
+                "one\n",
+                group_times.n_ranks, group_times.n_hosts, training->n_tensor_ranks);
+        return false;
+    }
+    source->measured_group = &group_times;
     return true;
 }
 
 static int report(struct bench_bottleneck_options *options)
 {
     struct bench_bottleneck_result result = {.options = options};
+    struct source source = {0};
     bool is_known = false;
-    if (!fill(options, &result))
-        return 1;
+    if (options->trace != NULL) {
+        if (bench_profile_read(options->trace, &result.profile) != GYRE_SUCCESS) {
+            fprintf(stderr, "bottleneck: --trace: %s\n", gyre_cause());
+            return 1;
+        }
+        result.source = "profiled";
+        result.compute_us = result.profile.compute_us;
+        result.n_strategies = 1;
+        result.of[0].name = "as profiled";
+        result.of[0].communication_us = result.profile.communication_us;
+        result.of[0].exposed_us = result.profile.exposed_us;
+    } else {
+        set_sizes(options);
+        if (!open_source(options, &source, &result.n_hosts))
+            return 1;
+        result.source = source.measured != NULL ? "measured" : "predicted";
+        result.compute_us = bench_training_compute_us(&options->training);
+        result.n_strategies = BENCH_N_STRATEGIES;
+        for (int i = 0; i < BENCH_N_STRATEGIES; i++)
+            fill_strategy(&options->training, (enum bench_strategy)i, &source, result.compute_us,
+                          &result.of[i]);
+    }
     for (int i = 0; i < result.n_strategies; i++)
         is_known = is_known || result.of[i].reason[0] == '\0';
     bench_bottleneck_print(&result);
@@ -407,16 +382,9 @@ static int run(int argc, char **argv)
         .training = {.bucket_bytes = DEFAULT_BUCKET_BYTES,
                      .peak_tflops = DEFAULT_PEAK_TFLOPS,
                      .utilisation = DEFAULT_UTILISATION}};
-    if (argc == 1) {
-        print_usage(argv[0], stderr);
-        return 2;
-    }
-    if (!bench_options_take(&line, argc, argv, &options))
-        return 2;
-    if (options.wants_help) {
-        print_usage(argv[0], stdout);
-        return 0;
-    }
+    const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
+    if (ended >= 0)
+        return ended;
     if (!check_together(&options))
         return 2;
     options.training.dtype_bytes = gyre_dtype_bytes(options.dtype);

@@ -223,20 +223,6 @@ static bool can_draw(uint32_t n_ranks)
     return false;
 }
 
-static bool draw_given(const struct options *options, const struct gyre_program_file *file,
-                       struct gyre_shape *shape)
-{
-    const struct gyre_program *const *programs = gyre_program_file_set(file, 0);
-    struct gyre_given_programs given = {.n_variants = 1, .programs = {programs}};
-    struct gyre_algorithm algorithm;
-    const bool fits = file->n_programs == programs[0]->n_ranks &&
-                      gyre_algorithm_give(&given, shape->grouping, &algorithm) == GYRE_SUCCESS;
-    shape->coll = programs[0]->coll;
-    shape->n_ranks = programs[0]->n_ranks;
-    shape->root = programs[0]->root;
-    return draw(options, programs, file->n_programs, fits ? &algorithm : NULL, shape);
-}
-
 static bool draw_file(const struct options *options)
 {
     struct gyre_shape shape = {0};
@@ -249,7 +235,17 @@ static bool draw_file(const struct options *options)
                 options->shape.file, file.n_sets);
     ok = ok && can_draw(file.programs[0]->n_ranks);
     ok = ok && bench_shape_find_hosts(&options->shape, file.programs[0]->n_ranks, &shape.grouping);
-    ok = ok && draw_given(options, &file, &shape);
+    if (ok) {
+        const struct gyre_program *const *programs = gyre_program_file_set(&file, 0);
+        struct gyre_given_programs given = {.n_variants = 1, .programs = {programs}};
+        struct gyre_algorithm algorithm;
+        const bool fits = file.n_programs == programs[0]->n_ranks &&
+                          gyre_algorithm_give(&given, shape.grouping, &algorithm) == GYRE_SUCCESS;
+        shape.coll = programs[0]->coll;
+        shape.n_ranks = programs[0]->n_ranks;
+        shape.root = programs[0]->root;
+        ok = draw(options, programs, file.n_programs, fits ? &algorithm : NULL, &shape);
+    }
     gyre_program_file_free(&file);
     return ok;
 }
@@ -276,16 +272,9 @@ static int run(int argc, char **argv)
     static const struct bench_command_line line = {.options = table, .user = "draw"};
     struct options options = {.shape = {.user = "draw", .variant = -1}, .round = -1, .call = -1};
     const struct bench_schedule_request *request = &options.request;
-    if (argc == 1) {
-        print_usage(argv[0], stderr);
-        return 2;
-    }
-    if (!bench_options_take(&line, argc, argv, &options))
-        return 2;
-    if (options.wants_help) {
-        print_usage(argv[0], stdout);
-        return 0;
-    }
+    const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
+    if (ended >= 0)
+        return ended;
     options.asks_for_times = options.n_bytes > 0 || request->cost != NULL ||
                              request->proto != NULL || request->n_channels > 0 ||
                              request->tile_bytes > 0 || request->depth > 0 ||

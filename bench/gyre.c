@@ -163,14 +163,6 @@ static const char intro[] =
     "       gyre COMMAND --help\n"
     "       gyre --version\n";
 
-static void print_help(FILE *file)
-{
-    fputs(intro, file);
-    fputs("\ncommands:\n", file);
-    for (const struct command *row = commands; row->name != NULL; row++)
-        fprintf(file, "  %-10s %s\n", row->name, row->help);
-}
-
 static const struct command *find(const char *name)
 {
     for (const struct command *row = commands; row->name != NULL; row++)
@@ -318,33 +310,32 @@ static int start_bench(int argc, char **argv)
     return WRONG_USAGE;
 }
 
-static void print_unknown(const char *wanted)
-{
-    const char *best = NULL;
-    bool is_bench = false;
-    for (const struct command *row = commands; row->name != NULL; row++)
-        best = nearer(wanted, best, row->name);
-    for (const char *const *name = benches; *name != NULL; name++)
-        is_bench |= strcmp(*name, wanted) == 0;
-    fprintf(stderr, "gyre: there is no command %s", wanted);
-    if (is_bench)
-        fprintf(stderr, ": did you mean gyre bench %s?", wanted);
-    else if (is_near(wanted, best))
-        fprintf(stderr, ": did you mean %s?", best);
-    fputs(" (gyre --help lists all)\n", stderr);
-}
-
 static int run(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
-        print_help(argc < 2 ? stderr : stdout);
+        FILE *file = argc < 2 ? stderr : stdout;
+        fputs(intro, file);
+        fputs("\ncommands:\n", file);
+        for (const struct command *row = commands; row->name != NULL; row++)
+            fprintf(file, "  %-10s %s\n", row->name, row->help);
         return argc < 2 ? WRONG_USAGE : 0;
     }
     const char *wanted = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct command *row = find(wanted);
     if (row == NULL) {
-        print_unknown(wanted);
+        const char *best = NULL;
+        bool is_bench = false;
+        for (const struct command *other = commands; other->name != NULL; other++)
+            best = nearer(wanted, best, other->name);
+        for (const char *const *name = benches; *name != NULL; name++)
+            is_bench |= strcmp(*name, wanted) == 0;
+        fprintf(stderr, "gyre: there is no command %s", wanted);
+        if (is_bench)
+            fprintf(stderr, ": did you mean gyre bench %s?", wanted);
+        else if (is_near(wanted, best))
+            fprintf(stderr, ": did you mean %s?", best);
+        fputs(" (gyre --help lists all)\n", stderr);
         return WRONG_USAGE;
     }
     if (row->run != NULL)

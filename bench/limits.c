@@ -73,12 +73,9 @@ static int run(int argc, char **argv)
         .options = table, .user = "limits", .unknown = BENCH_NO_SUCH, .valueless = BENCH_NO_SUCH};
     struct options options = {0};
     struct bench_limits limits;
-    const bool is_right = bench_options_take(&line, argc, argv, &options);
-    if (!is_right || options.wants_help) {
-        fputs(is_right ? "" : "\n", stderr);
-        print_usage(argv[0], is_right ? stdout : stderr);
-        return is_right ? 0 : 2;
-    }
+    const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
+    if (ended >= 0)
+        return ended;
     bool has_gpu = true;
     gyre_status status = check_launcher();
     if (status == GYRE_SUCCESS) {

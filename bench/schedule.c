@@ -213,12 +213,18 @@ struct job {
     bool any_order;
 };
 
+/* Prints the cause of a failure. */
+static bool is_done(gyre_status status)
+{
+    if (status != GYRE_SUCCESS)
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+    return status == GYRE_SUCCESS;
+}
+
 static bool print_text(gyre_status status, char **text)
 {
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
+    if (!is_done(status))
         return false;
-    }
     fputs(*text, stdout);
     free(*text);
     return true;
@@ -247,28 +253,6 @@ static bool print_programs(const struct options *options, const struct job *job)
     return true;
 }
 
-static void print_step(const struct job *job, const struct gyre_verify_place *place)
-{
-    char text[256];
-    if (place->step < 0)
-        return;
-    const struct gyre_program *program = job->programs.of_rank[place->rank];
-    const uint32_t step = program->workers[place->worker].first_step + (uint32_t)place->step;
-    gyre_step_to_text(&program->steps[step], program->connections,
-                      gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH), text, sizeof(text));
-    printf("# step %d of rank %d, worker %d, counted from 0: %s\n", place->step, place->rank,
-           place->worker, text);
-}
-
-/* A comment, as the output may be a file of programs. */
-static void print_refusal(const char *where, const char *reason)
-{
-    printf("# refused %s: ", where);
-    for (; *reason != '\0'; reason++)
-        fputs(*reason == '\n' ? "\n#" : (char[]){*reason, '\0'}, stdout);
-    putchar('\n');
-}
-
 static bool verify(const struct job *job)
 {
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -283,8 +267,23 @@ static bool verify(const struct job *job)
                                                    in_place == 1, is_proved, &report};
         bench_schedule_json_proof(job->json, &proof);
         if (!is_proved) {
-            print_refusal(where, report.reason);
-            print_step(job, &report.place);
+            /* comments, as the output may be a file of programs */
+            printf("# refused %s: ", where);
+            for (const char *c = report.reason; *c != '\0'; c++)
+                fputs(*c == '\n' ? "\n#" : (char[]){*c, '\0'}, stdout);
+            putchar('\n');
+            const struct gyre_verify_place *place = &report.place;
+            if (place->step < 0)
+                return false;
+            const struct gyre_program *program = job->programs.of_rank[place->rank];
+            const uint32_t step =
+                program->workers[place->worker].first_step + (uint32_t)place->step;
+            char text[256];
+            gyre_step_to_text(&program->steps[step], program->connections,
+                              gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH), text,
+                              sizeof(text));
+            printf("# step %d of rank %d, worker %d, counted from 0: %s\n", place->step,
+                   place->rank, place->worker, text);
             return false;
         }
         printf("# proved %s: depth %u is enough, %llu steps, credits %s at depth 2\n", where,
@@ -319,42 +318,29 @@ static bool print_and_verify(const struct options *options, struct job *job)
     return true;
 }
 
-static bool print_and_verify_file(const struct options *options,
-                                  const struct gyre_program_file *file, struct job *job)
-{
-    bool ok = true;
-    for (int set = 0; set < file->n_sets && ok; set++) {
-        job->programs.n = file->sets[set].n_programs;
-        memcpy(job->programs.of_rank, &file->programs[file->sets[set].first],
-               (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
-        job->variant = bench_programs_is_variant(file, set) ? job->variant + 1 : 0;
-        ok = print_programs(options, job) && (!options->verify || verify(job));
-    }
-    job->programs.n = 0;
-    return ok;
-}
-
 static bool print_and_verify_read(const struct options *options, struct job *job)
 {
     struct gyre_program_file file;
-    if (options->msccl_path != NULL) {
-        if (!bench_programs_from_msccl(options->msccl_path, &file))
-            return false;
-    } else if (!bench_programs_load("schedule", options->shape.file, &file)) {
+    if (options->msccl_path != NULL ? !bench_programs_from_msccl(options->msccl_path, &file)
+                                    : !bench_programs_load("schedule", options->shape.file, &file))
         return false;
+    bool ok = true;
+    for (int set = 0; set < file.n_sets && ok; set++) {
+        job->programs.n = file.sets[set].n_programs;
+        memcpy(job->programs.of_rank, &file.programs[file.sets[set].first],
+               (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
+        job->variant = bench_programs_is_variant(&file, set) ? job->variant + 1 : 0;
+        ok = print_programs(options, job) && (!options->verify || verify(job));
     }
-    const bool ok = print_and_verify_file(options, &file, job);
+    job->programs.n = 0; /* the file owns them */
     gyre_program_file_free(&file);
     return ok;
 }
 
 static bool run_request(const struct bench_schedule_request *request, const char *library)
 {
-    if ((library == NULL ? bench_schedule_predict(request)
-                         : bench_predict_library(request, library)) == GYRE_SUCCESS)
-        return true;
-    fprintf(stderr, "schedule: %s\n", gyre_cause());
-    return false;
+    return is_done(library == NULL ? bench_schedule_predict(request)
+                                   : bench_predict_library(request, library));
 }
 
 static bool predict_given(const struct options *options, struct gyre_given_programs *given)
@@ -415,10 +401,8 @@ static bool predict(const struct options *options)
 {
     static struct bench_fabric fabric;
     struct options copy = *options;
-    if (bench_fabric_load(options->request.fabric_path, &fabric) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
+    if (!is_done(bench_fabric_load(options->request.fabric_path, &fabric)))
         return false;
-    }
     if (fabric.fabric != NULL) {
         copy.request.fabric = fabric.fabric;
         copy.shape.grouping = &fabric.grouping;
@@ -429,30 +413,14 @@ static bool predict(const struct options *options)
     return ok;
 }
 
-static bool run_options(const struct options *options, struct job *job)
-{
-    if (options->predict)
-        return predict(options);
-    if (options->shape.file != NULL || options->msccl_path != NULL)
-        return print_and_verify_read(options, job);
-    return print_and_verify(options, job);
-}
-
 static int run(int argc, char **argv)
 {
     struct options options = {.shape = {.user = "schedule", .variant = -1}, .rank = -1};
     static const struct bench_command_line line = {.options = table, .user = "schedule"};
     static struct job job = {.programs = {.user = "schedule"}};
-    if (argc == 1) {
-        print_usage(argv[0], stderr);
-        return 2;
-    }
-    if (!bench_options_take(&line, argc, argv, &options))
-        return 2;
-    if (options.wants_help) {
-        print_usage(argv[0], stdout);
-        return 0;
-    }
+    const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
+    if (ended >= 0)
+        return ended;
     if (options.rows_path != NULL) {
         if (options.predict && argc <= 4)
             return bench_predict_rows(options.rows_path, stdout) ? 0 : 1;
@@ -462,27 +430,19 @@ static int run(int argc, char **argv)
     if ((options.sizes != NULL && !parse_sizes(options.sizes, &options.request)) ||
         !check_together(&options))
         return 2;
-    if (options.json_path != NULL &&
-        bench_schedule_json_open(argc, argv, &job.json) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
+    if (options.json_path != NULL && !is_done(bench_schedule_json_open(argc, argv, &job.json)))
         return 1;
-    }
     options.request.json = job.json;
     job.any_order = options.any_order;
     if (options.csv_path != NULL &&
-        bench_tidy_open(options.csv_path, false, &options.request.csv) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        !is_done(bench_tidy_open(options.csv_path, false, &options.request.csv)))
         return 1;
-    }
-    bool ok = run_options(&options, &job);
-    if (bench_tidy_close(options.request.csv) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
-        ok = false;
-    }
-    if (bench_schedule_json_close(job.json, options.json_path) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
-        ok = false;
-    }
+    const bool is_read = options.shape.file != NULL || options.msccl_path != NULL;
+    bool ok = options.predict ? predict(&options)
+              : is_read       ? print_and_verify_read(&options, &job)
+                              : print_and_verify(&options, &job);
+    ok = is_done(bench_tidy_close(options.request.csv)) && ok;
+    ok = is_done(bench_schedule_json_close(job.json, options.json_path)) && ok;
     bench_programs_free(&job.programs);
     return ok ? 0 : 1;
 }

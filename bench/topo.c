@@ -249,12 +249,9 @@ static int run(int argc, char **argv)
         .options = table, .user = "topo", .unknown = BENCH_NO_SUCH, .valueless = BENCH_NO_SUCH};
     struct options options = {0};
     struct gyre_topo topo;
-    const bool is_right = bench_options_take(&line, argc, argv, &options);
-    if (!is_right || options.wants_help) {
-        fputs(is_right ? "" : "\n", stderr);
-        print_usage(argv[0], is_right ? stdout : stderr);
-        return is_right ? 0 : 2;
-    }
+    const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
+    if (ended >= 0)
+        return ended;
 #define PRINT_LEVEL(name, legacy, meaning) printf("%s  %s\n", #name, meaning);
     if (options.levels) {
         GYRE_TOPO_LEVEL_TABLE(PRINT_LEVEL)

@@ -191,28 +191,24 @@ static void note(const struct bench_option *option, const char *text, char *note
                  option->letter, value, option->why);
 }
 
-/* For getopt_long(). A leading ':' lets the program word refusals. */
-static void list_options(const struct bench_command_line *line, struct option *names, char *letters)
-{
-    if (line->unknown != NULL)
-        *letters++ = ':';
-    for (int i = 0; line->options[i].name != NULL; i++) {
-        const struct bench_option *option = &line->options[i];
-        const bool has_value = option->type != BENCH_FLAG;
-        names[i] = (struct option){option->name, has_value, NULL, FIRST_LONG + i};
-        if (option->letter != 0)
-            *letters++ = (char)option->letter;
-        if (option->letter != 0 && has_value)
-            *letters++ = ':';
-    }
-}
-
 gyre_status bench_options_read(const struct bench_command_line *line, int argc, char **argv,
                                void *fields, char *notes)
 {
     struct option names[MAX_OPTIONS] = {{NULL, 0, NULL, 0}};
     char letters[2 * MAX_OPTIONS] = "";
-    list_options(line, names, letters);
+    /* A leading : lets the program word refusals. */
+    char *end = letters;
+    if (line->unknown != NULL)
+        *end++ = ':';
+    for (int i = 0; line->options[i].name != NULL; i++) {
+        const struct bench_option *option = &line->options[i];
+        const bool has_value = option->type != BENCH_FLAG;
+        names[i] = (struct option){option->name, has_value, NULL, FIRST_LONG + i};
+        if (option->letter != 0)
+            *end++ = (char)option->letter;
+        if (option->letter != 0 && has_value)
+            *end++ = ':';
+    }
     opterr = line->unknown == NULL;
     optind = 1;
     for (;;) {
@@ -252,6 +248,23 @@ bool bench_options_take(const struct bench_command_line *line, int argc, char **
     if (gyre_cause()[0] != '\0')
         fprintf(stderr, "%s: %s\n", line->user, gyre_cause());
     return false;
+}
+
+int bench_options_start(const struct bench_command_line *line, int argc, char **argv, void *fields,
+                        void (*print_usage)(const char *program, FILE *out))
+{
+    const bool has_words = line->unknown != NULL;
+    const bool is_right = (argc > 1 || has_words) && bench_options_take(line, argc, argv, fields);
+    const struct bench_option *help = line->options;
+    while (strcmp(help->name, "help") != 0)
+        help++;
+    if (is_right && !*(const bool *)((const char *)fields + help->at))
+        return -1;
+    if (!is_right && has_words)
+        fputs("\n", stderr);
+    if (is_right || has_words || argc == 1)
+        print_usage(argv[0], is_right ? stdout : stderr);
+    return is_right ? 0 : 2;
 }
 
 void bench_options_print(const struct bench_option *options, int column, FILE *out)

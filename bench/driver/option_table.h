@@ -74,6 +74,11 @@ gyre_status bench_options_read(const struct bench_command_line *line, int argc, 
 /** For tools: prints a refusal on standard error and returns false. */
 bool bench_options_take(const struct bench_command_line *line, int argc, char **argv, void *fields);
 
+/** For tools: as bench_options_take(), also for --help. Returns -1 to go on, else the exit status.
+ * Without arguments, and after a refusal that the line words, the usage is printed as an error. */
+int bench_options_start(const struct bench_command_line *line, int argc, char **argv, void *fields,
+                        void (*print_usage)(const char *program, FILE *out));
+
 /** Prints the help, whose text begins in `column`. */
 void bench_options_print(const struct bench_option *options, int column, FILE *out);
 

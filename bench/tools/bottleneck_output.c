@@ -114,21 +114,6 @@ void bench_bottleneck_print(const struct bench_bottleneck_result *result)
 
 #include "bench/report/json_add.h"
 
-static void add_calls(struct json_object *object, const struct bench_bottleneck_strategy *strategy)
-{
-    struct json_object *list = add_array(object, "calls");
-    for (int i = 0; i < strategy->n_calls; i++) {
-        const struct bench_bottleneck_call *call = &strategy->calls[i];
-        struct json_object *entry = json_object_new_object();
-        add_text(entry, "collective", gyre_collectives[call->calls.coll].name);
-        add_number(entry, "bytes", call->calls.n_bytes);
-        add_number(entry, "calls", call->calls.n_calls);
-        add_number(entry, "us", call->us);
-        add_text(entry, "source", call->source);
-        json_object_array_add(list, entry);
-    }
-}
-
 static void add_model(struct json_object *root, const struct bench_bottleneck_result *result)
 {
     const struct bench_training *training = &result->options->training;
@@ -160,7 +145,17 @@ static void add_times(struct json_object *entry, const struct bench_bottleneck_r
     add_number(entry, "share_overlapped", share_of(exposed_us, compute_us));
     add_number(entry, "ratio_overlapped", exposed_us / compute_us);
     add_text(entry, "bottleneck_overlapped", verdicts[is_bound(result, exposed_us)]);
-    add_calls(entry, strategy);
+    struct json_object *list = add_array(entry, "calls");
+    for (int i = 0; i < strategy->n_calls; i++) {
+        const struct bench_bottleneck_call *call = &strategy->calls[i];
+        struct json_object *item = json_object_new_object();
+        add_text(item, "collective", gyre_collectives[call->calls.coll].name);
+        add_number(item, "bytes", call->calls.n_bytes);
+        add_number(item, "calls", call->calls.n_calls);
+        add_number(item, "us", call->us);
+        add_text(item, "source", call->source);
+        json_object_array_add(list, item);
+    }
 }
 
 gyre_status bench_bottleneck_write_json(const struct bench_bottleneck_result *result)
