@@ -21,8 +21,10 @@
 #include <unistd.h>
 
 /* All ranks wait for each other, so calls do not overlap. */
-static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
-                                                   GYRE_COLL_REDUCE_SCATTER};
+static const struct bench_case tuned[] = {
+    {.coll = GYRE_COLL_ALL_REDUCE, .dtype = GYRE_FLOAT32, .op = GYRE_SUM},
+    {.coll = GYRE_COLL_ALL_GATHER, .dtype = GYRE_FLOAT32, .op = GYRE_SUM},
+    {.coll = GYRE_COLL_REDUCE_SCATTER, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
 
 struct rows {
     struct bench_fit_row rows[BENCH_MAX_TRIALS];
@@ -50,48 +52,6 @@ static gyre_status check_options(const struct bench_rank *rank)
     struct bench_table_file file;
     GYRE_TRY(bench_table_file_open("--output", options->output_path, false, &file));
     return bench_table_file_close(&file);
-}
-
-static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
-{
-    const struct bench_options *options = rank->options;
-    for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
-         n_bytes = bench_options_next_bytes(options, n_bytes))
-        for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
-            const struct bench_case wanted = {
-                .coll = tuned_colls[c], .n_bytes = n_bytes, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
-            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
-            if (what.count > 0)
-                GYRE_TRY(bench_add_trials(rank, &what, trials));
-        }
-    return GYRE_SUCCESS;
-}
-
-static void take_trials(const struct bench_trials *trials, struct rows *rows)
-{
-    for (int i = 0; i < trials->n_trials; i++) {
-        const struct bench_trial *trial = &trials->trials[i];
-        rows->rows[rows->n_rows++] = (struct bench_fit_row){
-            .coll = trial->what.coll,
-            .choice = trial->choice,
-            .n_bytes = trial->what.count * gyre_dtype_bytes(trial->what.dtype),
-            .us = trial->us,
-        };
-    }
-}
-
-static void print_rows(const struct rows *rows)
-{
-    printf("#%-14s %12s  %-8s %-7s %3s %7s %10s %10s %6s\n", "collective", "bytes", "algo", "proto",
-           "ch", "tile", "measured", "fitted", "ratio");
-    for (size_t i = 0; i < rows->n_rows; i++) {
-        const struct bench_fit_row *row = &rows->rows[i];
-        printf("%-15s %12llu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f\n",
-               gyre_collectives[row->coll].name, (unsigned long long)row->n_bytes,
-               row->choice.algorithm->name, gyre_proto_names[row->choice.proto],
-               row->choice.n_channels, row->choice.tile_bytes, row->us, row->predicted_us,
-               row->predicted_us / row->us);
-    }
 }
 
 static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_tuner_facts *facts,
@@ -146,7 +106,16 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
         cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
     }
     GYRE_TRY(bench_fit(facts, rows->rows, rows->n_rows, &cost, &fit));
-    print_rows(rows);
+    printf("#%-14s %12s  %-8s %-7s %3s %7s %10s %10s %6s\n", "collective", "bytes", "algo", "proto",
+           "ch", "tile", "measured", "fitted", "ratio");
+    for (size_t i = 0; i < rows->n_rows; i++) {
+        const struct bench_fit_row *row = &rows->rows[i];
+        printf("%-15s %12llu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f\n",
+               gyre_collectives[row->coll].name, (unsigned long long)row->n_bytes,
+               row->choice.algorithm->name, gyre_proto_names[row->choice.proto],
+               row->choice.n_channels, row->choice.tile_bytes, row->us, row->predicted_us,
+               row->predicted_us / row->us);
+    }
     printf("# %d constants fitted in %d iterations: typical error %.0f%%, before %.0f%%\n",
            fit.n_constants, fit.n_iterations, 100 * (exp(fit.error) - 1),
            100 * (exp(fit.before) - 1));
@@ -174,12 +143,20 @@ static gyre_status tune(struct bench_rank *rank)
     else
         status = check_options(rank);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
-        status = list_trials(rank, trials);
+        status = bench_list_trials(rank, tuned, GYRE_ARRAY_LENGTH(tuned), trials);
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
         status = bench_time_trials(rank, trials);
     if (status == GYRE_SUCCESS && rank->member.rank == 0) {
-        take_trials(trials, rows);
+        for (int i = 0; i < trials->n_trials; i++) {
+            const struct bench_trial *trial = &trials->trials[i];
+            rows->rows[rows->n_rows++] = (struct bench_fit_row){
+                .coll = trial->what.coll,
+                .choice = trial->choice,
+                .n_bytes = trial->what.count * gyre_dtype_bytes(trial->what.dtype),
+                .us = trial->us,
+            };
+        }
         status = rank->options->from_folder != NULL
                      ? tune_from_reports(rank, rows)
                      : fit_and_write(rank, gyre_plan_facts(gyre_comm_plans(rank->comm)),

@@ -120,10 +120,11 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
     return cost;
 }
 
-static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
-                              struct gyre_simulator **simulator_out)
+static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
+                           const struct bench_fit_row *row, double *us_out)
 {
     const struct gyre_tuner_facts *facts = fit->facts;
+    struct gyre_simulator *simulator = NULL;
     const uint32_t n_ranks = row->n_ranks > 0 ? row->n_ranks : facts->n_ranks;
     int i = 0;
     while (i < fit->n_models &&
@@ -144,16 +145,7 @@ static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
             gyre_simulator_open(row->choice.algorithm, &shape, &machine, false, &model.simulator));
         fit->models[fit->n_models++] = model;
     }
-    *simulator_out = fit->models[i].simulator;
-    return GYRE_SUCCESS;
-}
-
-static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
-                           const struct bench_fit_row *row, double *us_out)
-{
-    const struct gyre_tuner_facts *facts = fit->facts;
-    struct gyre_simulator *simulator = NULL;
-    GYRE_TRY(find_model(fit, row, &simulator));
+    simulator = fit->models[i].simulator;
     const struct gyre_simulation simulation = {.cost = cost,
                                                .proto = row->choice.proto,
                                                .net_proto = row->choice.net_proto,
@@ -243,12 +235,6 @@ static void solve(struct fit *fit, double *change)
     }
 }
 
-static void move(const struct fit *fit, const double *from, const double *change, double *to)
-{
-    for (int i = 0; i < fit->n_constants; i++)
-        to[i] = fmax(-MOST, fmin(MOST, from[i] + change[i]));
-}
-
 /* Until the error stops falling. @moves: in and out. */
 static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
 {
@@ -262,7 +248,8 @@ static gyre_status descend(struct fit *fit, double *moves, double *other_errors,
         has_slopes = true;
         make_equations(fit, moves, damping);
         solve(fit, change);
-        move(fit, moves, change, tried);
+        for (int i = 0; i < fit->n_constants; i++)
+            tried[i] = fmax(-MOST, fmin(MOST, moves[i] + change[i]));
         GYRE_TRY(evaluate(fit, tried, other_errors, &tried_sum));
         if (tried_sum >= sum) {
             damping *= 10;

@@ -22,52 +22,21 @@ struct summary {
 #define MOST_LOSS     0.05
 #define MOST_SLOWNESS 3.0
 
-static void print_header(const struct bench_rank *rank)
-{
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
-    printf("# %s, %d ranks on %u host%s; constants: %s; choices by %s\n",
-           gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
-           facts->n_hosts == 1 ? "" : "s", facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
-           facts->cost != NULL ? "prediction" : "the shipped tables");
-    printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
-           rank->options->n_graph_launches > 0 ? "calls of a graph"
-                                               : "a call ends everywhere before the next starts");
-    printf("#%11s  %-8s %-7s %3s %7s %10s %10s %6s  %-8s %-7s %3s %7s %10s %6s\n", "bytes", "tuner",
-           "proto", "ch", "tile", "predicted", "measured", "ratio", "best", "proto", "ch", "tile",
-           "measured", "loss");
-}
-
-static void print_line(const struct bench_case *what, const struct bench_trial *tuned,
-                       const struct bench_trial *best, double loss)
-{
-    printf("%12zu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f  %-8s %-7s %3u %7u %10.2f %5.1f%%\n",
-           what->n_bytes, tuned->choice.algorithm->name, gyre_proto_names[tuned->choice.proto],
-           tuned->choice.n_channels, tuned->choice.tile_bytes, tuned->predicted_us, tuned->us,
-           tuned->us > 0 ? tuned->predicted_us / tuned->us : 0, best->choice.algorithm->name,
-           gyre_proto_names[best->choice.proto], best->choice.n_channels, best->choice.tile_bytes,
-           best->us, loss * 100);
-    fflush(stdout);
-}
-
-/* The tuner's choice is the first trial, and counts only if there is no other. */
-static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
-{
-    const struct bench_trial *best = &trials[n_trials > 1];
-    for (int i = 1; i < n_trials; i++)
-        if (best->is_dropped || (!trials[i].is_dropped && trials[i].us < best->us))
-            best = &trials[i];
-    return best;
-}
-
 /* The fastest of many was picked for its low time and looks too fast, so it is timed again beside
- * the tuner's choice. @pairs_out: a size's tuner's trial and fastest other. */
+ * the tuner's choice. @pairs_out: a size's tuner's trial, which comes first, and the fastest other,
+ * or itself if there is none. */
 static void pair_with_fastest(const struct bench_trials *trials, struct bench_trials *pairs_out)
 {
     for (int i = 0, next; i < trials->n_trials; i = next) {
         for (next = i + 1; next < trials->n_trials && !trials->trials[next].is_tuned; next++)
             ;
+        const struct bench_trial *best = &trials->trials[next > i + 1 ? i + 1 : i];
+        for (int k = i + 1; k < next; k++)
+            if (best->is_dropped ||
+                (!trials->trials[k].is_dropped && trials->trials[k].us < best->us))
+                best = &trials->trials[k];
         pairs_out->trials[pairs_out->n_trials++] = trials->trials[i];
-        pairs_out->trials[pairs_out->n_trials++] = *find_fastest(&trials->trials[i], next - i);
+        pairs_out->trials[pairs_out->n_trials++] = *best;
     }
 }
 
@@ -85,26 +54,16 @@ static void add_pair(const struct bench_rank *rank, const struct bench_trial *pa
         summary->worst_loss = loss;
         summary->worst_bytes = tuned->what.n_bytes;
     }
-    if (rank->member.rank == 0)
-        print_line(&tuned->what, tuned, best, loss);
-}
-
-static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
-{
-    const struct bench_options *options = rank->options;
-    size_t n_bytes = options->min_bytes;
-    while (n_bytes <= options->max_bytes) {
-        const struct bench_case wanted = {.coll = rank->kind->coll,
-                                          .n_bytes = n_bytes,
-                                          .dtype = (gyre_dtype)options->dtype,
-                                          .op = (gyre_op)options->op,
-                                          .root = options->root};
-        const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
-        if (what.count > 0)
-            GYRE_TRY(bench_add_trials(rank, &what, trials));
-        n_bytes = bench_options_next_bytes(options, n_bytes);
-    }
-    return GYRE_SUCCESS;
+    if (rank->member.rank != 0)
+        return;
+    printf("%12zu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f  %-8s %-7s %3u %7u %10.2f %5.1f%%\n",
+           tuned->what.n_bytes, tuned->choice.algorithm->name,
+           gyre_proto_names[tuned->choice.proto], tuned->choice.n_channels,
+           tuned->choice.tile_bytes, tuned->predicted_us, tuned->us,
+           tuned->us > 0 ? tuned->predicted_us / tuned->us : 0, best->choice.algorithm->name,
+           gyre_proto_names[best->choice.proto], best->choice.n_channels, best->choice.tile_bytes,
+           best->us, loss * 100);
+    fflush(stdout);
 }
 
 static gyre_status check_options(const struct bench_rank *rank)
@@ -120,19 +79,6 @@ static gyre_status check_options(const struct bench_rank *rank)
     return GYRE_SUCCESS;
 }
 
-static void print_summary(const struct summary *summary)
-{
-    if (summary->n_sizes == 0)
-        return;
-    printf("# predicted and measured differ by a factor of %.2f (geometric mean)\n",
-           exp(summary->log_sum / summary->n_sizes));
-    printf(
-        "# the tuner loses over %.0f%% to the best choice at %d of %d sizes, at most %.1f%% (%zu "
-        "B)\n",
-        MOST_LOSS * 100, summary->n_losses, summary->n_sizes, summary->worst_loss * 100,
-        summary->worst_bytes);
-}
-
 gyre_status bench_predict(struct bench_rank *rank)
 {
     struct summary summary = {0};
@@ -143,11 +89,28 @@ gyre_status bench_predict(struct bench_rank *rank)
                              : check_options(rank);
     if (status == GYRE_SUCCESS) {
         trials->most_slowness = MOST_SLOWNESS;
-        status = list_trials(rank, trials);
+        const struct bench_options *options = rank->options;
+        const struct bench_case wanted = {.coll = rank->kind->coll,
+                                          .dtype = (gyre_dtype)options->dtype,
+                                          .op = (gyre_op)options->op,
+                                          .root = options->root};
+        status = bench_list_trials(rank, &wanted, 1, trials);
     }
     status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0)
-        print_header(rank);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0) {
+        const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
+        printf("# %s, %d ranks on %u host%s; constants: %s; choices by %s\n",
+               gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
+               facts->n_hosts == 1 ? "" : "s", facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
+               facts->cost != NULL ? "prediction" : "the shipped tables");
+        printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
+               rank->options->n_graph_launches > 0
+                   ? "calls of a graph"
+                   : "a call ends everywhere before the next starts");
+        printf("#%11s  %-8s %-7s %3s %7s %10s %10s %6s  %-8s %-7s %3s %7s %10s %6s\n", "bytes",
+               "tuner", "proto", "ch", "tile", "predicted", "measured", "ratio", "best", "proto",
+               "ch", "tile", "measured", "loss");
+    }
     if (status == GYRE_SUCCESS)
         status = bench_time_trials(rank, trials);
     if (status == GYRE_SUCCESS) {
@@ -156,8 +119,14 @@ gyre_status bench_predict(struct bench_rank *rank)
     }
     for (int i = 0; status == GYRE_SUCCESS && i + 1 < pairs->n_trials; i += 2)
         add_pair(rank, &pairs->trials[i], &summary);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0)
-        print_summary(&summary);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0 && summary.n_sizes > 0) {
+        printf("# predicted and measured differ by a factor of %.2f (geometric mean)\n",
+               exp(summary.log_sum / summary.n_sizes));
+        printf("# the tuner loses over %.0f%% to the best choice at %d of %d sizes, at most %.1f%% "
+               "(%zu B)\n",
+               MOST_LOSS * 100, summary.n_losses, summary.n_sizes, summary.worst_loss * 100,
+               summary.worst_bytes);
+    }
     free(pairs);
     free(trials);
     return status;

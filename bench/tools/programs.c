@@ -37,12 +37,11 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
     return true;
 }
 
-/* Malloc'ed and terminated. NULL after printing a failure. */
-static char *read_all(const char *user, const char *path)
+bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out)
 {
     char *text = NULL;
     const bool is_stdin = strcmp(path, "-") == 0;
-    const gyre_status status =
+    gyre_status status =
         is_stdin ? gyre_file_read_open(STDIN_FILENO, "standard input", MAX_FILE_BYTES, &text, NULL)
                  : gyre_file_read(path, MAX_FILE_BYTES, &text, NULL);
     if (status != GYRE_SUCCESS) {
@@ -50,17 +49,9 @@ static char *read_all(const char *user, const char *path)
                 status == GYRE_ERROR_INVALID_ARGUMENT && !is_stdin
                     ? " (to read a pipe, give --file - and redirect the input)"
                     : "");
-        return NULL;
-    }
-    return text;
-}
-
-bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out)
-{
-    char *text = read_all(user, path);
-    if (text == NULL)
         return false;
-    const gyre_status status = gyre_program_file_parse(text, path, file_out);
+    }
+    status = gyre_program_file_parse(text, path, file_out);
     free(text);
     if (status != GYRE_SUCCESS)
         fprintf(stderr, "%s: %s\n", user, gyre_cause());

@@ -77,22 +77,6 @@ static gyre_status add_to_csv(const struct bench_table *table, int column, uint6
     return bench_tidy_row(table->request->csv, &row);
 }
 
-static void print_one(const struct bench_table *table, uint64_t n_bytes,
-                      const struct bench_table_cell *cell)
-{
-    const double time_ns = cell->prediction.time_ns;
-    const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
-    char proto[MAX_PROTO_TEXT], bound[MAX_BOUND_TEXT], link_name[GYRE_FABRIC_NAME_BYTES];
-    name_proto(table, cell, proto);
-    printf("%14llu %14s %8u %10u %14.2f %10.2f %10.2f %9s  %s %.0f%%%s\n",
-           (unsigned long long)n_bytes, proto, cell->choice.n_channels, cell->choice.tile_bytes,
-           time_ns / 1e3, algbw,
-           algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
-           text_of_bound(table, n_bytes, time_ns, bound),
-           busiest_of(table, &cell->prediction, link_name), cell->prediction.busy_share * 100,
-           cell->prediction.is_extrapolated ? "" : ", all tiles");
-}
-
 static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
 {
     const uint64_t n_call = bench_table_call_bytes(table->request, n_bytes);
@@ -106,7 +90,18 @@ static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
             best = i;
     }
     if (table->request->algorithm != NULL) {
-        print_one(table, n_bytes, &cells[0]);
+        const double time_ns = cells[0].prediction.time_ns;
+        const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
+        char proto[MAX_PROTO_TEXT], bound[MAX_BOUND_TEXT], link_name[GYRE_FABRIC_NAME_BYTES];
+        name_proto(table, &cells[0], proto);
+        printf("%14llu %14s %8u %10u %14.2f %10.2f %10.2f %9s  %s %.0f%%%s\n",
+               (unsigned long long)n_bytes, proto, cells[0].choice.n_channels,
+               cells[0].choice.tile_bytes, time_ns / 1e3, algbw,
+               algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
+               text_of_bound(table, n_bytes, time_ns, bound),
+               busiest_of(table, &cells[0].prediction, link_name),
+               cells[0].prediction.busy_share * 100,
+               cells[0].prediction.is_extrapolated ? "" : ", all tiles");
         return GYRE_SUCCESS;
     }
     printf("%14llu", (unsigned long long)n_bytes);

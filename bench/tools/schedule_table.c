@@ -23,14 +23,6 @@
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
-static struct gyre_cost cost_of_net(const struct gyre_cost *shipped, enum bench_schedule_net net)
-{
-    const bool is_rdma = net == BENCH_NET_IB;
-    const struct gyre_network network = {
-        .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
-    return net == BENCH_NET_UNNAMED ? *shipped : gyre_network_cost(shipped, &network);
-}
-
 static gyre_status open_costs(struct bench_table *table)
 {
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
@@ -39,7 +31,12 @@ static gyre_status open_costs(struct bench_table *table)
                                    ? GYRE_DEVICE_CUDA
                                    : GYRE_DEVICE_HOST; /* a file of constants is for the host */
     if (shipped != NULL) {
-        table->cost = cost_of_net(shipped, table->request->net);
+        const bool is_rdma = table->request->net == BENCH_NET_IB;
+        const struct gyre_network network = {
+            .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
+        table->cost = table->request->net == BENCH_NET_UNNAMED
+                          ? *shipped
+                          : gyre_network_cost(shipped, &network);
     } else {
         struct gyre_tuning tuning;
         const gyre_status status = gyre_tuning_load(name, &tuning);

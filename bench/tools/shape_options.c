@@ -121,18 +121,6 @@ static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
     return true;
 }
 
-static void print_unknown(const char *user, const char *given, bool is_algorithm)
-{
-    fprintf(stderr, "%s: %s: \"%s\" is none of", user, is_algorithm ? "--algo" : "--coll", given);
-    for (int i = 0; is_algorithm && gyre_algorithms[i] != NULL; i++)
-        fprintf(stderr, " %s", gyre_algorithms[i]->name);
-    for (int i = 0; is_algorithm && gyre_library[i] != NULL; i++)
-        fprintf(stderr, " %s", gyre_library[i]->name);
-    for (int i = 0; !is_algorithm && i < GYRE_N_COLLECTIVES; i++)
-        fprintf(stderr, " %s", gyre_collectives[i].name);
-    fputc('\n', stderr);
-}
-
 /* It joins this process's algorithms, so that all code knows it. */
 static const struct gyre_algorithm *take_from_library(const char *name)
 {
@@ -168,8 +156,17 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
         if (given == NULL)
             fprintf(stderr, "%s: %s is missing; --help lists what there is\n", options->user,
                     wrong);
-        else
-            print_unknown(options->user, given, no_algorithm);
+        else {
+            fprintf(stderr, "%s: %s: \"%s\" is none of", options->user,
+                    no_algorithm ? "--algo" : "--coll", given);
+            for (int i = 0; no_algorithm && gyre_algorithms[i] != NULL; i++)
+                fprintf(stderr, " %s", gyre_algorithms[i]->name);
+            for (int i = 0; no_algorithm && gyre_library[i] != NULL; i++)
+                fprintf(stderr, " %s", gyre_library[i]->name);
+            for (int i = 0; !no_algorithm && i < GYRE_N_COLLECTIVES; i++)
+                fprintf(stderr, " %s", gyre_collectives[i].name);
+            fputc('\n', stderr);
+        }
         return false;
     }
     if (options->hosts != NULL && !parse_hosts(options->user, options->hosts, &n_ranks, &grouping))

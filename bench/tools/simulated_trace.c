@@ -51,25 +51,6 @@ static gyre_status out_of_memory(void)
     return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
 }
 
-static gyre_status describe(struct part *part)
-{
-    const struct gyre_program *program = part->program;
-    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
-    snprintf(part->steps.algorithm, sizeof(part->steps.algorithm), "%s", program->algorithm);
-    part->steps.coll = program->coll;
-    part->steps.steps = calloc((size_t)program->n_steps + 1, sizeof(*part->steps.steps));
-    part->ends = calloc((size_t)program->n_connections + 1, sizeof(*part->ends));
-    part->free_ns = calloc((size_t)program->n_workers + 1, sizeof(*part->free_ns));
-    if (part->steps.steps == NULL || part->ends == NULL || part->free_ns == NULL)
-        return out_of_memory();
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        GYRE_TRY(gyre_trace_describe(&program->steps[i], program->connections, n_parts,
-                                     &part->steps.steps[i]));
-        part->steps.n_steps++;
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status pair_ends(const struct trace *trace, uint32_t rank, uint32_t variant)
 {
     const struct part *part = part_of(trace, rank, variant);
@@ -108,30 +89,26 @@ static gyre_status open_parts(struct trace *trace)
         for (uint32_t rank = 0; rank < request->n_ranks; rank++) {
             struct part *part = part_of(trace, rank, variant);
             GYRE_TRY(gyre_algorithm_emit(request->algorithm, &shape, (int)rank, &part->program));
-            GYRE_TRY(describe(part));
+            const struct gyre_program *program = part->program;
+            const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+            snprintf(part->steps.algorithm, sizeof(part->steps.algorithm), "%s",
+                     program->algorithm);
+            part->steps.coll = program->coll;
+            part->steps.steps = calloc((size_t)program->n_steps + 1, sizeof(*part->steps.steps));
+            part->ends = calloc((size_t)program->n_connections + 1, sizeof(*part->ends));
+            part->free_ns = calloc((size_t)program->n_workers + 1, sizeof(*part->free_ns));
+            if (part->steps.steps == NULL || part->ends == NULL || part->free_ns == NULL)
+                return out_of_memory();
+            for (uint32_t i = 0; i < program->n_steps; i++) {
+                GYRE_TRY(gyre_trace_describe(&program->steps[i], program->connections, n_parts,
+                                             &part->steps.steps[i]));
+                part->steps.n_steps++;
+            }
         }
         for (uint32_t rank = 0; rank < request->n_ranks; rank++)
             GYRE_TRY(pair_ends(trace, rank, variant));
     }
     return GYRE_SUCCESS;
-}
-
-static void close_trace(struct trace *trace)
-{
-    const size_t n_parts = trace->parts == NULL ? 0 : trace->request->n_ranks * trace->n_variants;
-    for (size_t i = 0; i < n_parts; i++) {
-        struct part *part = &trace->parts[i];
-        for (uint32_t k = 0; k < part->steps.n_steps; k++)
-            free(part->steps.steps[k].text);
-        for (uint32_t k = 0; part->ends != NULL && k < part->program->n_connections; k++)
-            free(part->ends[k].arrived_ns);
-        free(part->steps.steps);
-        free(part->ends);
-        free(part->free_ns);
-        gyre_program_free(part->program);
-    }
-    free(trace->parts);
-    free(trace->seen);
 }
 
 static void observe(void *observer, const struct gyre_simulated_step *step)
@@ -157,20 +134,6 @@ static void arrive(void *observer, uint64_t step, uint32_t send, double arrived_
         trace->seen[step].arrived_ns[send] = arrived_ns;
 }
 
-static gyre_status note_arrival(struct end *end, double arrived_ns)
-{
-    if (end->n_slots == end->capacity) {
-        const uint32_t capacity = end->capacity == 0 ? 64 : 2 * end->capacity;
-        double *arrivals = realloc(end->arrived_ns, capacity * sizeof(*arrivals));
-        if (arrivals == NULL)
-            return out_of_memory();
-        end->arrived_ns = arrivals;
-        end->capacity = capacity;
-    }
-    end->arrived_ns[end->n_slots++] = arrived_ns;
-    return GYRE_SUCCESS;
-}
-
 /* By start, so each slot's sending step came before. */
 static gyre_status take_slots(const struct trace *trace, const struct gyre_simulated_step *seen,
                               const struct gyre_step *step, struct gyre_trace_event *event,
@@ -192,7 +155,15 @@ static gyre_status take_slots(const struct trace *trace, const struct gyre_simul
         };
         gyre_trace_add_slot(event, &slot, is_out);
         if (is_out) {
-            GYRE_TRY(note_arrival(end, seen->arrived_ns[n_sends++]));
+            if (end->n_slots == end->capacity) {
+                const uint32_t capacity = end->capacity == 0 ? 64 : 2 * end->capacity;
+                double *arrivals = realloc(end->arrived_ns, capacity * sizeof(*arrivals));
+                if (arrivals == NULL)
+                    return out_of_memory();
+                end->arrived_ns = arrivals;
+                end->capacity = capacity;
+            }
+            end->arrived_ns[end->n_slots++] = seen->arrived_ns[n_sends++];
             continue;
         }
         const struct end *sender =
@@ -202,21 +173,6 @@ static gyre_status take_slots(const struct trace *trace, const struct gyre_simul
         end->n_slots++;
     }
     return GYRE_SUCCESS;
-}
-
-static uint64_t slot_bytes(const struct trace *trace, const struct gyre_program *program,
-                           const struct gyre_step *step, uint64_t tile)
-{
-    const struct gyre_simulation *simulation = &trace->simulation;
-    const struct gyre_split split = {
-        .count = simulation->n_bytes,
-        .n_channels = simulation->n_channels,
-        .n_chunks = program->n_chunks,
-        .tile_elems = (uint32_t)gyre_round_up(
-            gyre_piece_bytes(simulation->tile_bytes, program->max_range), UNIT_BYTES),
-        .unit_elems = UNIT_BYTES,
-    };
-    return gyre_tile_range(&split, 0, step->chunk, tile).n_elems * step->n_chunks;
 }
 
 static uint64_t to_ns(double time_ns)
@@ -239,7 +195,16 @@ static gyre_status make_event(const struct trace *trace, const struct gyre_simul
     event->data_ns = to_ns(fmin(data_ns, seen->start_ns));
     event->ready_ns = to_ns(seen->start_ns);
     event->end_ns = to_ns(seen->end_ns);
-    event->n_bytes = slot_bytes(trace, part->program, step, seen->tile);
+    const struct gyre_simulation *simulation = &trace->simulation;
+    const struct gyre_split split = {
+        .count = simulation->n_bytes,
+        .n_channels = simulation->n_channels,
+        .n_chunks = part->program->n_chunks,
+        .tile_elems = (uint32_t)gyre_round_up(
+            gyre_piece_bytes(simulation->tile_bytes, part->program->max_range), UNIT_BYTES),
+        .unit_elems = UNIT_BYTES,
+    };
+    event->n_bytes = gyre_tile_range(&split, 0, step->chunk, seen->tile).n_elems * step->n_chunks;
     event->step = index;
     event->step_of_worker = seen->step;
     event->tile = (uint32_t)seen->tile;
@@ -352,6 +317,19 @@ gyre_status bench_simulated_trace(const struct bench_schedule_request *request, 
         status = trace.status;
     if (status == GYRE_SUCCESS)
         status = write_file(&trace, path);
-    close_trace(&trace);
+    const size_t n_parts = trace.parts == NULL ? 0 : trace.request->n_ranks * trace.n_variants;
+    for (size_t i = 0; i < n_parts; i++) {
+        struct part *part = &trace.parts[i];
+        for (uint32_t k = 0; k < part->steps.n_steps; k++)
+            free(part->steps.steps[k].text);
+        for (uint32_t k = 0; part->ends != NULL && k < part->program->n_connections; k++)
+            free(part->ends[k].arrived_ns);
+        free(part->steps.steps);
+        free(part->ends);
+        free(part->free_ns);
+        gyre_program_free(part->program);
+    }
+    free(trace.parts);
+    free(trace.seen);
     return status;
 }

@@ -23,11 +23,6 @@
 #define MOST_WARMUP_US   10000.0
 #define FIRST_CALL_DOUBT 3.0
 
-static uint64_t call_bytes(const struct bench_case *what)
-{
-    return what->count * gyre_dtype_bytes(what->dtype);
-}
-
 static struct gyre_call call_of(const struct bench_case *what)
 {
     return (struct gyre_call){.coll = what->coll,
@@ -35,12 +30,6 @@ static struct gyre_call call_of(const struct bench_case *what)
                               .dtype = what->dtype,
                               .op = what->op,
                               .is_send = true};
-}
-
-static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
-{
-    return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
-           a->tile_bytes == b->tile_bytes;
 }
 
 /* Skips impossible, forbidden and, from `first` on, equal choices. */
@@ -60,7 +49,10 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     trial.choice.n_channels = summary.n_channels; /* pairs may need several connections */
     trial.predicted_us = summary.predicted_us;
     for (int i = first; i < trials->n_trials; i++)
-        if (is_same(&trials->trials[i].choice, &trial.choice))
+        if ((trials->trials[i].choice.algorithm == trial.choice.algorithm &&
+             trials->trials[i].choice.proto == trial.choice.proto &&
+             trials->trials[i].choice.n_channels == trial.choice.n_channels &&
+             trials->trials[i].choice.tile_bytes == trial.choice.tile_bytes))
             return;
     trials->trials[trials->n_trials++] = trial;
 }
@@ -77,7 +69,7 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
         for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
-            if (tile < most_bytes && tile * n > call_bytes(what))
+            if (tile < most_bytes && tile * n > what->count * gyre_dtype_bytes(what->dtype))
                 continue;
             forced.n_channels = n;
             forced.tile_bytes = tile / 16 * 16;
@@ -85,8 +77,8 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
         }
 }
 
-gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
-                             struct bench_trials *trials)
+static gyre_status add_trials(const struct bench_rank *rank, const struct bench_case *what,
+                              struct bench_trials *trials)
 {
     const struct gyre_call call = call_of(what);
     const struct gyre_tuner_facts facts = gyre_plan_facts_of(gyre_comm_plans(rank->comm), &call);
@@ -114,16 +106,20 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     return GYRE_SUCCESS;
 }
 
-/* A small all-reduce, after which ranks differ by its skew only. */
-static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
-                                      const struct bench_trial *trial)
+gyre_status bench_list_trials(const struct bench_rank *rank, const struct bench_case *wanted,
+                              size_t n_wanted, struct bench_trials *trials)
 {
-    gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
-    const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
-                                               GYRE_FLOAT32, GYRE_SUM, rank->comm, rank->stream);
-    gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
-    GYRE_TRY(status);
-    return bench_wait(rank);
+    const struct bench_options *options = rank->options;
+    for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
+         n_bytes = bench_options_next_bytes(options, n_bytes))
+        for (size_t i = 0; i < n_wanted; i++) {
+            struct bench_case what = wanted[i];
+            what.n_bytes = n_bytes;
+            what = bench_case_of(&what, rank->member.n_ranks);
+            if (what.count > 0)
+                GYRE_TRY(add_trials(rank, &what, trials));
+        }
+    return GYRE_SUCCESS;
 }
 
 static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
@@ -135,8 +131,16 @@ static gyre_status time_calls(const struct bench_rank *rank, const struct bench_
         GYRE_TRY(bench_enqueue(rank, call));
         GYRE_TRY(bench_wait(rank));
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
-        if (ranks_may_drift)
-            GYRE_TRY(wait_for_all_ranks(rank, trial));
+        if (ranks_may_drift) {
+            /* A small all-reduce, after which ranks differ by its skew only. */
+            gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
+            const gyre_status status =
+                gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1, GYRE_FLOAT32, GYRE_SUM,
+                                rank->comm, rank->stream);
+            gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
+            GYRE_TRY(status);
+            GYRE_TRY(bench_wait(rank));
+        }
     }
     return GYRE_SUCCESS;
 }

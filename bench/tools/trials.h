@@ -28,11 +28,11 @@ struct bench_trials {
     double most_slowness;
 };
 
-/** Adds the tuner's choice, then for each algorithm and protocol some channels and tiles, each
- * once and the same on all ranks. Errors: INVALID_ARGUMENT (table full), or why the tuner has no
- * choice. */
-gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
-                             struct bench_trials *trials);
+/** For each size of the options and each collective: the tuner's choice, then for each algorithm
+ * and protocol some channels and tiles, each once and the same on all ranks. Errors:
+ * INVALID_ARGUMENT (table full), or why the tuner has no choice. */
+gyre_status bench_list_trials(const struct bench_rank *rank, const struct bench_case *wanted,
+                              size_t n_wanted, struct bench_trials *trials);
 
 /** The same `us` on all ranks. Collective. Calls are waited for, or captured (-G). A small
  * all-reduce keeps ranks together that could run ahead of a root. Afterwards the communicator plans
