@@ -120,44 +120,38 @@ gyre_status bench_combination_path(const char *path, const struct bench_combinat
     return GYRE_SUCCESS;
 }
 
-/* A communicator's number of channels is fixed, so each combination has its own. */
-static gyre_status run_combination(struct bench_run *run,
-                                   const struct bench_combination *combination)
-{
-    char json_path[PATH_MAX], csv_path[PATH_MAX];
-    const struct bench_options given = run->options;
-    if (given.json_path != NULL) {
-        GYRE_TRY(bench_combination_path(given.json_path, combination, json_path));
-        run->options.json_path = json_path;
-    }
-    if (given.csv_path != NULL) {
-        GYRE_TRY(bench_combination_path(given.csv_path, combination, csv_path));
-        run->options.csv_path = csv_path;
-        if (strcmp(csv_path, given.csv_path) != 0)
-            run->options.sweep_csv_path = given.csv_path;
-        run->options.appends_to_sweep = run->has_sweep_rows;
-    }
-    if (combination->algo[0] != '\0')
-        run->allowed.algos = combination->algo;
-    if (combination->proto[0] != '\0')
-        run->allowed.protos = combination->proto;
-    run->options.n_channels = (int)strtol(combination->channels, NULL, 10);
-    gyre_status status = prepare_comms(run);
-    if (status == GYRE_SUCCESS)
-        status = run_ranks(run);
-    free(run->comms);
-    run->comms = NULL;
-    run->options = given;
-    run->allowed = bench_options_allowed(&given);
-    return status;
-}
-
 static gyre_status run_combinations(struct bench_run *run)
 {
     struct bench_combination combination;
     int n_failed = 0;
     for (int i = 0; bench_combination_find(&run->options, i, &combination); i++) {
-        GYRE_TRY(run_combination(run, &combination));
+        /* A communicator's number of channels is fixed, so each combination has its own. */
+        char json_path[PATH_MAX], csv_path[PATH_MAX];
+        const struct bench_options given = run->options;
+        if (given.json_path != NULL) {
+            GYRE_TRY(bench_combination_path(given.json_path, &combination, json_path));
+            run->options.json_path = json_path;
+        }
+        if (given.csv_path != NULL) {
+            GYRE_TRY(bench_combination_path(given.csv_path, &combination, csv_path));
+            run->options.csv_path = csv_path;
+            if (strcmp(csv_path, given.csv_path) != 0)
+                run->options.sweep_csv_path = given.csv_path;
+            run->options.appends_to_sweep = run->has_sweep_rows;
+        }
+        if (combination.algo[0] != '\0')
+            run->allowed.algos = combination.algo;
+        if (combination.proto[0] != '\0')
+            run->allowed.protos = combination.proto;
+        run->options.n_channels = (int)strtol(combination.channels, NULL, 10);
+        gyre_status status = prepare_comms(run);
+        if (status == GYRE_SUCCESS)
+            status = run_ranks(run);
+        free(run->comms);
+        run->comms = NULL;
+        run->options = given;
+        run->allowed = bench_options_allowed(&given);
+        GYRE_TRY(status);
         n_failed += run->exit_status != 0; /* after a printed cause others may still work */
         if (run->interrupted_by != 0)
             return GYRE_SUCCESS;

@@ -141,57 +141,52 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
+/* Every rank's n numbers of 8 bytes. Collective. @what: names them in a refusal. The caller frees
+ * *all_out, after a failure too. */
+static gyre_status gather(struct bench_rank *rank, const void *mine, size_t n, const char *what,
+                          void **all_out)
+{
+    const size_t n_ranks = (size_t)rank->member.n_ranks;
+    gyre_status status = GYRE_SUCCESS;
+    *all_out = calloc(n_ranks * n, sizeof(double));
+    if (*all_out == NULL)
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu %s", n > 1 ? n : n_ranks, what);
+    GYRE_TRY(bench_rank_agree(rank, status));
+    return bench_ranks_all_gather(&rank->member, mine, n * sizeof(double), *all_out);
+}
+
 static gyre_status reduce_time(struct bench_rank *rank, double mine, double *time_out)
 {
-    const int n_ranks = rank->member.n_ranks;
-    double *all = calloc((size_t)n_ranks, sizeof(*all));
-    gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d times", n_ranks)
-                    : GYRE_SUCCESS;
-    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all), done);
-    const double first = all[0];
-    const struct bench_stats stats = bench_stats_of(all, (size_t)n_ranks);
-    switch (rank->options->average) {
-    case BENCH_RANK_0:
-        *time_out = first;
-        break;
-    case BENCH_MIN:
-        *time_out = stats.min;
-        break;
-    case BENCH_MAX:
-        *time_out = stats.max;
-        break;
-    default:
-        *time_out = stats.mean;
-        break;
+    void *all = NULL;
+    const gyre_status status = gather(rank, &mine, 1, "times", &all);
+    if (status == GYRE_SUCCESS) {
+        const double first = *(double *)all;
+        const struct bench_stats stats = bench_stats_of(all, (size_t)rank->member.n_ranks);
+        const double times[] = {[BENCH_RANK_0] = first,
+                                [BENCH_AVERAGE] = stats.mean,
+                                [BENCH_MIN] = stats.min,
+                                [BENCH_MAX] = stats.max};
+        *time_out = times[rank->options->average];
     }
-done:
     free(all);
     return status;
 }
 
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n)
 {
-    const size_t n_ranks = (size_t)rank->member.n_ranks;
-    double *all = calloc(n_ranks * n, sizeof(*all));
-    gyre_status status = all == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
-                             : GYRE_SUCCESS;
-    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, values, n * sizeof(*values), all),
-                  done);
-    for (size_t i = 0; i < n_ranks * n; i++)
+    void *memory = NULL;
+    const gyre_status status = gather(rank, values, n, "samples", &memory);
+    const double *all = memory;
+    for (size_t i = 0; i < (size_t)rank->member.n_ranks * n && status == GYRE_SUCCESS; i++)
         if (values[i % n] < all[i])
             values[i % n] = all[i];
-done:
-    free(all);
+    free(memory);
     return status;
 }
 
-static gyre_status run_gyre(void *context, const struct bench_call *call)
+static gyre_status run_once(const struct bench_rank *rank, const struct bench_call *call)
 {
-    const struct bench_rank *rank = context;
     GYRE_TRY(bench_enqueue(rank, call));
     return bench_wait(rank);
 }
@@ -207,7 +202,7 @@ static gyre_status sample(struct bench_rank *rank, const struct bench_call *call
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
-        status = run_gyre(rank, call);
+        status = run_once(rank, call);
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
     }
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
@@ -223,44 +218,24 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
                             void *context, int64_t *n_wrong_out)
 {
     uint64_t n_mine = 0;
-    uint64_t *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
-    gyre_status status = bench_fill(rank, call);
-    if (all == NULL)
-        status =
-            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d results", rank->member.n_ranks);
-    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    status = run(context, call);
+    void *memory = NULL;
+    GYRE_TRY(bench_rank_agree(rank, bench_fill(rank, call)));
+    gyre_status status = run != NULL ? run(context, call) : run_once(rank, call);
     if (status == GYRE_SUCCESS)
         status = bench_check(rank, call, &n_mine);
-    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &n_mine, sizeof(n_mine), all),
-                  done);
+    GYRE_TRY(bench_rank_agree(rank, status));
+    status = gather(rank, &n_mine, 1, "results", &memory);
+    const uint64_t *all = memory;
     *n_wrong_out = 0;
-    for (int i = 0; i < rank->member.n_ranks; i++)
+    for (int i = 0; i < rank->member.n_ranks && status == GYRE_SUCCESS; i++)
         *n_wrong_out += (int64_t)all[i];
-done:
-    free(all);
+    free(memory);
     return status;
 }
 
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call)
 {
     return rank->options->n_checks > 0 && (!call->is_in_place || rank->kind->is_in_place_checkable);
-}
-
-static gyre_status check(struct bench_rank *rank, const struct bench_call *call,
-                         int64_t *n_wrong_out)
-{
-    *n_wrong_out = -1;
-    if (!bench_is_checked(rank, call))
-        return GYRE_SUCCESS;
-    *n_wrong_out = 0;
-    for (int i = 0; i < rank->options->n_checks; i++) {
-        int64_t n_wrong = 0;
-        GYRE_TRY(bench_check_all(rank, call, run_gyre, rank, &n_wrong));
-        *n_wrong_out += n_wrong;
-    }
-    return GYRE_SUCCESS;
 }
 
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
@@ -291,7 +266,13 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
     if (wants_samples)
         GYRE_TRY(sample(rank, call, &timing.us));
     bench_progress_begin(rank->progress, call->what.n_bytes, "checking");
-    GYRE_TRY(check(rank, call, &timing.n_wrong));
+    const bool is_checked = bench_is_checked(rank, call);
+    timing.n_wrong = is_checked ? 0 : -1;
+    for (int i = 0; i < rank->options->n_checks && is_checked; i++) {
+        int64_t n_wrong = 0;
+        GYRE_TRY(bench_check_all(rank, call, NULL, NULL, &n_wrong));
+        timing.n_wrong += n_wrong;
+    }
     *timing_out = timing;
     return GYRE_SUCCESS;
 }

@@ -56,7 +56,8 @@ gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t
 /** False with -c 0, and where the result in place is undefined. Pure. */
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call);
 
-/** Runs the call by @run on new inputs and counts wrong elements on all ranks. Collective. */
+/** Runs the call by @run, NULL = gyre, on new inputs and counts wrong elements on all ranks.
+ * Collective. */
 gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *call,
                             gyre_status (*run)(void *context, const struct bench_call *call),
                             void *context, int64_t *n_wrong_out);

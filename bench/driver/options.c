@@ -222,16 +222,6 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Refuses unknown protocols before the ranks meet. */
-static gyre_status check_proto(const char *algorithm, const char *protos)
-{
-    struct gyre_filter filter;
-    const struct gyre_filter_words words = {.protos = protos, .proto_source = "--compare-algos"};
-    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
-    const gyre_status status = gyre_filter_override(&words, &filter);
-    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s@%s", algorithm, protos);
-}
-
 /* Is the first name of `at` earlier in the list? */
 static bool is_double(const char *list, const char *at)
 {
@@ -265,8 +255,16 @@ static gyre_status check_contenders(const char *list, bool has_file, const char 
         if (is_double(list, at))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "--compare-algos %s: \"%.*s\" is named twice", list, (int)n_bytes, at);
-        if (protos != NULL)
-            GYRE_TRY(check_proto(name, protos));
+        if (protos != NULL) {
+            /* Refuses unknown protocols before the ranks meet. */
+            struct gyre_filter filter;
+            const struct gyre_filter_words words = {.protos = protos,
+                                                    .proto_source = "--compare-algos"};
+            GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+            const gyre_status status = gyre_filter_override(&words, &filter);
+            if (status != GYRE_SUCCESS)
+                return gyre_fail_context(status, "%s@%s", name, protos);
+        }
         at = at[n_bytes] == ',' ? at + n_bytes + 1 : NULL;
     }
     if (engine != NULL && n_engines == 0)

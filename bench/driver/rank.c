@@ -32,19 +32,6 @@ gyre_status bench_rank_ordinal(const struct bench_options *options, const struct
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
-                             gyre_comm *const *comms_of_process)
-{
-    if (comms_of_process != NULL) {
-        rank->comm = comms_of_process[rank->member.local];
-        return GYRE_SUCCESS;
-    }
-    gyre_config config = bench_config_of(rank->options);
-    GYRE_TRY(bench_rank_ordinal(rank->options, rank->member.ranks, rank->member.local,
-                                &config.device_ordinal));
-    return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
-}
-
 static gyre_status register_buffers(struct bench_rank *rank)
 {
     if (rank->options->registration == 2)
@@ -58,8 +45,24 @@ static gyre_status register_buffers(struct bench_rank *rank)
                               &rank->registrations[1]);
 }
 
-static gyre_status open_buffers(struct bench_rank *rank)
+gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
+                            gyre_comm *const *comms_of_process)
 {
+    if (comms_of_process != NULL) {
+        rank->comm = comms_of_process[rank->member.local];
+    } else {
+        gyre_config config = bench_config_of(rank->options);
+        GYRE_TRY(bench_rank_ordinal(rank->options, rank->member.ranks, rank->member.local,
+                                    &config.device_ordinal));
+        GYRE_TRY(
+            gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config));
+    }
+    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
+    GYRE_TRY(gyre_plan_restrict(plans, &rank->allowed));
+    if (rank->options->algo_file != NULL) {
+        GYRE_TRY(gyre_plan_use_file(plans, rank->options->algo_file, "--algo-file"));
+        GYRE_TRY(gyre_plan_check_file(plans, rank->kind->coll, rank->options->registration == 2));
+    }
     const struct gyre_device_ops *ops;
     GYRE_TRY(gyre_comm_device(rank->comm, &rank->device_kind, &rank->ordinal));
     GYRE_TRY(gyre_device_find(rank->device_kind, &ops));
@@ -73,19 +76,6 @@ static gyre_status open_buffers(struct bench_rank *rank)
     GYRE_TRY(gyre_mem_alloc(&rank->buffers.recv, rank->buffers.n_bytes, rank->device_kind,
                             rank->ordinal));
     return register_buffers(rank);
-}
-
-gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
-                            gyre_comm *const *comms_of_process)
-{
-    GYRE_TRY(open_comm(rank, id, comms_of_process));
-    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
-    GYRE_TRY(gyre_plan_restrict(plans, &rank->allowed));
-    if (rank->options->algo_file != NULL) {
-        GYRE_TRY(gyre_plan_use_file(plans, rank->options->algo_file, "--algo-file"));
-        GYRE_TRY(gyre_plan_check_file(plans, rank->kind->coll, rank->options->registration == 2));
-    }
-    return open_buffers(rank);
 }
 
 void bench_rank_close(struct bench_rank *rank)

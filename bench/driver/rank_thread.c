@@ -33,26 +33,6 @@ struct table {
     int n_inaccurate; /* failed lines of --accuracy */
 };
 
-static void describe_place(struct table *table, struct bench_place *place)
-{
-    const struct bench_rank *rank = &table->rank;
-    struct gyre_device_info info = {0};
-    *place = (struct bench_place){.rank = rank->member.rank, .pid = (int)getpid()};
-    gethostname(place->host, sizeof(place->host) - 1);
-    place->host[strcspn(place->host, ".")] = '\0';
-    (void)rank->device->ops->info(rank->device, &info);
-    place->device = rank->ordinal < 0 ? rank->member.local : rank->ordinal;
-    if (rank->device_kind == GYRE_DEVICE_CUDA) {
-        snprintf(place->pci, sizeof(place->pci), "%.10s", info.pci_bus_id);
-        snprintf(place->device_text, sizeof(place->device_text), "CUDA sm_%u, %u SMs", info.arch,
-                 info.n_sms);
-    } else {
-        snprintf(place->pci, sizeof(place->pci), "0000:00:00");
-        snprintf(place->device_text, sizeof(place->device_text), "host memory, %u processors",
-                 info.n_sms);
-    }
-}
-
 static gyre_status open_engine(struct table *table)
 {
     const char *name = table->run->options.compare;
@@ -88,8 +68,21 @@ static gyre_status read_limit(struct table *table)
 static gyre_status open_setting(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
-    struct bench_place mine;
-    describe_place(table, &mine);
+    struct bench_place mine = {.rank = rank->member.rank, .pid = (int)getpid()};
+    struct gyre_device_info info = {0};
+    gethostname(mine.host, sizeof(mine.host) - 1);
+    mine.host[strcspn(mine.host, ".")] = '\0';
+    (void)rank->device->ops->info(rank->device, &info);
+    mine.device = rank->ordinal < 0 ? rank->member.local : rank->ordinal;
+    if (rank->device_kind == GYRE_DEVICE_CUDA) {
+        snprintf(mine.pci, sizeof(mine.pci), "%.10s", info.pci_bus_id);
+        snprintf(mine.device_text, sizeof(mine.device_text), "CUDA sm_%u, %u SMs", info.arch,
+                 info.n_sms);
+    } else {
+        snprintf(mine.pci, sizeof(mine.pci), "0000:00:00");
+        snprintf(mine.device_text, sizeof(mine.device_text), "host memory, %u processors",
+                 info.n_sms);
+    }
     table->places = calloc((size_t)rank->member.n_ranks, sizeof(*table->places));
     gyre_status status = table->places == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for places")
@@ -125,26 +118,6 @@ static gyre_status open_output(struct table *table)
     return bench_rank_agree(rank, status);
 }
 
-static gyre_status add_row(struct table *table, const struct bench_row *row)
-{
-    const struct bench_timing *const halves[] = {&row->out_of_place, &row->in_place};
-    for (int i = 0; i < 2; i++) {
-        table->summary.busbw += halves[i]->busbw;
-        table->summary.time_us += halves[i]->time_us;
-        table->summary.launch_us += halves[i]->launch_us;
-        table->n_halves++;
-        if (halves[i]->n_wrong > 0)
-            table->summary.n_wrong += halves[i]->n_wrong;
-    }
-    bench_progress_end(table->rank.progress);
-    gyre_status status = GYRE_SUCCESS;
-    if (table->output != NULL) {
-        status = bench_output_row(table->output, row);
-        table->run->has_sweep_rows |= status == GYRE_SUCCESS;
-    }
-    return bench_rank_agree(&table->rank, status);
-}
-
 static gyre_status measure_case(struct table *table, const struct bench_case *what, int cycle)
 {
     struct bench_rank *rank = &table->rank;
@@ -169,7 +142,22 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
         row.plan = bench_plan_of(rank, &call);
     if (options->json_path != NULL)
         GYRE_TRY(bench_machine_clocks(rank, &table->machine, &row.clocks));
-    return add_row(table, &row);
+    const struct bench_timing *const halves[] = {&row.out_of_place, &row.in_place};
+    for (int i = 0; i < 2; i++) {
+        table->summary.busbw += halves[i]->busbw;
+        table->summary.time_us += halves[i]->time_us;
+        table->summary.launch_us += halves[i]->launch_us;
+        table->n_halves++;
+        if (halves[i]->n_wrong > 0)
+            table->summary.n_wrong += halves[i]->n_wrong;
+    }
+    bench_progress_end(rank->progress);
+    gyre_status status = GYRE_SUCCESS;
+    if (table->output != NULL) {
+        status = bench_output_row(table->output, &row);
+        table->run->has_sweep_rows |= status == GYRE_SUCCESS;
+    }
+    return bench_rank_agree(rank, status);
 }
 
 static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
@@ -272,21 +260,6 @@ static gyre_status finish(struct table *table, gyre_status status)
     return status;
 }
 
-static gyre_status run_table(struct table *table)
-{
-    const int n_cycles = table->run->options.n_cycles;
-    /* Scripts take the header as a sign that the table runs. */
-    if (table->rank.member.local == 0)
-        bench_interrupt_open();
-    GYRE_TRY(open_output(table));
-    for (int cycle = 0; n_cycles == 0 || cycle < n_cycles; cycle++) {
-        GYRE_TRY(measure_all(table, cycle));
-        if (table->summary.is_interrupted)
-            break;
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status run_bench(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
@@ -300,7 +273,17 @@ static gyre_status run_bench(struct table *table)
     }
     if (rank->options->is_accuracy)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
-    return run_table(table);
+    const int n_cycles = table->run->options.n_cycles;
+    /* Scripts take the header as a sign that the table runs. */
+    if (table->rank.member.local == 0)
+        bench_interrupt_open();
+    GYRE_TRY(open_output(table));
+    for (int cycle = 0; n_cycles == 0 || cycle < n_cycles; cycle++) {
+        GYRE_TRY(measure_all(table, cycle));
+        if (table->summary.is_interrupted)
+            break;
+    }
+    return GYRE_SUCCESS;
 }
 
 void bench_rank_thread(struct bench_run *run, int local)

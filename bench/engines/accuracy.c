@@ -105,43 +105,6 @@ static void list_sides(const struct bench_rank *rank, const struct bench_engine 
             .buffers = modes[i - 1].buffers == NULL ? &rank->buffers : modes[i - 1].buffers};
 }
 
-static void print_header(const struct bench_rank *rank, const struct bench_engine *engine)
-{
-    const char *name = engine->ops == NULL ? "none" : engine->ops->name;
-    char text[192] = "";
-    if (engine->ops != NULL &&
-        engine->ops->version(engine->state, text, sizeof(text)) != GYRE_SUCCESS)
-        text[0] = '\0';
-    printf(
-        "# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d results a "
-        "line\n",
-        rank->member.n_ranks, MIN_RESULTS);
-    if (text[0] != '\0')
-        printf("# Comparing with %s\n", text);
-    printf("#%11s  %-8s  %-8s  %-6s  %9s  %9s  %9s  %9s  %-6s  %9s\n", "size", "type", "algo",
-           "proto", "gyre max", "mean", name, "mean", "mode", "bound");
-}
-
-static void print_line(const struct bench_rank *rank, const struct bench_case *what,
-                       const struct side *gyre, const struct side *reference, const char *verdict)
-{
-    const struct gyre_call planned = {
-        .coll = what->coll, .count = what->count, .dtype = what->dtype, .op = what->op};
-    struct gyre_plan_summary plan;
-    if (gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &plan) != GYRE_SUCCESS)
-        plan = (struct gyre_plan_summary){.algorithm = "-", .proto = "-"};
-    printf("%12zu  %-8s  %-8s  %-6s  %9.3e  %9.3e", what->n_bytes, gyre_dtype_names[what->dtype],
-           plan.algorithm, plan.proto, gyre->accuracy.max, gyre->accuracy.mean);
-    if (reference != NULL)
-        printf("  %9.3e  %9.3e  %-6s", reference->accuracy.max, reference->accuracy.mean,
-               reference->mode);
-    else
-        printf("  %9s  %9s  %-6s", "-", "-", "-");
-    printf("  %9.3e  %s\n", gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks),
-           verdict);
-    fflush(stdout);
-}
-
 /* @reference: NULL = only the bound counts. */
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
@@ -154,8 +117,22 @@ static void add_line(const struct bench_rank *rank, const struct bench_case *wha
         verdict = "FAILED: worse";
     counts->n_lines++;
     counts->n_failed += strcmp(verdict, "OK") != 0;
-    if (rank->member.rank == 0)
-        print_line(rank, what, gyre, reference, verdict);
+    if (rank->member.rank != 0)
+        return;
+    const struct gyre_call planned = {
+        .coll = what->coll, .count = what->count, .dtype = what->dtype, .op = what->op};
+    struct gyre_plan_summary plan;
+    if (gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &plan) != GYRE_SUCCESS)
+        plan = (struct gyre_plan_summary){.algorithm = "-", .proto = "-"};
+    printf("%12zu  %-8s  %-8s  %-6s  %9.3e  %9.3e", what->n_bytes, gyre_dtype_names[what->dtype],
+           plan.algorithm, plan.proto, gyre->accuracy.max, gyre->accuracy.mean);
+    if (reference != NULL)
+        printf("  %9.3e  %9.3e  %-6s", reference->accuracy.max, reference->accuracy.mean,
+               reference->mode);
+    else
+        printf("  %9s  %9s  %-6s", "-", "-", "-");
+    printf("  %9.3e  %s\n", bound, verdict);
+    fflush(stdout);
 }
 
 static gyre_status measure_case(struct bench_rank *rank, const struct bench_engine *engine,
@@ -192,8 +169,21 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
     const struct bench_options *options = rank->options;
     struct counts counts = {0};
     GYRE_TRY(bench_rank_agree(rank, check_options(rank)));
-    if (rank->member.rank == 0)
-        print_header(rank, engine);
+    if (rank->member.rank == 0) {
+        const char *name = engine->ops == NULL ? "none" : engine->ops->name;
+        char text[192] = "";
+        if (engine->ops != NULL &&
+            engine->ops->version(engine->state, text, sizeof(text)) != GYRE_SUCCESS)
+            text[0] = '\0';
+        printf("# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d "
+               "results a "
+               "line\n",
+               rank->member.n_ranks, MIN_RESULTS);
+        if (text[0] != '\0')
+            printf("# Comparing with %s\n", text);
+        printf("#%11s  %-8s  %-8s  %-6s  %9s  %9s  %9s  %9s  %-6s  %9s\n", "size", "type", "algo",
+               "proto", "gyre max", "mean", name, "mean", "mode", "bound");
+    }
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         if ((options->dtype != BENCH_ALL && options->dtype != dtype) ||
             !gyre_dtype_is_float((gyre_dtype)dtype))

@@ -255,26 +255,6 @@ static gyre_status keep_samples(const struct samples *samples, const struct batc
     return GYRE_SUCCESS;
 }
 
-/* Judges each contender against the first. @results: without the first. */
-static void judge_contenders(const struct samples *samples, const struct batches *batches,
-                             struct bench_comparison *results)
-{
-    const size_t n_rounds = (size_t)results->n_rounds;
-    if (batches->n == 1)
-        results[0].gyre_us = bench_median_of_row(samples->turns, samples->pair, n_rounds);
-    for (int i = 1; i < batches->n; i++) {
-        struct bench_comparison *result = &results[i - 1];
-        *result = results[0];
-        result->n_modes = 1;
-        result->mode_names[0] = batches->list[i].contender->name;
-        memcpy(samples->pair, samples->turns, n_rounds * sizeof(double));
-        memcpy(samples->pair + n_rounds, samples->turns + (size_t)i * n_rounds,
-               n_rounds * sizeof(double));
-        bench_comparison_judge(samples->pair, result);
-        fill_extremes(samples, i, result);
-    }
-}
-
 static gyre_status run_rounds(struct bench_rank *rank, const struct batches *batches,
                               const struct samples *samples, struct bench_comparison *result)
 {
@@ -295,9 +275,21 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
                     ? turn_us
                     : bench_median_of_row(at, samples->scratch, n_calls);
         }
-    if (batches->list[0].contender != NULL) {
+    if (batches->list[0].contender != NULL) { /* each against the first */
         const gyre_status kept = keep_samples(samples, batches, result);
-        judge_contenders(samples, batches, result);
+        if (batches->n == 1)
+            result->gyre_us = bench_median_of_row(samples->turns, samples->pair, n_rounds);
+        for (int i = 1; i < batches->n; i++) {
+            struct bench_comparison *compared = &result[i - 1];
+            *compared = result[0];
+            compared->n_modes = 1;
+            compared->mode_names[0] = batches->list[i].contender->name;
+            memcpy(samples->pair, samples->turns, n_rounds * sizeof(double));
+            memcpy(samples->pair + n_rounds, samples->turns + (size_t)i * n_rounds,
+                   n_rounds * sizeof(double));
+            bench_comparison_judge(samples->pair, compared);
+            fill_extremes(samples, i, compared);
+        }
         return bench_rank_agree(rank, kept);
     }
     bench_comparison_judge(samples->turns, result);
@@ -337,27 +329,6 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     return status;
 }
 
-static void list_batches(const struct bench_rank *rank, const struct bench_engine *engine,
-                         const struct bench_call *call, struct batches *batches_out,
-                         struct bench_comparison *result)
-{
-    struct bench_mode modes[BENCH_MAX_MODES];
-    const int n_batch = engine->ops->is_on_stream ? rank->options->n_iters : 1;
-    result->n_modes = engine->ops->modes(engine->state, modes);
-    *batches_out = (struct batches){.calls = {*call}, .n = 1 + result->n_modes};
-    for (int i = 0; i < result->n_modes; i++) {
-        const struct bench_buffers *own = modes[i].buffers;
-        result->mode_names[i] = modes[i].name;
-        batches_out->calls[1 + i] =
-            own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
-    }
-    for (int i = 0; i < batches_out->n; i++)
-        batches_out->list[i] = (struct batch){.engine = i == 0 ? NULL : engine,
-                                              .call = &batches_out->calls[i],
-                                              .n_batch = n_batch,
-                                              .n_replays = 1};
-}
-
 static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *batches,
                                        bool can_capture, struct bench_comparison *result)
 {
@@ -379,7 +350,21 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
 {
     struct bench_comparison result = {.is_present = true, .n_rounds = rank->options->n_rounds};
     struct batches batches;
-    list_batches(rank, engine, call, &batches, &result);
+    struct bench_mode modes[BENCH_MAX_MODES];
+    const int n_batch = engine->ops->is_on_stream ? rank->options->n_iters : 1;
+    result.n_modes = engine->ops->modes(engine->state, modes);
+    batches = (struct batches){.calls = {*call}, .n = 1 + result.n_modes};
+    for (int i = 0; i < result.n_modes; i++) {
+        const struct bench_buffers *own = modes[i].buffers;
+        result.mode_names[i] = modes[i].name;
+        batches.calls[1 + i] =
+            own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
+    }
+    for (int i = 0; i < batches.n; i++)
+        batches.list[i] = (struct batch){.engine = i == 0 ? NULL : engine,
+                                         .call = &batches.calls[i],
+                                         .n_batch = n_batch,
+                                         .n_replays = 1};
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     gyre_status status = engine->ops->check(engine->state, call);
     GYRE_TRY(bench_rank_agree(rank, status));
@@ -389,13 +374,6 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;
-}
-
-static gyre_status run_gyre(void *context, const struct bench_call *call)
-{
-    const struct bench_rank *rank = context;
-    GYRE_TRY(bench_enqueue(rank, call));
-    return bench_wait(rank);
 }
 
 static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
@@ -409,7 +387,7 @@ static gyre_status check_contender(struct bench_rank *rank, const struct batch *
     GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
     if (rank->options->n_checks == 0)
         return GYRE_SUCCESS;
-    GYRE_TRY(bench_check_all(rank, batch->call, run_gyre, rank, &n_wrong));
+    GYRE_TRY(bench_check_all(rank, batch->call, NULL, NULL, &n_wrong));
     gyre_status status = GYRE_SUCCESS;
     if (n_wrong > 0 && rank->member.rank == 0)
         status = gyre_fail(GYRE_ERROR_INTERNAL, "%s gave %lld wrong values", batch->contender->name,

@@ -18,50 +18,12 @@ struct list {
     struct bench_contender contenders[BENCH_MAX_CONTENDERS];
     int n;
     const struct bench_engine *engine; /* of --compare, may lack ops */
-};
-
-struct files {
     struct bench_json *json;
     struct bench_tidy *tidy;
 };
 
-static gyre_status open_files(const struct bench_setting *setting, struct files *files)
-{
-    if (setting->options->json_path != NULL)
-        GYRE_TRY(bench_json_open(setting, &files->json));
-    if (setting->options->csv_path != NULL)
-        return bench_tidy_open(setting->options->csv_path, false, &files->tidy);
-    return GYRE_SUCCESS;
-}
-
-static void print_header(const struct bench_rank *rank, const struct list *list)
-{
-    const char *first = list->contenders[0].name;
-    printf("# %s of %d ranks, out of place: algorithms in turns, %d rounds\n",
-           gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, rank->options->n_rounds);
-    printf("# us: median over the rounds. ratio: time over that of %s in the same round, median\n"
-           "# and interval of about 95 %% confidence; above 1, %s is faster\n#%11s %14s",
-           first, first, "size", first);
-    for (int i = 1; i < list->n; i++)
-        printf(" %14s %7s %7s %7s", list->contenders[i].name, "ratio", "low", "high");
-    printf("\n");
-}
-
-static gyre_status print_row(const struct bench_case *what, const struct list *list,
-                             const struct bench_comparison *comparisons)
-{
-    printf("%12zu %14.2f", what->n_bytes, comparisons[0].gyre_us);
-    for (int i = 1; i < list->n; i++)
-        printf(" %14.2f %7.3f %7.3f %7.3f", comparisons[i - 1].reference_us,
-               comparisons[i - 1].ratio, comparisons[i - 1].ratio_low,
-               comparisons[i - 1].ratio_high);
-    printf("\n");
-    return bench_streams_flush();
-}
-
 static gyre_status write_row(const struct bench_setting *setting, const struct bench_case *what,
-                             const struct list *list, const struct bench_comparison *comparisons,
-                             const struct files *files)
+                             const struct list *list, const struct bench_comparison *comparisons)
 {
     for (int i = 0; i < list->n; i++) {
         const struct bench_comparison *compared = i == 0 ? NULL : &comparisons[i - 1];
@@ -85,15 +47,14 @@ static gyre_status write_row(const struct bench_setting *setting, const struct b
             row.ratio_low = compared->ratio_low;
             row.ratio_high = compared->ratio_high;
         }
-        GYRE_TRY(bench_tidy_row(files->tidy, &row));
-        GYRE_TRY(bench_json_contender(files->json, what, &list->contenders[i], us, compared));
+        GYRE_TRY(bench_tidy_row(list->tidy, &row));
+        GYRE_TRY(bench_json_contender(list->json, what, &list->contenders[i], us, compared));
     }
     return GYRE_SUCCESS;
 }
 
 static gyre_status compare_size(struct bench_rank *rank, const struct bench_setting *setting,
-                                struct list *list, const struct bench_case *what,
-                                const struct files *files)
+                                struct list *list, const struct bench_case *what)
 {
     struct bench_comparison comparisons[BENCH_MAX_CONTENDERS];
     const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
@@ -102,26 +63,45 @@ static gyre_status compare_size(struct bench_rank *rank, const struct bench_sett
     bench_progress_end(rank->progress);
     gyre_status status = GYRE_SUCCESS;
     if (rank->member.rank == 0) {
-        status = print_row(what, list, comparisons);
+        printf("%12zu %14.2f", what->n_bytes, comparisons[0].gyre_us);
+        for (int i = 1; i < list->n; i++)
+            printf(" %14.2f %7.3f %7.3f %7.3f", comparisons[i - 1].reference_us,
+                   comparisons[i - 1].ratio, comparisons[i - 1].ratio_low,
+                   comparisons[i - 1].ratio_high);
+        printf("\n");
+        status = bench_streams_flush();
         if (status == GYRE_SUCCESS)
-            status = write_row(setting, what, list, comparisons, files);
+            status = write_row(setting, what, list, comparisons);
     }
     return bench_rank_agree(rank, status);
 }
 
 static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_setting *setting,
-                                 struct list *list, struct files *files)
+                                 struct list *list)
 {
     const struct bench_options *options = rank->options;
     gyre_status status = GYRE_SUCCESS;
     if (rank->kind->coll == GYRE_COLL_SEND_RECV)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "--compare-algos: point to point has one algorithm only");
-    else if (rank->member.rank == 0)
-        status = open_files(setting, files);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0 && options->json_path != NULL)
+        status = bench_json_open(setting, &list->json);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0 && options->csv_path != NULL)
+        status = bench_tidy_open(options->csv_path, false, &list->tidy);
     GYRE_TRY(bench_rank_agree(rank, status));
-    if (rank->member.rank == 0)
-        print_header(rank, list);
+    if (rank->member.rank == 0) {
+        const char *first = list->contenders[0].name;
+        printf("# %s of %d ranks, out of place: algorithms in turns, %d rounds\n",
+               gyre_collectives[rank->kind->coll].name, rank->member.n_ranks,
+               rank->options->n_rounds);
+        printf(
+            "# us: median over the rounds. ratio: time over that of %s in the same round, median\n"
+            "# and interval of about 95 %% confidence; above 1, %s is faster\n#%11s %14s",
+            first, first, "size", first);
+        for (int i = 1; i < list->n; i++)
+            printf(" %14s %7s %7s %7s", list->contenders[i].name, "ratio", "low", "high");
+        printf("\n");
+    }
     struct bench_case wanted = {.coll = rank->kind->coll,
                                 .dtype = (gyre_dtype)options->dtype,
                                 .op = (gyre_op)options->op,
@@ -131,7 +111,7 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
     while (at != NULL ? bench_options_take_size(&at, &wanted.n_bytes) == GYRE_SUCCESS
                       : wanted.n_bytes <= options->max_bytes) {
         const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
-        GYRE_TRY(compare_size(rank, setting, list, &what, files));
+        GYRE_TRY(compare_size(rank, setting, list, &what));
         if (at == NULL)
             wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
         else if (*at == '\0')
@@ -144,7 +124,6 @@ gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_sett
                                 const struct bench_engine *engine)
 {
     struct list list = {.engine = engine};
-    struct files files = {NULL, NULL};
     for (const char *at = rank->options->compare_algos; *at != '\0'; at += *at == ',') {
         const size_t n_bytes = strcspn(at, ",");
         char *name = list.names[list.n];
@@ -152,10 +131,10 @@ gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_sett
         list.contenders[list.n++] = (struct bench_contender){.name = name};
         at += n_bytes;
     }
-    const gyre_status status = compare_sizes(rank, setting, &list, &files);
+    const gyre_status status = compare_sizes(rank, setting, &list);
     for (int i = 0; i < list.n; i++)
         free(list.contenders[i].us);
-    const gyre_status tidied = bench_tidy_close(files.tidy);
-    const gyre_status closed = bench_json_close(files.json, NULL);
+    const gyre_status tidied = bench_tidy_close(list.tidy);
+    const gyre_status closed = bench_json_close(list.json, NULL);
     return status != GYRE_SUCCESS ? status : tidied != GYRE_SUCCESS ? tidied : closed;
 }
