@@ -34,7 +34,8 @@ struct gyre_clocks {
     uint32_t *list;      /* as for gyre_joins_add() */
 };
 
-static gyre_status number_entries(struct gyre_clocks *clocks, const struct gyre_network *network)
+static gyre_status number_entries(struct gyre_clocks *clocks,
+                                  const struct gyre_verify_network *network)
 {
     clocks->entry_of = calloc((size_t)network->n_workers + 1, sizeof(*clocks->entry_of));
     if (clocks->entry_of == NULL)
@@ -63,7 +64,7 @@ static gyre_status open_arrays(struct gyre_clocks *clocks)
     return gyre_joins_open(&clocks->snapshots, n_joins, &clocks->joins);
 }
 
-gyre_status gyre_clocks_open(const struct gyre_network *network, uint64_t max_time,
+gyre_status gyre_clocks_open(const struct gyre_verify_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out)
 {
     struct gyre_clocks *clocks = calloc(1, sizeof(*clocks));

@@ -121,7 +121,7 @@ struct gyre_view {
 
 /** A worker that never sends has no entry, because no worker can know how far it is. @network: says
  * which workers send. @max_time: no clock will show more. Errors: OUT_OF_MEMORY. */
-gyre_status gyre_clocks_open(const struct gyre_network *network, uint64_t max_time,
+gyre_status gyre_clocks_open(const struct gyre_verify_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out);
 void gyre_clocks_close(struct gyre_clocks *clocks);
 

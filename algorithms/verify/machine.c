@@ -47,7 +47,7 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
 }
 
 /* gyre_program_check() has made sure that a connection has one worker only. */
-static void find_users(const struct gyre_network *network, uint32_t rank, uint32_t *user_of)
+static void find_users(const struct gyre_verify_network *network, uint32_t rank, uint32_t *user_of)
 {
     const struct gyre_program *program = network->programs[rank];
     for (uint32_t w = 0; w < program->n_workers; w++) {
@@ -64,7 +64,7 @@ static void find_users(const struct gyre_network *network, uint32_t rank, uint32
     }
 }
 
-static gyre_status connect_rank(struct gyre_network *network, uint32_t rank, bool is_send,
+static gyre_status connect_rank(struct gyre_verify_network *network, uint32_t rank, bool is_send,
                                 uint32_t *number_of, uint32_t *user_of)
 {
     const struct gyre_program *program = network->programs[rank];
@@ -96,7 +96,7 @@ static gyre_status connect_rank(struct gyre_network *network, uint32_t rank, boo
     return GYRE_SUCCESS;
 }
 
-static gyre_status connect_all(struct gyre_network *network)
+static gyre_status connect_all(struct gyre_verify_network *network)
 {
     const size_t n_keys =
         (size_t)network->n_ranks * network->n_ranks * network->programs[0]->n_lanes;
@@ -121,11 +121,11 @@ static gyre_status connect_all(struct gyre_network *network)
     return status;
 }
 
-gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
-                              struct gyre_network **network_out)
+gyre_status gyre_verify_network_open(const struct gyre_program *const *programs, int n_ranks,
+                                     struct gyre_verify_network **network_out)
 {
     GYRE_TRY(check_agreement(programs, n_ranks));
-    struct gyre_network *network = calloc(1, sizeof(*network));
+    struct gyre_verify_network *network = calloc(1, sizeof(*network));
     if (network == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %d ranks", n_ranks);
     network->programs = programs;
@@ -150,14 +150,14 @@ gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_
             gyre_fail(status, "no memory to verify %d ranks", n_ranks);
     }
     if (status != GYRE_SUCCESS) {
-        gyre_network_close(network);
+        gyre_verify_network_close(network);
         return status;
     }
     *network_out = network;
     return GYRE_SUCCESS;
 }
 
-void gyre_network_close(struct gyre_network *network)
+void gyre_verify_network_close(struct gyre_verify_network *network)
 {
     if (network == NULL)
         return;
@@ -191,7 +191,7 @@ struct traffic {
 };
 
 struct machine {
-    const struct gyre_network *network;
+    const struct gyre_verify_network *network;
     const struct gyre_machine_options *options;
     struct worker *workers;
     struct traffic *traffic;
@@ -378,7 +378,7 @@ static gyre_status check_end(const struct machine *machine, struct gyre_machine_
 
 static void open_workers(struct machine *machine)
 {
-    const struct gyre_network *network = machine->network;
+    const struct gyre_verify_network *network = machine->network;
     for (uint32_t rank = 0; rank < network->n_ranks; rank++)
         for (uint32_t w = 0; w < network->programs[rank]->n_workers; w++) {
             const uint32_t number = network->first_worker[rank] + w;
@@ -392,7 +392,7 @@ static void open_workers(struct machine *machine)
         }
 }
 
-gyre_status gyre_machine_run(const struct gyre_network *network,
+gyre_status gyre_machine_run(const struct gyre_verify_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out)
 {

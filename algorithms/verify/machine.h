@@ -18,7 +18,7 @@ struct gyre_network_fifo {
     uint8_t lane;
 };
 
-struct gyre_network {
+struct gyre_verify_network {
     const struct gyre_program *const *programs;
     uint32_t n_ranks;
     uint32_t n_workers;
@@ -31,9 +31,9 @@ struct gyre_network {
 
 /** @programs: of one shape, by rank; must outlive the network. Errors: INVALID_ARGUMENT with the
  * reason, OUT_OF_MEMORY. */
-gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
-                              struct gyre_network **network_out);
-void gyre_network_close(struct gyre_network *network);
+gyre_status gyre_verify_network_open(const struct gyre_program *const *programs, int n_ranks,
+                                     struct gyre_verify_network **network_out);
+void gyre_verify_network_close(struct gyre_verify_network *network);
 
 /* Steps of one worker that are run together. */
 struct gyre_firing {
@@ -64,7 +64,7 @@ struct gyre_machine_result {
 /** A deadlock is told as a cycle of workers, or a chain up to a worker that is done. Errors:
  * INVALID_ARGUMENT with the reason (a deadlock, or slots left in a FIFO), what fire() returns,
  * OUT_OF_MEMORY. */
-gyre_status gyre_machine_run(const struct gyre_network *network,
+gyre_status gyre_machine_run(const struct gyre_verify_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);
 

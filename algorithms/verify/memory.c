@@ -26,7 +26,7 @@ struct cell {
 };
 
 struct gyre_verify_memory {
-    const struct gyre_network *network;
+    const struct gyre_verify_network *network;
     const struct gyre_program *const *programs;
     uint32_t n_ranks;
     uint32_t n_tiles;
@@ -36,7 +36,7 @@ struct gyre_verify_memory {
     size_t cell_bytes;
 };
 
-gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
+gyre_status gyre_verify_memory_open(const struct gyre_verify_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out)
 {
     struct gyre_verify_memory *memory = calloc(1, sizeof(*memory));

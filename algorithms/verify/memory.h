@@ -83,7 +83,7 @@ struct gyre_expectation {
 struct gyre_verify_memory;
 
 /** @network: must outlive it. Errors: OUT_OF_MEMORY. */
-gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
+gyre_status gyre_verify_memory_open(const struct gyre_verify_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out);
 void gyre_verify_memory_close(struct gyre_verify_memory *memory);
 

@@ -33,7 +33,7 @@ struct gyre_verify_scratch {
 };
 
 struct gyre_verify_run {
-    const struct gyre_network *network;
+    const struct gyre_verify_network *network;
     uint32_t depth;
     uint32_t n_tiles;
     struct gyre_values *values;

@@ -66,7 +66,7 @@ static uint64_t find_max_time(const struct gyre_verify_run *run)
 
 static gyre_status open_scratches(struct gyre_verify_run *run)
 {
-    const struct gyre_network *network = run->network;
+    const struct gyre_verify_network *network = run->network;
     run->first_scratch = calloc(network->n_ranks + 1, sizeof(*run->first_scratch));
     if (run->first_scratch == NULL)
         return GYRE_ERROR_OUT_OF_MEMORY;
@@ -80,7 +80,7 @@ static gyre_status open_scratches(struct gyre_verify_run *run)
 /* The fields network, depth and n_tiles are set. The run is closed in any case. */
 static gyre_status run_open(struct gyre_verify_run *run, const struct gyre_verify_options *options)
 {
-    const struct gyre_network *network = run->network;
+    const struct gyre_verify_network *network = run->network;
     const size_t max_range = network->programs[0]->max_range;
     run->place = gyre_verify_nowhere;
     run->credits_elidable = true;
@@ -112,7 +112,7 @@ static void run_close(struct gyre_verify_run *run)
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
 /* Counts slots only. @result_out: place and waits of the last deadlock. */
-static gyre_status find_min_depth(const struct gyre_network *network, uint32_t first_depth,
+static gyre_status find_min_depth(const struct gyre_verify_network *network, uint32_t first_depth,
                                   uint32_t *depth_out, struct gyre_machine_result *result_out)
 {
     gyre_status status = GYRE_ERROR_INVALID_ARGUMENT;
@@ -133,7 +133,7 @@ static gyre_status find_min_depth(const struct gyre_network *network, uint32_t f
 }
 
 /* @result_out: where a deadlock is. */
-static gyre_status verify(const struct gyre_network *network,
+static gyre_status verify(const struct gyre_verify_network *network,
                           const struct gyre_verify_options *options,
                           struct gyre_verify_report *report, struct gyre_machine_result *result_out)
 {
@@ -208,8 +208,9 @@ static bool exchange_steps(struct gyre_program *program, const struct gyre_verif
 }
 
 /* If one rank, or each, exchanges the steps at this place. */
-static bool helps(const struct gyre_network *network, const struct gyre_verify_options *options,
-                  const struct gyre_verify_place *place, bool on_all_ranks)
+static bool helps(const struct gyre_verify_network *network,
+                  const struct gyre_verify_options *options, const struct gyre_verify_place *place,
+                  bool on_all_ranks)
 {
     struct gyre_program *programs[MOST_RANKS_TRIED] = {NULL};
     const int n_ranks = (int)network->n_ranks;
@@ -219,21 +220,21 @@ static bool helps(const struct gyre_network *network, const struct gyre_verify_o
         if (has_changed && (on_all_ranks || rank == place->rank))
             has_changed = exchange_steps(programs[rank], place);
     }
-    struct gyre_network *changed = NULL;
-    if (has_changed && gyre_network_open((const struct gyre_program *const *)programs, n_ranks,
-                                         &changed) != GYRE_SUCCESS)
+    struct gyre_verify_network *changed = NULL;
+    if (has_changed && gyre_verify_network_open((const struct gyre_program *const *)programs,
+                                                n_ranks, &changed) != GYRE_SUCCESS)
         changed = NULL;
     struct gyre_verify_report report;
     struct gyre_machine_result result = {.place = gyre_verify_nowhere};
     const bool is_proved =
         changed != NULL && verify(changed, options, &report, &result) == GYRE_SUCCESS;
-    gyre_network_close(changed);
+    gyre_verify_network_close(changed);
     for (int rank = 0; rank < n_ranks; rank++)
         gyre_program_free(programs[rank]);
     return is_proved;
 }
 
-static gyre_status add_remedy(const struct gyre_network *network,
+static gyre_status add_remedy(const struct gyre_verify_network *network,
                               const struct gyre_verify_options *options,
                               const struct gyre_machine_result *deadlock, gyre_status status)
 {
@@ -264,10 +265,10 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
                         const struct gyre_verify_options *options,
                         struct gyre_verify_report *report_out)
 {
-    struct gyre_network *network = NULL;
+    struct gyre_verify_network *network = NULL;
     memset(report_out, 0, sizeof(*report_out));
     report_out->place = gyre_verify_nowhere;
-    gyre_status status = gyre_network_open(programs, n_ranks, &network);
+    gyre_status status = gyre_verify_network_open(programs, n_ranks, &network);
     /* The strict order first, so that the report tells about bits. */
     if (status == GYRE_SUCCESS) {
         struct gyre_verify_options strict = *options;
@@ -280,7 +281,7 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
         if (status != GYRE_SUCCESS && result.is_deadlock)
             status = add_remedy(network, options, &result, status);
     }
-    gyre_network_close(network);
+    gyre_verify_network_close(network);
     if (status != GYRE_SUCCESS)
         snprintf(report_out->reason, sizeof(report_out->reason), "%.*s",
                  (int)sizeof(report_out->reason) - 1, gyre_cause());

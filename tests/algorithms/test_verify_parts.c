@@ -118,7 +118,7 @@ static void run_relay(struct course *course, uint32_t worker)
 static void follow(uint32_t n_workers, int n_turns, uint64_t max_time, bool is_relay)
 {
     struct gyre_network_fifo fifos[MOST_WORKERS];
-    const struct gyre_network network = {
+    const struct gyre_verify_network network = {
         .n_workers = n_workers, .n_fifos = n_workers - 1, .fifos = fifos};
     struct course *course = calloc(1, sizeof(*course));
     CHECK(course != NULL);
