@@ -142,14 +142,14 @@ TEST_CASE("every default is legal and every row is in the help")
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         char name[64];
         snprintf(name, sizeof(name), "GYRE_%s ", gyre_param_name((enum gyre_param_id)id));
-        CHECK_MSG(strstr(help, name) != NULL, "%s", name);
+        CHECK_HAS(help, name);
     }
     for (const char *line = help; *line != '\0';) {
         const size_t n_line = strcspn(line, "\n");
         CHECK_MSG(n_line <= 100, "%.*s", (int)n_line, line);
         line += n_line + (line[n_line] == '\n');
     }
-    CHECK(strstr(help, "1..31; default 17 [NCCL]") != NULL);
+    CHECK_HAS(help, "1..31; default 17 [NCCL]");
 }
 
 /* `used`: the text that counts; "" = the default. `noted`: a part of the note; NULL = none. */
@@ -297,7 +297,7 @@ TEST_CASE("a file of NCCL is read where the environment is silent")
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_RETRY_CNT) == 5);
     CHECK(gyre_param_number(&params, GYRE_PARAM_IB_ROCE_VERSION_NUM) == 1);
     CHECK(gyre_param_number(&params, GYRE_PARAM_BUFFSIZE) == 67108864);
-    CHECK(strstr(params.notes, "NCCL_BUFFSIZE=999999999 ") != NULL);
+    CHECK_HAS(params.notes, "NCCL_BUFFSIZE=999999999 ");
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_SOCKET_IFNAME), "=ens1f0") == 0);
     CHECK(strcmp(gyre_param_text(&params, GYRE_PARAM_HOSTID), "a b") == 0);
     CHECK(!gyre_param_is_set(&params, GYRE_PARAM_IB_SL));

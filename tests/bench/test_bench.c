@@ -447,7 +447,7 @@ TEST_CASE("long words differ at their ends too")
     all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
     CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
                 "--algo: process 0 has ring,tree,dire~");
-    CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
+    CHECK_HAS(gyre_cause(), ", 11 has ring,tree,dire~");
     all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
     CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
                 " and so on: all need");

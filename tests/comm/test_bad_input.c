@@ -199,7 +199,7 @@ TEST_RANK(misfitting_call)
     gyre_status async = GYRE_SUCCESS;
     CHECK_OK(gyre_comm_async_error(comm, &async));
     CHECK(async == GYRE_ERROR_INVALID_USAGE);
-    CHECK(strstr(gyre_comm_last_error(comm), " called ") != NULL);
+    CHECK_HAS(gyre_comm_last_error(comm), " called ");
     CHECK_FAILS(gyre_all_reduce(in, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
                 GYRE_ERROR_INVALID_USAGE, "called");
 }

@@ -159,7 +159,7 @@ TEST_CASE("what failed in the background is the communicator's error")
     memset(&id, 7, sizeof(id));
     CHECK(gyre_comm_init_rank(&comm, 2, &id, 0, &config) == GYRE_IN_PROGRESS);
     CHECK(poll_end(comm) == GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(gyre_comm_last_error(comm), "not a unique id") != NULL);
+    CHECK_HAS(gyre_comm_last_error(comm), "not a unique id");
     CHECK_FAILS(gyre_comm_rank(comm, &rank), GYRE_ERROR_INVALID_ARGUMENT, "never made");
     CHECK_OK(gyre_comm_destroy(comm));
     comm = NULL;

@@ -12,12 +12,23 @@
 #include <pthread.h>
 #include <time.h>
 
+#define NCCL_OK(call) CHECK_MSG((call) == ncclSuccess, "%s", ncclGetLastError(NULL))
+
+/** With this result and `words` in the last error. */
+#define NCCL_FAILS(call, expected, words)                                                        \
+    do {                                                                                         \
+        const ncclResult_t check_result_ = (call);                                               \
+        CHECK_MSG(check_result_ == (expected), "%d: %s", check_result_, ncclGetLastError(NULL)); \
+        CHECK_HAS(ncclGetLastError(NULL), words);                                                \
+    } while (0)
+
 struct client {
     pthread_t thread;
     ncclUniqueId id;
     int rank;
     int n_ranks;
     int blocking;
+    bool has_ended; /* set by a TEST_CLIENT that has ended its communicator */
 };
 
 /** Poll until nothing is in progress. */
@@ -72,11 +83,36 @@ static inline void start_clients(void *(*run)(void *), int n_ranks, int blocking
     ncclUniqueId id;
     CHECK(n_ranks <= MAX_CLIENTS && ncclGetUniqueId(&id) == ncclSuccess);
     for (int rank = 0; rank < n_ranks; rank++) {
-        clients[rank] = (struct client){0, id, rank, n_ranks, blocking};
+        clients[rank] = (struct client){0, id, rank, n_ranks, blocking, false};
         pthread_create(&clients[rank].thread, NULL, run, &clients[rank]);
     }
     for (int rank = 0; rank < n_ranks; rank++)
         pthread_join(clients[rank].thread, NULL);
 }
+
+/** A function for start_clients(): client and comm are its own. */
+#define TEST_CLIENT(name)                                          \
+    static void name##_of(struct client *client, ncclComm_t comm); \
+    static void *name(void *argument)                              \
+    {                                                              \
+        struct client *client = argument;                          \
+        ncclComm_t comm = join(client);                            \
+        name##_of(client, comm);                                   \
+        if (!client->has_ended)                                    \
+            NCCL_OK(ncclCommDestroy(comm));                        \
+        return NULL;                                               \
+    }                                                              \
+    static void name##_of(__attribute__((unused)) struct client *client, ncclComm_t comm)
+
+/** A case of n clients that block. */
+#define TEST_ON_CLIENTS(sentence, n)        TEST_ON_CLIENTS_AT(sentence, n, __LINE__)
+#define TEST_ON_CLIENTS_AT(sentence, n, at) TEST_ON_CLIENTS_OF(sentence, n, at)
+#define TEST_ON_CLIENTS_OF(sentence, n, at)        \
+    static void *test_client_##at(void *argument); \
+    TEST_CASE_OF(sentence, at)                     \
+    {                                              \
+        start_clients(test_client_##at, n, 1);     \
+    }                                              \
+    TEST_CLIENT(test_client_##at)
 
 #endif

@@ -51,90 +51,81 @@ static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
     void *again = NULL;
     CHECK(ncclCommRegister(comm, buffer, n_bytes, &handle) == ncclSuccess && handle != NULL);
     CHECK(ncclCommRegister(comm, buffer, n_bytes, &again) == ncclSuccess && again == handle);
-    CHECK(ncclCommDeregister(comm, handle) == ncclSuccess);
-    CHECK(ncclCommDeregister(comm, handle) == ncclSuccess);
-    CHECK(ncclCommDeregister(comm, handle) == ncclInvalidArgument);
-    CHECK(strstr(ncclGetLastError(NULL), "not a registration") != NULL);
+    NCCL_OK(ncclCommDeregister(comm, handle));
+    NCCL_OK(ncclCommDeregister(comm, handle));
+    NCCL_FAILS(ncclCommDeregister(comm, handle), ncclInvalidArgument, "not a registration");
 }
 
 static void use_windows(ncclComm_t comm, int rank, int n)
 {
     float *data = NULL;
     ncclWindow_t windows[2] = {NULL, NULL};
-    CHECK(ncclMemAlloc((void **)&data, 64 * sizeof(*data)) == ncclSuccess);
+    NCCL_OK(ncclMemAlloc((void **)&data, 64 * sizeof(*data)));
     for (int i = 0; i < 64; i++)
         data[i] = (float)(i + rank);
-    CHECK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_DEFAULT) == ncclSuccess);
+    NCCL_OK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_DEFAULT));
     CHECK(windows[0] == NULL);
-    CHECK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_COLL_SYMMETRIC) ==
-          ncclSuccess);
+    NCCL_OK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_COLL_SYMMETRIC));
     CHECK(windows[0] != NULL);
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclCommWindowRegister(comm, data + 32, 128, &windows[1], NCCL_WIN_COLL_SYMMETRIC) ==
-          ncclSuccess);
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclCommWindowRegister(comm, data + 32, 128, &windows[1], NCCL_WIN_COLL_SYMMETRIC));
     CHECK(windows[1] == NULL);
-    CHECK(ncclGroupEnd() == ncclSuccess);
+    NCCL_OK(ncclGroupEnd());
     CHECK(windows[1] != NULL && windows[1] != windows[0]);
-    CHECK(ncclAllReduce(data, data, 32, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
-    CHECK(ncclAllReduce(data + 40, data + 40, 8, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllReduce(data, data, 32, ncclFloat, ncclSum, comm, NULL));
+    NCCL_OK(ncclAllReduce(data + 40, data + 40, 8, ncclFloat, ncclSum, comm, NULL));
     wait_for_stream();
     for (int i = 0; i < 64; i++)
         CHECK(data[i] == (i < 32 || (i >= 40 && i < 48) ? (float)(n * i + n * (n - 1) / 2)
                                                         : (float)(i + rank)));
     for (int i = 0; i < 2; i++)
-        CHECK(ncclCommWindowDeregister(comm, windows[i]) == ncclSuccess);
-    CHECK(ncclCommWindowDeregister(comm, NULL) == ncclSuccess);
-    CHECK(ncclCommWindowDeregister(comm, windows[0]) == ncclInvalidArgument);
-    CHECK(strstr(ncclGetLastError(NULL), "none of this communicator") != NULL);
-    CHECK(ncclMemFree(data) == ncclSuccess);
+        NCCL_OK(ncclCommWindowDeregister(comm, windows[i]));
+    NCCL_OK(ncclCommWindowDeregister(comm, NULL));
+    NCCL_FAILS(ncclCommWindowDeregister(comm, windows[0]), ncclInvalidArgument,
+               "none of this communicator");
+    NCCL_OK(ncclMemFree(data));
 }
 
-static void *run_client(void *argument)
+TEST_CLIENT(run_client)
 {
-    const struct client *client = argument;
     const int n = client->n_ranks;
-    ncclComm_t comm = join(client);
     float in[64];
     float out[64 * 4];
     for (int i = 0; i < 64; i++)
         in[i] = (float)(client->rank + i);
-    CHECK(ncclAllReduce(in, out, 64, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllReduce(in, out, 64, ncclFloat, ncclSum, comm, NULL));
     wait_for_stream();
     CHECK(out[5] == (float)(5 * n + n * (n - 1) / 2));
-    CHECK(ncclAllGather(in, out, 64, ncclFloat, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllGather(in, out, 64, ncclFloat, comm, NULL));
     wait_for_stream();
     CHECK(out[(n - 1) * 64 + 3] == (float)(n - 1 + 3));
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclSend(in, 64, ncclFloat, (client->rank + 1) % n, comm, NULL) == ncclSuccess);
-    CHECK(ncclRecv(out, 64, ncclFloat, (client->rank + n - 1) % n, comm, NULL) == ncclSuccess);
-    CHECK(ncclGroupEnd() == ncclSuccess);
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclSend(in, 64, ncclFloat, (client->rank + 1) % n, comm, NULL));
+    NCCL_OK(ncclRecv(out, 64, ncclFloat, (client->rank + n - 1) % n, comm, NULL));
+    NCCL_OK(ncclGroupEnd());
     wait_for_stream();
     CHECK(out[0] == (float)((client->rank + n - 1) % n));
-    CHECK(ncclAlltoAll(in, out, 64 / 4, ncclFloat, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAlltoAll(in, out, 64 / 4, ncclFloat, comm, NULL));
     wait_for_stream();
     CHECK(out[0] == (float)(client->rank * 16));
     ncclRedOp_t op;
     float half = 0.5F;
-    CHECK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm) ==
-          ncclSuccess);
+    NCCL_OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm));
     CHECK((int)op >= ncclNumOps);
-    CHECK(ncclAllReduce(in, out, 1, ncclFloat, op, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllReduce(in, out, 1, ncclFloat, op, comm, NULL));
     wait_for_stream();
     CHECK(out[0] == (float)(n * (n - 1) / 2) * 0.5F);
-    CHECK(ncclRedOpDestroy(op, comm) == ncclSuccess);
-    CHECK(ncclAllReduce(NULL, out, 1, ncclFloat, ncclSum, comm, NULL) == ncclInvalidArgument);
-    CHECK(strstr(ncclGetLastError(NULL), "send buffer is NULL") != NULL);
-    CHECK(ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage);
-    CHECK(strstr(ncclGetLastError(NULL), "device API") != NULL);
+    NCCL_OK(ncclRedOpDestroy(op, comm));
+    NCCL_FAILS(ncclAllReduce(NULL, out, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument,
+               "send buffer is NULL");
+    NCCL_FAILS(ncclDevCommCreate(comm, NULL, NULL), ncclInvalidUsage, "device API");
     register_buffers(comm, in, sizeof(in));
     use_windows(comm, client->rank, n);
     ncclResult_t result = ncclCommFinalize(comm);
     CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
     while (result == ncclInProgress)
-        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+        NCCL_OK(ncclCommGetAsyncError(comm, &result));
     CHECK(result == ncclSuccess);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
 TEST_RUNS("an NCCL program runs on the host device", start_clients(run_client, 4, 1))
@@ -145,7 +136,7 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
     float one = 1.0F;
     int count = 0;
     CHECK(ncclCommCount(comm, &count) == ncclSuccess && count == n_ranks);
-    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL));
     wait_for_stream();
     CHECK(one == (float)n_ranks);
 }
@@ -153,10 +144,8 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
 /* No rank may abort the parent before all splits ended. */
 static pthread_barrier_t splits_have_ended;
 
-static void *make_children(void *argument)
+TEST_CLIENT(make_children)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     ncclComm_t half = NULL;
     ncclComm_t rest = NULL;
     int excluded[] = {1};
@@ -166,7 +155,7 @@ static void *make_children(void *argument)
     CHECK(ncclCommSplit(comm, client->rank % 2, 0, &half, &config) == expected);
     CHECK(half != NULL && wait_for(comm) == ncclSuccess && wait_for(half) == ncclSuccess);
     sum_ones(half, 2);
-    CHECK(ncclCommDestroy(half) == ncclSuccess);
+    NCCL_OK(ncclCommDestroy(half));
     half = comm;
     CHECK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &half, NULL) == expected && half == NULL);
     CHECK(wait_for(comm) == ncclSuccess);
@@ -176,12 +165,10 @@ static void *make_children(void *argument)
         CHECK(ncclCommShrink(comm, excluded, 1, &rest, &config, flags) == expected);
         CHECK_MSG(rest != NULL && wait_for(rest) == ncclSuccess, "%s", ncclGetLastError(rest));
         sum_ones(rest, client->n_ranks - 1);
-        CHECK(ncclCommDestroy(rest) == ncclSuccess);
+        NCCL_OK(ncclCommDestroy(rest));
     }
     if (client->rank != 1)
         CHECK(wait_for(comm) != ncclSuccess);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
 TEST_CASE("communicators split and shrink")
@@ -202,16 +189,16 @@ TEST_CASE("a group makes communicators")
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         const ncclResult_t expected = blocking ? ncclSuccess : ncclInProgress;
         config.blocking = blocking;
-        CHECK(ncclGetUniqueId(&id) == ncclSuccess);
-        CHECK(ncclGroupStart() == ncclSuccess);
+        NCCL_OK(ncclGetUniqueId(&id));
+        NCCL_OK(ncclGroupStart());
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclCommInitRankConfig(&comms[rank], N, id, rank, &config) == ncclSuccess);
+            NCCL_OK(ncclCommInitRankConfig(&comms[rank], N, id, rank, &config));
         CHECK(ncclGroupEnd() == expected);
         for (int rank = 0; rank < N; rank++)
             CHECK(wait_for(comms[rank]) == ncclSuccess);
-        CHECK(ncclGroupStart() == ncclSuccess);
+        NCCL_OK(ncclGroupStart());
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclCommSplit(comms[rank], 0, -rank, &children[rank], NULL) == ncclSuccess);
+            NCCL_OK(ncclCommSplit(comms[rank], 0, -rank, &children[rank], NULL));
         CHECK(ncclGroupEnd() == expected);
         for (int rank = 0; rank < N; rank++) {
             int own = -1;
@@ -220,26 +207,25 @@ TEST_CASE("a group makes communicators")
         }
         float data[N][32];
         ncclWindow_t windows[N];
-        CHECK(ncclGroupStart() == ncclSuccess);
+        NCCL_OK(ncclGroupStart());
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclCommWindowRegister(comms[rank], data[rank], sizeof(data[rank]),
-                                         &windows[rank], NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
-        CHECK(ncclGroupEnd() == ncclSuccess);
+            NCCL_OK(ncclCommWindowRegister(comms[rank], data[rank], sizeof(data[rank]),
+                                           &windows[rank], NCCL_WIN_COLL_SYMMETRIC));
+        NCCL_OK(ncclGroupEnd());
         for (int rank = 0; rank < N; rank++) /* this thread would wait for itself */
             CHECK(windows[rank] == NULL);
         ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER, blank = {0};
         float value = 0;
-        CHECK(ncclGroupStart() == ncclSuccess);
+        NCCL_OK(ncclGroupStart());
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, children[rank], NULL) ==
-                  ncclSuccess);
+            NCCL_OK(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, children[rank], NULL));
         CHECK(ncclGroupSimulateEnd(&blank) == ncclInvalidArgument);
         CHECK(ncclGroupSimulateEnd(&info) == ncclSuccess && info.estimatedTime > 0);
         CHECK(ncclGroupEnd() == ncclInvalidUsage); /* that was the group's end */
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclCommDestroy(children[rank]) == ncclSuccess);
+            NCCL_OK(ncclCommDestroy(children[rank]));
         for (int rank = 0; rank < N; rank++)
-            CHECK(ncclCommDestroy(comms[rank]) == ncclSuccess);
+            NCCL_OK(ncclCommDestroy(comms[rank]));
     }
 }
 
@@ -251,17 +237,17 @@ TEST_CASE("an init that nobody joins is aborted")
     int rank = 0;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    NCCL_OK(ncclGetUniqueId(&id));
     CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
     CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress);
     CHECK(ncclCommUserRank(comm, &rank) == ncclInvalidUsage);
-    CHECK(ncclCommAbort(comm) == ncclSuccess);
+    NCCL_OK(ncclCommAbort(comm));
 }
 
 TEST_CASE("the version is the one that callers were built for")
 {
     int version = 0;
-    CHECK(ncclGetVersion(&version) == ncclSuccess);
+    NCCL_OK(ncclGetVersion(&version));
     CHECK(version == 22809);
     CHECK(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
 }
@@ -282,6 +268,6 @@ TEST_CASE("a variable sets the reported version")
                   texts[i].text);
         CHECK_MSG(version == texts[i].code, "%s gave %d", texts[i].text, version);
         if (texts[i].code == 0)
-            CHECK(strstr(ncclGetLastError(NULL), "GYRE_NCCL_VERSION") != NULL);
+            CHECK_HAS(ncclGetLastError(NULL), "GYRE_NCCL_VERSION");
     }
 }

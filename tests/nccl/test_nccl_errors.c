@@ -6,36 +6,30 @@
 #include <stdint.h>
 
 /* A thread that only polls, as torch's watchdog; also of a handle that is gone. */
-static void *poll_for_a_cause(void *argument)
+TEST_ON_CLIENTS("the cause of an asynchronous failure is the last error", 2)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
+    client->has_ended = true;
     if (client->rank == 1) {
-        CHECK(ncclCommAbort(comm) == ncclSuccess);
-        return NULL;
+        NCCL_OK(ncclCommAbort(comm));
+        return;
     }
     CHECK(wait_for_failure(comm) == ncclRemoteError);
-    CHECK_MSG(strstr(ncclGetLastError(NULL), "aborted communicator") != NULL, "\"%s\"",
-              ncclGetLastError(NULL));
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    CHECK(strstr(ncclGetLastError(comm), "aborted communicator") != NULL);
-    return NULL;
+    CHECK_HAS(ncclGetLastError(NULL), "aborted communicator");
+    NCCL_OK(ncclCommDestroy(comm));
+    CHECK_HAS(ncclGetLastError(comm), "aborted communicator");
 }
-
-TEST_RUNS("the cause of an asynchronous failure is the last error",
-          start_clients(poll_for_a_cause, 2, 1))
 
 static void check_config(const ncclConfig_t *asked, ncclResult_t expected, const char *words)
 {
     ncclConfig_t config = *asked;
     ncclComm_t comm = NULL;
     ncclUniqueId id;
-    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    NCCL_OK(ncclGetUniqueId(&id));
     const ncclResult_t result = ncclCommInitRankConfig(&comm, 1, id, 0, &config);
     CHECK_MSG(result == expected, "%s: %d: %s", words, (int)result, ncclGetLastError(NULL));
     if (expected != ncclSuccess)
-        CHECK_MSG(strstr(ncclGetLastError(NULL), words) != NULL, "\"%s\"", ncclGetLastError(NULL));
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+        CHECK_HAS(ncclGetLastError(NULL), words);
+    NCCL_OK(ncclCommDestroy(comm));
 }
 
 TEST_CASE("a config is checked as NCCL does")
@@ -120,12 +114,11 @@ static void *join_with_net(void *argument)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     float one = 1.0F;
     config.netName = net_name;
-    CHECK_MSG(ncclCommInitRankConfig(&comm, 2, client->id, client->rank, &config) == ncclSuccess,
-              "%s", ncclGetLastError(NULL));
-    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclCommInitRankConfig(&comm, 2, client->id, client->rank, &config));
+    NCCL_OK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL));
     wait_for_stream();
     CHECK(one == 2.0F);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    NCCL_OK(ncclCommDestroy(comm));
     return NULL;
 }
 
@@ -139,9 +132,8 @@ TEST_CASE("a network leaves ranks of one host alone")
     }
 }
 
-static void *pass_wrong_arguments(void *argument)
+TEST_ON_CLIENTS("wrong arguments are refused and write nothing", 1)
 {
-    ncclComm_t comm = join(argument);
     ncclComm_t none = comm;
     ncclRedOp_t op = ncclMaxRedOp;
     float one = 1.0F;
@@ -159,34 +151,23 @@ static void *pass_wrong_arguments(void *argument)
     CHECK(ncclCommShrink(NULL, NULL, 0, &none, NULL, 0) == ncclInvalidArgument && none == NULL);
     none = comm;
     CHECK(ncclCommShrink(comm, NULL, 0, &none, &bad, 0) == ncclInvalidArgument && none == NULL);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
-TEST_RUNS("wrong arguments are refused and write nothing",
-          start_clients(pass_wrong_arguments, 1, 1))
-
-static void *refuse_for_all(void *argument)
+TEST_CLIENT(refuse_for_all)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     ncclConfig_t bad = NCCL_CONFIG_INITIALIZER;
     bad.minCTAs = 0;
     for (int refuser = 0; refuser < client->n_ranks; refuser++) {
         ncclConfig_t *config = client->rank == refuser ? &bad : NULL;
         ncclComm_t none = comm;
         CHECK(ncclCommSplit(comm, 0, 0, &none, config) == ncclInvalidArgument && none == NULL);
-        CHECK_MSG(strstr(ncclGetLastError(NULL), "minCTAs is 0") != NULL, "\"%s\"",
-                  ncclGetLastError(NULL));
+        CHECK_HAS(ncclGetLastError(NULL), "minCTAs is 0");
         none = comm;
         CHECK(ncclCommShrink(comm, NULL, 0, &none, config, NCCL_SHRINK_DEFAULT) ==
                   ncclInvalidArgument &&
               none == NULL);
-        CHECK_MSG(strstr(ncclGetLastError(NULL), "minCTAs is 0") != NULL, "\"%s\"",
-                  ncclGetLastError(NULL));
+        CHECK_HAS(ncclGetLastError(NULL), "minCTAs is 0");
     }
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
 TEST_CASE("a config that one rank gives wrong fails on all")
@@ -196,59 +177,48 @@ TEST_CASE("a config that one rank gives wrong fails on all")
 }
 
 /* As torch does with a failed communicator. */
-static void *give_back(void *argument)
+TEST_ON_CLIENTS("what a failed communicator has can be given back", 2)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     ncclWindow_t window = NULL;
     void *memory = NULL;
-    CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
-    CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
-          ncclSuccess);
+    NCCL_OK(ncclMemAlloc(&memory, 4096));
+    NCCL_OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
     CHECK(window != NULL);
-    CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclCommDeregister(comm, NULL));
     if (client->rank == 1) {
-        CHECK(ncclCommAbort(comm) == ncclSuccess);
+        NCCL_OK(ncclCommAbort(comm));
     } else {
-        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess); /* ended by the abort */
+        NCCL_OK(ncclCommWindowDeregister(comm, window)); /* ended by the abort */
         CHECK(wait_for_failure(comm) == ncclRemoteError);
-        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
-        CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
-        CHECK(ncclCommAbort(comm) == ncclSuccess);
+        NCCL_OK(ncclCommWindowDeregister(comm, window));
+        NCCL_OK(ncclCommDeregister(comm, NULL));
+        NCCL_OK(ncclCommAbort(comm));
     }
-    CHECK(ncclMemFree(memory) == ncclSuccess);
-    return NULL;
-}
-
-TEST_RUNS("what a failed communicator has can be given back", start_clients(give_back, 2, 1))
-
-static void check_refused(const char *name)
-{
-    CHECK_MSG(strstr(ncclGetLastError(NULL), name) != NULL, "%s: \"%s\"", name,
-              ncclGetLastError(NULL));
+    NCCL_OK(ncclMemFree(memory));
+    client->has_ended = true;
 }
 
 TEST_CASE("the device API is refused by name")
 {
     const ncclTeam_t team = {2, 1, 1};
     CHECK(ncclTeamWorld(NULL).nRanks == 0);
-    check_refused("ncclTeamWorld");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamWorld");
     CHECK(ncclTeamLsa(NULL).nRanks == 0);
-    check_refused("ncclTeamLsa");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamLsa");
     CHECK(ncclTeamRail(NULL).nRanks == 0);
-    check_refused("ncclTeamRail");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRail");
     CHECK(ncclTeamRankToWorld(NULL, team, 0) == -1);
-    check_refused("ncclTeamRankToWorld");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRankToWorld");
     CHECK(ncclTeamRankToLsa(NULL, team, 0) == -1);
-    check_refused("ncclTeamRankToLsa");
-    CHECK(ncclLsaBarrierCreateRequirement(team, 1, NULL, NULL) == ncclInvalidUsage);
-    check_refused("ncclLsaBarrierCreateRequirement");
-    CHECK(ncclGinBarrierCreateRequirement(NULL, team, 1, NULL, NULL) == ncclInvalidUsage);
-    check_refused("ncclGinBarrierCreateRequirement");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRankToLsa");
+    NCCL_FAILS(ncclLsaBarrierCreateRequirement(team, 1, NULL, NULL), ncclInvalidUsage,
+               "ncclLsaBarrierCreateRequirement");
+    NCCL_FAILS(ncclGinBarrierCreateRequirement(NULL, team, 1, NULL, NULL), ncclInvalidUsage,
+               "ncclGinBarrierCreateRequirement");
     CHECK(ncclLLA2ACalcSlots(8, 8) == -1);
-    check_refused("ncclLLA2ACalcSlots");
-    CHECK(ncclLLA2ACreateRequirement(1, 1, NULL, NULL) == ncclInvalidUsage);
-    check_refused("ncclLLA2ACreateRequirement");
+    CHECK_HAS(ncclGetLastError(NULL), "ncclLLA2ACalcSlots");
+    NCCL_FAILS(ncclLLA2ACreateRequirement(1, 1, NULL, NULL), ncclInvalidUsage,
+               "ncclLLA2ACreateRequirement");
     ncclResetDebugInit();
 }
 
@@ -258,9 +228,9 @@ TEST_CASE("what follows a config's size is not read")
     ncclComm_t comm = NULL;
     ncclUniqueId id;
     config.nvlsCTAs = -5;
-    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    NCCL_OK(ncclGetUniqueId(&id));
     CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInvalidArgument);
     config.size = offsetof(ncclConfig_t, nvlsCTAs);
-    CHECK(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclSuccess);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    NCCL_OK(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+    NCCL_OK(ncclCommDestroy(comm));
 }

@@ -1,42 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/support/check.h"
+#include "tests/nccl/clients.h"
 #include "tests/nccl/fake_nccl.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { N = 3 };
 
 static struct fake_nccl_counts *counts;
-
-struct client {
-    pthread_t thread;
-    ncclComm_t comm;
-    void (*run)(ncclComm_t comm, int rank);
-    int rank;
-};
-
-static void *run_client(void *argument)
-{
-    struct client *client = argument;
-    client->run(client->comm, client->rank);
-    return NULL;
-}
-
-static void run_clients(void (*run)(ncclComm_t comm, int rank))
-{
-    struct client clients[N];
-    ncclComm_t comms[N];
-    CHECK(ncclCommInitAll(comms, N, NULL) == ncclSuccess);
-    for (int rank = 0; rank < N; rank++) {
-        clients[rank] = (struct client){0, comms[rank], run, rank};
-        pthread_create(&clients[rank].thread, NULL, run_client, &clients[rank]);
-    }
-    for (int rank = 0; rank < N; rank++)
-        pthread_join(clients[rank].thread, NULL);
-}
 
 /* `path` NULL: the variable is not set. */
 static void in_a_process(const char *path, void (*run)(void))
@@ -61,7 +33,7 @@ static void in_a_process(const char *path, void (*run)(void))
 
 static pthread_barrier_t all_called;
 
-static void use_windows(ncclComm_t comm, int rank)
+TEST_CLIENT(use_windows)
 {
     float data[16] = {0};
     int dev_comm = 0;
@@ -69,25 +41,25 @@ static void use_windows(ncclComm_t comm, int rank)
     void *memory = NULL;
     data[0] = 1.0F;
     CHECK(ncclMemAlloc(&memory, 64) == ncclSuccess && memory != NULL);
-    CHECK(ncclCommWindowRegister(comm, data, sizeof(data), &window, 0) == ncclSuccess);
+    NCCL_OK(ncclCommWindowRegister(comm, data, sizeof(data), &window, 0));
     CHECK((void *)window == (void *)data);
-    CHECK(ncclDevCommCreate(comm, NULL, &dev_comm) == ncclSuccess);
-    CHECK(dev_comm == rank * 100 + N);
-    CHECK(ncclDevCommDestroy(comm, &dev_comm) == ncclSuccess);
-    CHECK(ncclDevCommDestroy(comm, NULL) == ncclInvalidArgument);
-    CHECK(strstr(ncclGetLastError(NULL), "the fake's own words") != NULL);
-    CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
-    CHECK(ncclMemFree(memory) == ncclSuccess);
+    NCCL_OK(ncclDevCommCreate(comm, NULL, &dev_comm));
+    CHECK(dev_comm == client->rank * 100 + N);
+    NCCL_OK(ncclDevCommDestroy(comm, &dev_comm));
+    NCCL_FAILS(ncclDevCommDestroy(comm, NULL), ncclInvalidArgument, "the fake's own words");
+    NCCL_OK(ncclCommWindowDeregister(comm, window));
+    NCCL_OK(ncclMemFree(memory));
     /* Calls that gyre can do are not forwarded to NCCL. */
-    CHECK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, comm, NULL));
     pthread_barrier_wait(&all_called); /* after the abort it could be refused */
-    CHECK((rank == 0 ? ncclCommAbort(comm) : ncclCommDestroy(comm)) == ncclSuccess);
+    CHECK((client->rank == 0 ? ncclCommAbort(comm) : ncclCommDestroy(comm)) == ncclSuccess);
+    client->has_ended = true;
 }
 
 static void run_windows(void)
 {
     pthread_barrier_init(&all_called, NULL, N);
-    run_clients(use_windows);
+    start_clients(use_windows, N, 1);
     pthread_barrier_destroy(&all_called);
     CHECK_MSG(counts->n_ids == 1 && counts->n_inits == N, "%d ids, %d twins", counts->n_ids,
               counts->n_inits);
@@ -97,43 +69,37 @@ static void run_windows(void)
 
 TEST_RUNS("unsupported calls reach the other library", in_a_process(FAKE_NCCL, run_windows))
 
-static void make_nothing(ncclComm_t comm, int rank)
+TEST_CLIENT(make_nothing)
 {
     int dev_comm = 0;
-    (void)rank;
-    CHECK(ncclDevCommCreate(comm, NULL, &dev_comm) == ncclSystemError);
-    CHECK(strstr(ncclGetLastError(NULL), "GYRE_NCCL_FALLBACK") != NULL);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    NCCL_FAILS(ncclDevCommCreate(comm, NULL, &dev_comm), ncclSystemError, "GYRE_NCCL_FALLBACK");
 }
 
 static void run_failing(void)
 {
     counts->fails = 1;
-    run_clients(make_nothing);
+    start_clients(make_nothing, N, 1);
     CHECK(counts->n_inits == 0 && counts->n_destroyed == 0);
 }
 
 TEST_RUNS("its failure is every rank's error", in_a_process(FAKE_NCCL, run_failing))
 
-static void be_refused(ncclComm_t comm, int rank)
+TEST_CLIENT(be_refused)
 {
     float data[4] = {0};
     int dev_comm = 0;
     ncclWindow_t window = (ncclWindow_t)(void *)data;
-    (void)rank;
-    CHECK(ncclDevCommCreate(comm, NULL, &dev_comm) == ncclInvalidUsage);
-    CHECK(strstr(ncclGetLastError(NULL), "device API") != NULL);
+    NCCL_FAILS(ncclDevCommCreate(comm, NULL, &dev_comm), ncclInvalidUsage, "device API");
     if (getenv("GYRE_NCCL_FALLBACK") != NULL)
-        CHECK(strstr(ncclGetLastError(NULL), "/nowhere/libnccl.so.2") != NULL);
-    CHECK(ncclCommWindowRegister(comm, data, sizeof(data), &window, 0) == ncclSuccess);
+        CHECK_HAS(ncclGetLastError(NULL), "/nowhere/libnccl.so.2");
+    NCCL_OK(ncclCommWindowRegister(comm, data, sizeof(data), &window, 0));
     CHECK(window == NULL);
-    CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    NCCL_OK(ncclCommWindowDeregister(comm, window));
 }
 
 static void run_refused(void)
 {
-    run_clients(be_refused);
+    start_clients(be_refused, N, 1);
     CHECK(counts->n_ids == 0 && counts->n_inits == 0);
 }
 

@@ -30,17 +30,15 @@ static void check_end(ncclComm_t comm, const struct client *client, ncclResult_t
     CHECK(result == (client->rank == 1 ? ncclSystemError : ncclRemoteError));
     CHECK_MSG(now_s() - start_s < 6, "after %.0f s", now_s() - start_s);
     pthread_barrier_wait(&together); /* the abort would end other ranks too */
-    CHECK(ncclCommAbort(comm) == ncclSuccess);
+    NCCL_OK(ncclCommAbort(comm));
 }
 
-static void *register_without_memory(void *argument)
+TEST_CLIENT(register_without_memory)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     ncclWindow_t window = NULL;
     void *memory = NULL;
     const double start_s = now_s();
-    CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+    NCCL_OK(ncclMemAlloc(&memory, 4096));
     pthread_barrier_wait(&together);
     n_until_failure = client->rank == 1 ? n_allocations_before : -1;
     const ncclResult_t result =
@@ -48,8 +46,8 @@ static void *register_without_memory(void *argument)
     n_until_failure = -1;
     CHECK(window == NULL);
     check_end(comm, client, result, start_s);
-    CHECK(ncclMemFree(memory) == ncclSuccess);
-    return NULL;
+    NCCL_OK(ncclMemFree(memory));
+    client->has_ended = true;
 }
 
 TEST_CASE("a rank without memory for a window ends the others at once")
@@ -58,10 +56,8 @@ TEST_CASE("a rank without memory for a window ends the others at once")
         run(register_without_memory);
 }
 
-static void *hand_over_without_memory(void *argument)
+TEST_CLIENT(hand_over_without_memory)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     int dev_comm = 0;
     const double start_s = now_s();
     pthread_barrier_wait(&together);
@@ -69,7 +65,7 @@ static void *hand_over_without_memory(void *argument)
     const ncclResult_t result = ncclDevCommCreate(comm, NULL, &dev_comm);
     n_until_failure = -1;
     check_end(comm, client, result, start_s);
-    return NULL;
+    client->has_ended = true;
 }
 
 TEST_CASE("a rank without memory for a twin ends the others at once")

@@ -30,26 +30,22 @@ static void make_calls(ncclComm_t comm, int rank)
     for (int i = 0; i < COUNT; i++)
         in[i] = (float)rank;
     for (int i = 0; i < 2; i++)
-        CHECK(ncclAllReduce(in, out, COUNT, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+        NCCL_OK(ncclAllReduce(in, out, COUNT, ncclFloat, ncclSum, comm, NULL));
     wait_for_stream();
     CHECK(out[0] == N * (N - 1) / 2 && out[COUNT - 1] == out[0]);
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclSend(in, 10, ncclInt32, (rank + 1) % N, comm, NULL) == ncclSuccess);
-    CHECK(ncclRecv(out, 10, ncclInt32, (rank + N - 1) % N, comm, NULL) == ncclSuccess);
-    CHECK(ncclGroupEnd() == ncclSuccess);
-    CHECK(ncclBroadcast(in, in, 5, ncclBfloat16, 1, comm, NULL) == ncclSuccess);
-    CHECK(ncclGroupEnd() == ncclSuccess);
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclSend(in, 10, ncclInt32, (rank + 1) % N, comm, NULL));
+    NCCL_OK(ncclRecv(out, 10, ncclInt32, (rank + N - 1) % N, comm, NULL));
+    NCCL_OK(ncclGroupEnd());
+    NCCL_OK(ncclBroadcast(in, in, 5, ncclBfloat16, 1, comm, NULL));
+    NCCL_OK(ncclGroupEnd());
     wait_for_stream();
 }
 
-static void *run_job(void *argument)
+TEST_CLIENT(run_job)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     make_calls(comm, client->rank);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
 static int count_of(unsigned type, int rank)
@@ -222,15 +218,11 @@ TEST_CASE("only what is asked for and its parents are told")
     }
 }
 
-static void *change_mask(void *argument)
+TEST_CLIENT(change_mask)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     make_calls(comm, client->rank);
     __atomic_store_n(records.mask, ALL, __ATOMIC_RELAXED); /* by all ranks, after their calls */
     make_calls(comm, client->rank);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
 }
 
 TEST_CASE("a plugin may ask for events later")
@@ -252,22 +244,19 @@ TEST_CASE("without a mask nothing is told")
     CHECK(records.n_events == 0);
 }
 
-static void *cancel_group(void *argument)
+TEST_CLIENT(cancel_group)
 {
-    ncclComm_t comm = join(argument);
     float data[4] = {0};
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, NULL));
     CHECK(ncclAllReduce(NULL, data, 4, ncclFloat, ncclSum, comm, NULL) == ncclInvalidArgument);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
-    CHECK(ncclAllReduce(NULL, data, 4, ncclFloat, ncclSum, comm, NULL) == ncclInvalidArgument);
-    CHECK(strstr(ncclGetLastError(NULL), "send buffer is NULL") != NULL);
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
-    CHECK(ncclGroupSimulateEnd(&info) == ncclSuccess);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    return NULL;
+    NCCL_FAILS(ncclAllReduce(NULL, data, 4, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument,
+               "send buffer is NULL");
+    NCCL_OK(ncclGroupStart());
+    NCCL_OK(ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, NULL));
+    NCCL_OK(ncclGroupSimulateEnd(&info));
 }
 
 TEST_CASE("calls that are never launched end too")
@@ -284,20 +273,18 @@ TEST_CASE("calls that are never launched end too")
 
 static pthread_barrier_t has_called;
 
-static void *abort_job(void *argument)
+TEST_CLIENT(abort_job)
 {
-    const struct client *client = argument;
-    ncclComm_t comm = join(client);
     static float data[COUNT];
     if (client->rank == 0) {
-        CHECK(ncclAllReduce(data, data, COUNT, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+        NCCL_OK(ncclAllReduce(data, data, COUNT, ncclFloat, ncclSum, comm, NULL));
         pthread_barrier_wait(&has_called);
         CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) != GYRE_SUCCESS);
     } else {
         pthread_barrier_wait(&has_called);
     }
-    CHECK(ncclCommAbort(comm) == ncclSuccess);
-    return NULL;
+    NCCL_OK(ncclCommAbort(comm));
+    client->has_ended = true;
 }
 
 TEST_CASE("the events of an aborted call end")

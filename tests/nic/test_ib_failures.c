@@ -56,8 +56,8 @@ TEST_CASE("each completion error is put in words")
             CHECK_HAS(gyre_cause(), cases[i].name);
             CHECK_HAS(gyre_cause(), cases[i].hint);
             CHECK_HAS(gyre_cause(), "E401 RDMA mem0/1->10.0.0.1 (rank ");
-            CHECK(strstr(gyre_cause(), "local GID 3 10.0.0.1 qpn 0x") != NULL);
-            CHECK(strstr(gyre_cause(), "MTU 4096 TC 0 = DSCP 0") != NULL);
+            CHECK_HAS(gyre_cause(), "local GID 3 10.0.0.1 qpn 0x");
+            CHECK_HAS(gyre_cause(), "MTU 4096 TC 0 = DSCP 0");
             ib_rig_close(&rig);
         }
     }
