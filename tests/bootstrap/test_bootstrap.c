@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "bootstrap/bootstrap_server.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
@@ -641,7 +640,4 @@ TEST_CASE("failures at the address are told to all")
     CHECK_HAS(waiting[0].open_cause, "GYRE_X is no variable");
 }
 
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, 8);
-}
+TEST_TOGETHER(8)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
@@ -305,12 +304,10 @@ static bool can_make_networks(void)
            WEXITSTATUS(status) == 0;
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
-    if (!can_make_networks()) {
-        printf("skipped: two network namespaces need root, ip (iproute2), nsenter (util-linux) and "
-               "the kernel's veth\n");
-        return TEST_SKIPPED;
-    }
-    return test_main_together(argc, argv, 8);
+    if (!can_make_networks())
+        test_skip_case("two network namespaces need root, ip (iproute2), nsenter (util-linux) and "
+                       "the kernel's veth");
+    test_n_together = 8;
 }

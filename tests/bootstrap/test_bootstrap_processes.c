@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "tests/support/bootstrap_rig.h"
 
 #include <poll.h>
@@ -236,7 +235,4 @@ TEST_CASE("a stopped server does not answer, and joining it can be given up")
     waitpid(pid, NULL, 0);
 }
 
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, 8);
-}
+TEST_TOGETHER(8)

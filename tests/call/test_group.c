@@ -118,8 +118,7 @@ static void serve_two_ranks_on_shared_streams(void)
         CHECK(memcmp(in[rank], out[1 - rank], sizeof(in[rank])) == 0);
     for (int i = 0; i < 3; i++)
         CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("communicators of a group may share streams")
@@ -160,8 +159,7 @@ TEST_CASE("calls that are compared keep the caller's default stream")
         }
     }
     CHECK_OK(gyre_stream_destroy(streams[1], GYRE_DEVICE_HOST));
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_ON_THREADS("a group may end while a split of it goes on", 2)

@@ -51,8 +51,7 @@ static gyre_stream make_stream(const gyre_comm *comm)
 
 static void finish_stream(gyre_stream stream)
 {
-    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    test_end_stream(stream, test_device());
 }
 
 TEST_RANK(call_in_own_orders)

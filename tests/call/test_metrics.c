@@ -260,8 +260,7 @@ TEST_CASE("calls go on while the file cannot be written")
     disk.holds = false;
     pthread_cond_broadcast(&disk.changed);
     pthread_mutex_unlock(&disk.lock);
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N);
     for (int rank = 0; rank < N; rank++) {
         snprintf(path, sizeof(path), "%s/%d", folder, rank);
         CHECK(unlink(path) == 0);

@@ -147,9 +147,8 @@ TEST_CASE("a choice on several hosts is predicted once for its terms")
 {
     gyre_comm *comms[2] = {NULL, NULL};
     struct gyre_choice ring, tree, narrow;
-    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_config config = test_host_config();
     gyre_unique_id id;
-    config.device_kind = GYRE_DEVICE_HOST;
     setenv("GYRE_NET", "Socket", 1);
     CHECK_OK(gyre_get_unique_id(&id));
     CHECK_OK(gyre_group_start());

@@ -19,8 +19,7 @@ static struct end make_end(enum how how)
 {
     struct end end = {.how = how};
     pthread_barrierattr_t attributes;
-    end.ready =
-        mmap(NULL, sizeof(*end.ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    end.ready = test_share(sizeof(*end.ready));
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(end.ready, &attributes, 2);

@@ -47,9 +47,8 @@ struct lone_init {
 static void *init_rank_0(void *argument)
 {
     struct lone_init *init = argument;
-    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_config config = test_host_config();
     gyre_comm *comm = NULL;
-    config.device_kind = HOST;
     init->status = gyre_comm_init_rank(&comm, 2, &init->id, 0, &config);
     snprintf(init->cause, sizeof(init->cause), "%s", gyre_last_error());
     return NULL;
@@ -78,8 +77,7 @@ TEST_CASE("a bad init names what is wrong")
     gyre_comm *comm;
     gyre_unique_id id;
     memset(&id, 0, sizeof(id));
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     CHECK_FAILS(gyre_comm_init_rank(&comm, 0, &id, 0, &config), GYRE_ERROR_INVALID_ARGUMENT,
                 "n_ranks");
     CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 2, &config), GYRE_ERROR_INVALID_ARGUMENT,
@@ -106,8 +104,7 @@ TEST_CASE("a bad init names what is wrong")
 TEST_CASE("unknown and unparsable variables fail at init")
 {
     gyre_comm *comm;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     setenv("GYRE_IB_HCAS", "mlx5_0", 1);
     CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
                 "GYRE_IB_HCA");
@@ -140,8 +137,7 @@ TEST_CASE("what NCCL's variables say ends no init")
         {"MIN_NCHANNELS", "32"}, /* more than GYRE_MAX_NCHANNELS */
     };
     gyre_comm *comm;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     setenv("GYRE_MAX_NCHANNELS", "4", 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         static const char *const prefixes[] = {"GYRE_", "NCCL_"};
@@ -235,8 +231,7 @@ TEST_CASE("a dead handle is refused")
 {
     gyre_comm *comm;
     float data = 1.0F;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
@@ -258,8 +253,7 @@ TEST_CASE("a rank whose work has ended may finalize")
     gyre_comm *comms[N];
     gyre_stream streams[N];
     float data[N];
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     for (int is_cut_off = 0; is_cut_off < 2; is_cut_off++) {
         gyre_status status = GYRE_SUCCESS;
         CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
@@ -272,8 +266,7 @@ TEST_CASE("a rank whose work has ended may finalize")
         for (int rank = is_cut_off; rank < N; rank++)
             CHECK_OK(gyre_stream_synchronize(streams[rank], HOST));
         CHECK_OK(gyre_comm_abort(comms[1]));
-        while (status == GYRE_SUCCESS)
-            CHECK_OK(gyre_comm_async_error(comms[0], &status));
+        status = test_await_error(comms[0]);
         CHECK(status == GYRE_ERROR_REMOTE);
         if (is_cut_off)
             CHECK_FAILS(gyre_comm_finalize(comms[0]), GYRE_ERROR_REMOTE, "aborted");

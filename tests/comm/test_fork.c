@@ -52,8 +52,7 @@ static void use_own(void)
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
     CHECK(data[0] == 30 && data[1] == 30);
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
 }
 
@@ -175,16 +174,10 @@ TEST_RANK(fork_in_each_round)
     free(data);
 }
 
-static struct rounds *share_rounds(void)
-{
-    return mmap(NULL, sizeof(struct rounds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                0);
-}
-
 TEST_CASE("threads may fork while their streams have work")
 {
     if (test_device() == GYRE_DEVICE_HOST)
-        test_on_threads(2, fork_in_each_round, share_rounds());
+        test_on_threads(2, fork_in_each_round, test_share(sizeof(struct rounds)));
 }
 
 static void processes_may_fork_over(const char *transport)
@@ -192,7 +185,7 @@ static void processes_may_fork_over(const char *transport)
     if (test_device() != GYRE_DEVICE_HOST)
         return;
     setenv("GYRE_TRANSPORT", transport, 1);
-    test_on_processes(2, fork_in_each_round, share_rounds());
+    test_on_processes(2, fork_in_each_round, test_share(sizeof(struct rounds)));
 }
 
 TEST_RUNS("processes may fork over shared memory", processes_may_fork_over("shm"))

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "tests/support/ranks.h"
 
 #include <sched.h>
@@ -64,15 +63,13 @@ TEST_CASE("one thread makes all ranks one after the other")
     }
     CHECK_OK(gyre_group_end());
     for (int rank = 0; rank < N; rank++) {
-        CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
-        CHECK_OK(gyre_stream_destroy(streams[rank], GYRE_DEVICE_HOST));
+        test_end_stream(streams[rank], GYRE_DEVICE_HOST);
         CHECK(data[rank] == 6.0F);
         CHECK(gyre_comm_finalize(comms[rank]) == GYRE_IN_PROGRESS);
     }
     for (int rank = 0; rank < N; rank++)
         CHECK(poll_end(comms[rank]) == GYRE_SUCCESS);
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N);
 }
 
 TEST_CASE("the end of a group says that something goes on")
@@ -94,8 +91,7 @@ TEST_CASE("the end of a group says that something goes on")
     /* And the next group has nothing of it. */
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_group_end());
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N);
 }
 
 TEST_CASE("splits of one thread form a group")
@@ -122,8 +118,7 @@ TEST_CASE("splits of one thread form a group")
         if (halves[rank] != NULL)
             CHECK_OK(gyre_comm_destroy(halves[rank]));
     }
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N);
 }
 
 TEST_CASE("calls are refused until it is made")
@@ -229,8 +224,7 @@ TEST_CASE("a parent may go while its split is under way")
     CHECK_OK(gyre_comm_abort(comms[0])); /* rank 1 never splits */
     CHECK(poll_end(child) == GYRE_ERROR_ABORTED);
     CHECK_OK(gyre_comm_destroy(child));
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N);
 }
 
 static void exit_while_ranks_meet(long after_ns)
@@ -266,9 +260,8 @@ TEST_CASE("a process may exit while an init goes on")
     }
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
     /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm/parts.h"
 #include "tests/support/ranks.h"
@@ -16,20 +15,6 @@ struct shared {
     uint32_t n_there;
     uint32_t n_ended;
 };
-
-static struct shared *share(void)
-{
-    struct shared *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 0, sizeof(*shared));
-    return shared;
-}
-
-static void wait_for(const uint32_t *n_there, uint32_t n)
-{
-    while (gyre_load_acquire_u32(n_there) < n)
-        sched_yield();
-}
 
 static gyre_status reduce_once(gyre_comm *comm)
 {
@@ -50,7 +35,7 @@ static void reduce_until_lost(gyre_comm *comm, const char *words)
 static void run_ranks(test_rank_fn run, int dead)
 {
     pid_t pids[N];
-    struct shared *shared = share();
+    struct shared *shared = test_share(sizeof(struct shared));
     if (test_device() == HOST) {
         test_fork_ranks(N, run, shared, pids);
         for (int rank = 0; rank < N; rank++)
@@ -67,7 +52,7 @@ TEST_RANK(die_in_a_split)
     CHECK_OK(reduce_once(child));
     gyre_fetch_add_u32(&shared->n_there, 1);
     if (rank == 3) {
-        wait_for(&shared->n_there, N);
+        test_await(&shared->n_there, N);
         raise(SIGKILL);
     }
     if (rank == 1)
@@ -85,14 +70,14 @@ TEST_RANK(die_in_a_shrunk)
     struct shared *shared = argument;
     gyre_comm *child = NULL;
     if (rank == 1) {
-        wait_for(&shared->n_ended, N - 2);
+        test_await(&shared->n_ended, N - 2);
         return;
     }
     CHECK_OK(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL));
     CHECK_OK(reduce_once(child));
     gyre_fetch_add_u32(&shared->n_there, 1);
     if (rank == 3) {
-        wait_for(&shared->n_there, N - 1);
+        test_await(&shared->n_there, N - 1);
         raise(SIGKILL);
     }
     reduce_until_lost(child, "rank 2 of the shrunk communicator (rank 3 of its parent, ");
@@ -219,9 +204,8 @@ TEST_CASE("a set-up that fails is blamed on the rank that died")
     check_blame(1, GYRE_ERROR_OUT_OF_MEMORY, "rank 1 over shm: its process has ended");
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
     /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv);
 }

@@ -120,8 +120,7 @@ TEST_RANK(signal_from_streams)
     if (rank == 1)
         CHECK_OK(gyre_signal(0, 3, comm, streams[1]));
     for (int i = 0; i < N_STREAMS; i++) {
-        CHECK_OK(gyre_stream_synchronize(streams[i], test_device()));
-        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+        test_end_stream(streams[i], test_device());
     }
     CHECK_OK(gyre_window_deregister(comm, window));
     puts_free(memory);

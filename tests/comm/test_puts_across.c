@@ -150,8 +150,7 @@ TEST_RANK(signal_often)
     if (rank == 1)
         CHECK_OK(gyre_signal(0, 3, comm, streams[1]));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(gyre_stream_synchronize(streams[i], test_device()));
-        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+        test_end_stream(streams[i], test_device());
     }
     CHECK_OK(gyre_window_deregister(comm, window));
     puts_free(memory);
@@ -466,8 +465,7 @@ TEST_RANK(wait_for_a_late_signal)
         CHECK_OK(gyre_signal(0, 1, comm, streams[0]));
     CHECK_OK(gyre_comm_finalize(comm));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(gyre_stream_synchronize(streams[i], GYRE_DEVICE_HOST));
-        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+        test_end_stream(streams[i], GYRE_DEVICE_HOST);
     }
 }
 
@@ -504,8 +502,7 @@ static void signal_behind_another_communicator(gyre_comm *comm, int rank, int n_
         gyre_store_release_u32(&delay->may_send, 1);
     CHECK_OK(gyre_comm_finalize(comm));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(gyre_stream_synchronize(streams[i], GYRE_DEVICE_HOST));
-        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+        test_end_stream(streams[i], GYRE_DEVICE_HOST);
     }
 }
 
@@ -513,13 +510,11 @@ static void *send_late(void *argument)
 {
     const struct timespec nap = {0, 400000000};
     struct delay *delay = argument;
-    while (gyre_load_acquire_u32(&delay->may_send) == 0)
-        sched_yield();
+    test_await(&delay->may_send, 1);
     nanosleep(&nap, NULL);
     gyre_stream stream = puts_stream(delay->alone);
     CHECK_OK(gyre_signal(0, 0, delay->alone, stream));
-    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    test_end_stream(stream, GYRE_DEVICE_HOST);
     return NULL;
 }
 

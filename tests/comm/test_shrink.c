@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -19,14 +18,6 @@ struct plan {
     int n_told;        /* how many of the dead are named; the first shrink finds the others */
     const char *words; /* of the error that finds them out */
 };
-
-static struct shared *share(void)
-{
-    struct shared *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 0, sizeof(*shared));
-    return shared;
-}
 
 static void check_sum(gyre_comm *comm, int parent_rank, float expected)
 {
@@ -108,8 +99,7 @@ TEST_CASE("a communicator of one rank shrinks")
 static void wait_for(uint32_t *n_there, int n)
 {
     gyre_fetch_add_u32(n_there, 1);
-    while (gyre_load_acquire_u32(n_there) < (uint32_t)n)
-        sched_yield();
+    test_await(n_there, (uint32_t)n);
 }
 
 TEST_RANK(wrong_arguments)
@@ -180,8 +170,7 @@ TEST_RANK(refuse_on_one_rank)
               "%s", gyre_last_error());
     CHECK(child == NULL);
     gyre_fetch_add_u32(&refusal->n_refused, 1);
-    while (gyre_load_acquire_u32(&refusal->n_refused) < 3)
-        sched_yield();
+    test_await(&refusal->n_refused, 3);
     CHECK_OK(gyre_comm_shrink(comm, excluded, 1, refusal->flags, &child, NULL));
     if (child != NULL) {
         check_sum(child, rank, 3.0F);
@@ -247,12 +236,11 @@ static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport
     pid_t pids[TEST_MAX_RANKS];
     if (n_ranks > test_most_ranks())
         return;
-    plan->shared = share();
+    plan->shared = test_share(sizeof(struct shared));
     setenv("GYRE_TRANSPORT", transport, 1);
     test_fork_ranks(n_ranks, go_on_without_the_dead, plan, pids);
     for (int rank = 0; rank < n_ranks; rank++)
-        while (gyre_load_acquire_u64(&plan->shared->n_calls[rank]) < 10)
-            sched_yield();
+        test_await_u64(&plan->shared->n_calls[rank], 10);
     /* By one signal to a process group: else a rank that is to die second could first shrink with
      * the survivors. */
     const pid_t group = pids[plan->killed[0]];
@@ -358,9 +346,8 @@ TEST_ON_THREADS("a shrink is given up by destroying it", 2)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
     /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -19,8 +18,7 @@ struct lists {
 static void wait_for(uint32_t *n_there, int n)
 {
     gyre_fetch_add_u32(n_there, 1);
-    while (gyre_load_acquire_u32(n_there) < (uint32_t)n)
-        sched_yield();
+    test_await(n_there, (uint32_t)n);
 }
 
 TEST_RANK(exclude_different_ranks)
@@ -82,9 +80,8 @@ TEST_CASE("ranks that come after the error get it too")
                                .words = "ranks 0 and 2 do not go on with the same ranks"});
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
     /* Waiting for this exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv);
 }

@@ -27,8 +27,7 @@ gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
     if (!pauses)
         return __real_gyre_signals_import(comm, rank, handle);
     gyre_store_release_u32(&pause_of_rank_1.has_paused, 1);
-    while (gyre_load_acquire_u32(&pause_of_rank_1.is_freed) == 0)
-        sched_yield();
+    test_await(&pause_of_rank_1.is_freed, 1);
     CHECK(rank == 0 && handle->allocation_bytes > 0);
     CHECK_FAILS(__real_gyre_signals_import(comm, rank, handle), GYRE_ERROR_REMOTE,
                 "rank 0 has ended the communicator");
@@ -62,8 +61,7 @@ TEST_CASE("a rank that pauses does not use counters of a rank that has gone")
     CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
     for (int rank = 0; rank < 2; rank++)
         pthread_create(&threads[rank], NULL, register_in_vain, comms[rank]);
-    while (gyre_load_acquire_u32(&pause_of_rank_1.has_paused) == 0)
-        sched_yield();
+    test_await(&pause_of_rank_1.has_paused, 1);
     CHECK_OK(gyre_comm_abort(comms[0]));
     for (int rank = 0; rank < 2; rank++)
         pthread_join(threads[rank], NULL);

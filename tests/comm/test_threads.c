@@ -60,15 +60,13 @@ static void start_exchange(struct caller *caller, gyre_comm *comm)
 {
     caller->comm = comm;
     pthread_create(&caller->thread, NULL, exchange, caller);
-    while (gyre_load_acquire_u32(&comm->in_call) == 0)
-        sched_yield();
+    test_await(&comm->in_call, 1);
 }
 
 TEST_CASE("a call beside another thread's is refused")
 {
     gyre_comm *comms[2];
     struct caller caller;
-    gyre_status status = GYRE_SUCCESS;
     fill();
     open_pair(comms);
     start_exchange(&caller, comms[0]);
@@ -78,11 +76,9 @@ TEST_CASE("a call beside another thread's is refused")
     CHECK(caller.status != GYRE_SUCCESS);
     CHECK_HAS(caller.cause, "two threads called");
     /* The other rank does not wait for calls that cannot come. */
-    while (status == GYRE_SUCCESS)
-        CHECK_OK(gyre_comm_async_error(comms[1], &status));
+    (void)test_await_error(comms[1]);
     CHECK_HAS(gyre_comm_last_error(comms[1]), "two threads called");
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("a group beside another thread's call is refused")
@@ -96,8 +92,7 @@ TEST_CASE("a group beside another thread's call is refused")
     start_exchange(&caller, comms[0]);
     CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "two threads called on rank 0");
     pthread_join(caller.thread, NULL);
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("questions may be asked beside a call")
@@ -159,8 +154,7 @@ TEST_CASE("threads may take turns")
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     check_sums();
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 static void *destroy(void *argument)
@@ -215,8 +209,7 @@ TEST_CASE("two ranks of a group on one host stream are refused")
         CHECK_OK(add_up(comms, rank, NULL));
     CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "needs a stream of its own");
     CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) != GYRE_SUCCESS); /* and ends */
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("two ranks on one host stream are refused")
@@ -231,8 +224,7 @@ TEST_CASE("two ranks on one host stream are refused")
                 "was called on the stream where a call of rank 1 waits for it");
     CHECK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST) != GYRE_SUCCESS);
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("ranks may use a host stream after each other")

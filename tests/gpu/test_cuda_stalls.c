@@ -4,7 +4,6 @@
  * injects one fault; the error of the operation timeout must name rank, worker, step, slot and
  * peer, and the cycle or the rank at which the chain of waits ends.
  */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/gpus.h"
 #include "tests/support/pace.h"
@@ -170,12 +169,8 @@ TEST_CASE("a rank that does not call ends the chain")
     inject(&fault);
 }
 
-/* test_cuda_stalls [case] */
-int main(int argc, char **argv)
+TEST_BEFORE
 {
-    if (test_n_gpus() < RANKS) {
-        printf("skipped: it needs two GPUs\n");
-        return TEST_SKIPPED;
-    }
-    return test_main(argc, argv);
+    if (test_n_gpus() < RANKS)
+        test_skip_case("it needs two GPUs");
 }

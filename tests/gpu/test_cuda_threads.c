@@ -5,7 +5,6 @@
  * new, while kernels run that cannot end. If a call hangs, the test says where each rank stands and
  * fails.
  */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/gyre.h"
@@ -442,12 +441,8 @@ TEST_CASE("communicators that come and go take no more memory")
               free_bytes(0), n_free);
 }
 
-/* test_cuda_threads [case] */
-int main(int argc, char **argv)
+TEST_BEFORE
 {
-    if (test_n_gpus() < RANKS) {
-        printf("skipped: it needs two GPUs\n");
-        return TEST_SKIPPED;
-    }
-    return test_main(argc, argv);
+    if (test_n_gpus() < RANKS)
+        test_skip_case("it needs two GPUs");
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
@@ -46,19 +45,10 @@ TEST_RANK(reduce_until_error)
     CHECK_OK(gyre_mem_free(data, test_device()));
 }
 
-static struct shared_counts *share_counts(void)
-{
-    struct shared_counts *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 0, sizeof(*shared));
-    return shared;
-}
-
 static void wait_until_running(const struct shared_counts *shared, int n_ranks)
 {
     for (int rank = 0; rank < n_ranks; rank++)
-        while (gyre_load_acquire_u64(&shared->n_calls[rank]) < 10)
-            sched_yield();
+        test_await_u64(&shared->n_calls[rank], 10);
 }
 
 /* Report how long the slowest survivor took to name it and to end. A process on GPUs ends late. */
@@ -67,7 +57,7 @@ static void kill_each(const char *transport)
     const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
     setenv("GYRE_TRANSPORT", transport, 1);
     for (int dead = 0; dead < n; dead++) {
-        struct shared_counts *shared = share_counts();
+        struct shared_counts *shared = test_share(sizeof(struct shared_counts));
         char expected[32];
         pid_t pids[TEST_MAX_RANKS];
         snprintf(expected, sizeof(expected), "rank %d", dead);
@@ -114,21 +104,15 @@ TEST_RANK(enqueue_many_or_wait)
     enum { N_CALLS = 6000 };
     const struct victim *victim = argument;
     float *data = NULL;
-    gyre_status status = GYRE_SUCCESS;
     if (rank == victim->rank) {
-        while (gyre_load_acquire_u64(&victim->shared->n_calls[0]) == 0)
-            sched_yield();
+        test_await_u64(&victim->shared->n_calls[0], 1);
         raise(SIGKILL);
     }
     CHECK_OK(gyre_mem_alloc((void **)&data, sizeof(*data), HOST, -1));
     for (int i = 0; i < N_CALLS; i++)
         CHECK_OK(gyre_all_reduce(data, data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     gyre_store_release_u64(&victim->shared->n_calls[0], 1);
-    while (status == GYRE_SUCCESS) {
-        CHECK_OK(gyre_comm_async_error(comm, &status));
-        sched_yield();
-    }
-    CHECK(status == GYRE_ERROR_REMOTE);
+    CHECK(test_await_error(comm) == GYRE_ERROR_REMOTE);
     CHECK_HAS(gyre_comm_last_error(comm), victim->expected);
     (void)gyre_stream_synchronize(NULL, HOST);
     CHECK_OK(gyre_mem_free(data, HOST));
@@ -138,7 +122,7 @@ TEST_CASE("an operation whose record is gone is told by its number")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return;
-    struct shared_counts *shared = share_counts();
+    struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, "rank 0 was in operation 1 of 6000 that were enqueued"};
     pid_t pids[2];
     test_fork_ranks(2, enqueue_many_or_wait, &victim, pids);
@@ -165,7 +149,7 @@ TEST_RANK(fail_on_one_rank)
 TEST_CASE("a failure that one proxy finds reaches all ranks")
 {
     const int n = test_most_ranks() < 3 ? test_most_ranks() : 3;
-    struct shared_counts *shared = share_counts();
+    struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, "failed: E401 of this rank's proxy"};
     pid_t pids[TEST_MAX_RANKS];
     test_fork_ranks(n, fail_on_one_rank, &victim, pids);
@@ -179,7 +163,7 @@ TEST_CASE("a stopped rank is no error")
     enum { N = 3 };
     if (test_most_ranks() < N)
         return;
-    struct shared_counts *shared = share_counts();
+    struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, "rank 2"};
     pid_t pids[N];
     test_fork_ranks(N, reduce_until_error, &victim, pids);
@@ -190,8 +174,7 @@ TEST_CASE("a stopped rank is no error")
     nanosleep(&pause, NULL);
     const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[0]);
     kill(pids[1], SIGCONT);
-    while (gyre_load_acquire_u64(&shared->n_calls[0]) < before + 10)
-        sched_yield();
+    test_await_u64(&shared->n_calls[0], before + 10);
     kill(pids[2], SIGKILL);
     CHECK(test_wait_rank(pids[0]));
     CHECK(test_wait_rank(pids[1]));
@@ -215,7 +198,7 @@ TEST_RANK(abort_or_reduce)
 
 TEST_CASE("an abort ends all ranks")
 {
-    struct shared_counts *shared = share_counts();
+    struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, "rank 1"};
     test_on_threads(test_most_ranks() < 4 ? test_most_ranks() : 4, abort_or_reduce, &victim);
     munmap(shared, sizeof(*shared));
@@ -241,7 +224,7 @@ TEST_RANK(abort_or_exchange)
 
 TEST_CASE("an abort ends exchanges of others")
 {
-    struct shared_counts *shared = share_counts();
+    struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, NULL};
     if (test_most_ranks() >= 3) {
         test_on_processes(3, abort_or_exchange, &victim); /* forks: before there are threads */
@@ -254,14 +237,9 @@ TEST_CASE("an abort ends exchanges of others")
 TEST_RANK(exchange_alone)
 {
     char all[2] = {0};
-    gyre_status status = GYRE_SUCCESS;
     if (rank == 0)
         CHECK(gyre_comm_exchange(comm, &all[0], 1, all) != GYRE_SUCCESS);
-    while (status == GYRE_SUCCESS) {
-        CHECK_OK(gyre_comm_async_error(comm, &status));
-        sched_yield();
-    }
-    CHECK(status == GYRE_ERROR_REMOTE);
+    CHECK(test_await_error(comm) == GYRE_ERROR_REMOTE);
 }
 
 TEST_CASE("a rank that misses an exchange is everybody's failure")
@@ -294,16 +272,14 @@ TEST_CASE("an abort ends a comparison of calls")
     CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comms[0], NULL),
                 GYRE_ERROR_ABORTED, "aborted");
     pthread_join(thread, NULL);
-    for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, 2);
 }
 
 TEST_CASE("a missing rank is named")
 {
     gyre_comm *comm;
     gyre_unique_id id;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "1", 1);
     CHECK_OK(gyre_get_unique_id(&id));
     CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 0, &config), GYRE_ERROR_TIMEOUT, "1");
@@ -311,53 +287,44 @@ TEST_CASE("a missing rank is named")
 
 #define WAIT_NS 60000000000ULL
 
+struct shortage {
+    int victim, n_spare;
+    uint32_t *n_done; /* shared */
+};
+
 /* The victim may open `n_spare` descriptors more. Both ranks learn of the limit before the time
  * limit of the rendezvous, and neither ends before that: on a busy machine the other rank may come
  * later than an exit waits for it. */
+static void run_short_of_descriptors(const gyre_unique_id *id, int rank, int n_ranks,
+                                     void *argument)
+{
+    const struct shortage *shortage = argument;
+    const gyre_config config = test_host_config();
+    gyre_comm *comm;
+    if (rank == shortage->victim) {
+        struct rlimit files;
+        const int lowest = dup(STDERR_FILENO);
+        CHECK(lowest >= 0 && close(lowest) == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0);
+        files.rlim_cur = (rlim_t)(lowest + shortage->n_spare);
+        CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    }
+    const gyre_status status = gyre_comm_init_rank(&comm, n_ranks, id, rank, &config);
+    CHECK_MSG(status != GYRE_SUCCESS && status != GYRE_ERROR_TIMEOUT &&
+                  strstr(gyre_last_error(), "Too many open files") != NULL &&
+                  strstr(gyre_last_error(), "raise ulimit -n, which is") != NULL,
+              "victim %d, %d spare, rank %d: %s", shortage->victim, shortage->n_spare, rank,
+              gyre_last_error());
+    const uint64_t begin_ns = gyre_now_ns();
+    gyre_fetch_add_u32(shortage->n_done, 1);
+    while (gyre_load_acquire_u32(shortage->n_done) < 2 && gyre_now_ns() - begin_ns < WAIT_NS)
+        sched_yield();
+}
+
 static void check_few_descriptors(int victim, int n_spare)
 {
-    pid_t pids[2];
-    struct {
-        struct test_rendezvous rendezvous;
-        uint32_t n_done;
-    } *both = mmap(NULL, sizeof(*both), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct test_rendezvous *shared = &both->rendezvous;
-    for (int rank = 0; rank < 2; rank++) {
-        fflush(NULL);
-        pids[rank] = fork();
-        if (pids[rank] != 0)
-            continue;
-        gyre_comm *comm;
-        gyre_config config = GYRE_CONFIG_INIT;
-        config.device_kind = HOST;
-        test_n_failures = 0;
-        if (rank == 0) {
-            CHECK_OK(gyre_get_unique_id(&shared->id));
-            gyre_store_release_u32(&shared->is_ready, 1);
-        }
-        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
-            sched_yield();
-        if (rank == victim) {
-            struct rlimit files;
-            const int lowest = dup(STDERR_FILENO);
-            CHECK(lowest >= 0 && close(lowest) == 0 && getrlimit(RLIMIT_NOFILE, &files) == 0);
-            files.rlim_cur = (rlim_t)(lowest + n_spare);
-            CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-        }
-        const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
-        CHECK_MSG(status != GYRE_SUCCESS && status != GYRE_ERROR_TIMEOUT &&
-                      strstr(gyre_last_error(), "Too many open files") != NULL &&
-                      strstr(gyre_last_error(), "raise ulimit -n, which is") != NULL,
-                  "victim %d, %d spare, rank %d: %s", victim, n_spare, rank, gyre_last_error());
-        const uint64_t begin_ns = gyre_now_ns();
-        gyre_fetch_add_u32(&both->n_done, 1);
-        while (gyre_load_acquire_u32(&both->n_done) < 2 && gyre_now_ns() - begin_ns < WAIT_NS)
-            sched_yield();
-        exit(test_n_failures == 0 ? 0 : 1); /* the rendezvous finishes */
-    }
-    for (int rank = 0; rank < 2; rank++)
-        CHECK(test_wait_rank(pids[rank]));
-    munmap(both, sizeof(*both));
+    struct shortage shortage = {victim, n_spare, test_share(sizeof(uint32_t))};
+    test_on_inits(2, run_short_of_descriptors, &shortage);
+    munmap(shortage.n_done, sizeof(uint32_t));
 }
 
 TEST_CASE("both ranks learn that descriptors ran out")
@@ -367,37 +334,20 @@ TEST_CASE("both ranks learn that descriptors ran out")
     check_few_descriptors(1, 2);
 }
 
-/* `variable` is set on rank 1; both must say `words`. */
-static void check_difference(const char *variable, const char *value, const char *words)
+/* Set on rank 1; both must say `words`. */
+struct difference {
+    const char *variable, *value, *words;
+};
+
+static void init_with_difference(const gyre_unique_id *id, int rank, int n_ranks, void *argument)
 {
-    pid_t pids[2];
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int rank = 0; rank < 2; rank++) {
-        fflush(NULL);
-        pids[rank] = fork();
-        if (pids[rank] != 0)
-            continue;
-        gyre_comm *comm;
-        gyre_config config = GYRE_CONFIG_INIT;
-        config.device_kind = HOST;
-        if (rank == 1)
-            setenv(variable, value, 1);
-        if (rank == 0) {
-            CHECK_OK(gyre_get_unique_id(&shared->id));
-            gyre_store_release_u32(&shared->is_ready, 1);
-        }
-        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
-            sched_yield();
-        test_n_failures = 0;
-        const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
-        CHECK(status != GYRE_SUCCESS);
-        CHECK_HAS(gyre_last_error(), words);
-        exit(test_n_failures == 0 ? 0 : 1); /* as programs do, not _exit: the rendezvous finishes */
-    }
-    CHECK(test_wait_rank(pids[0]));
-    CHECK(test_wait_rank(pids[1]));
-    munmap(shared, sizeof(*shared));
+    const struct difference *difference = argument;
+    const gyre_config config = test_host_config();
+    gyre_comm *comm;
+    if (rank == 1)
+        setenv(difference->variable, difference->value, 1);
+    CHECK(gyre_comm_init_rank(&comm, n_ranks, id, rank, &config) != GYRE_SUCCESS);
+    CHECK_HAS(gyre_last_error(), difference->words);
 }
 
 TEST_CASE("settings that differ are named")
@@ -406,12 +356,12 @@ TEST_CASE("settings that differ are named")
     const int fd = mkstemp(path);
     CHECK(fd >= 0 && write(fd, "launch_ns = 5\n", 14) == 14);
     close(fd);
-    check_difference("GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs");
-    check_difference("GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ");
+    struct difference differences[] = {
+        {"GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs"},
+        {"GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ"}};
+    for (int i = 0; i < 2; i++)
+        test_on_inits(2, init_with_difference, &differences[i]);
     unlink(path);
 }
 
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, 8);
-}
+TEST_TOGETHER(8)

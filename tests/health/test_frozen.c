@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/pace.h"
@@ -25,9 +24,7 @@ struct shared {
 
 static struct shared *share(void)
 {
-    struct shared *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 0, sizeof(*shared));
+    struct shared *shared = test_share(sizeof(*shared));
     shared->sleeper = N;
     CHECK(pipe(shared->log) == 0);
     return shared;
@@ -49,10 +46,7 @@ TEST_RANK(reduce_on)
     CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), HOST, -1));
     while (status == GYRE_SUCCESS && !leaves) {
         if ((uint32_t)rank == shared->sleeper && shared->n_calls[rank] == 10) {
-            while (status == GYRE_SUCCESS) {
-                CHECK_OK(gyre_comm_async_error(comm, &status));
-                sched_yield();
-            }
+            status = test_await_error(comm);
             break;
         }
         data[0] = gyre_load_acquire_u32(&shared->is_over) != 0 ? 1.0F : 0.0F;
@@ -70,8 +64,7 @@ TEST_RANK(reduce_on)
 static void wait_until_running(const struct shared *shared)
 {
     for (int rank = 0; rank < N; rank++)
-        while (gyre_load_acquire_u64(&shared->n_calls[rank]) < 10)
-            sched_yield();
+        test_await_u64(&shared->n_calls[rank], 10);
 }
 
 static bool wait_for_line(const struct shared *shared, const char *first, const char *second)
@@ -136,8 +129,7 @@ static void warn_and_go_on(int frozen)
     CHECK_MSG(wait_for_line(shared, "makes no progress", name), "rank %d", frozen);
     const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[frozen]);
     kill(pids[frozen], SIGCONT);
-    while (gyre_load_acquire_u64(&shared->n_calls[frozen]) < before + 10)
-        sched_yield();
+    test_await_u64(&shared->n_calls[frozen], before + 10);
     gyre_store_release_u32(&shared->is_over, 1);
     wait_ranks(pids, -1);
     for (int rank = 0; rank < N; rank++)
@@ -260,7 +252,4 @@ TEST_RUNS("destroying does not wait for a frozen rank", destroy_without(2))
 TEST_RUNS("destroying does not wait for a frozen rank that carries the rendezvous",
           destroy_without(0))
 
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, 8);
-}
+TEST_TOGETHER(8)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/engine/health/watch.h"
 #include "tests/support/pace.h"
 #include "tests/support/ranks.h"
@@ -48,8 +47,7 @@ static void expect_error(gyre_comm *comm, int rank, struct test_pace *pace,
 
 static gyre_config config_of(const char *transport)
 {
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = HOST;
+    gyre_config config = test_host_config();
     config.max_channels = 1;
     config.timeout_ms = TIMEOUT_MS;
     config.transport = transport;
@@ -359,9 +357,7 @@ struct shared {
 
 static struct shared *share(void)
 {
-    struct shared *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 0, sizeof(*shared));
+    struct shared *shared = test_share(sizeof(*shared));
     CHECK(pipe(shared->log) == 0);
     return shared;
 }
@@ -396,8 +392,7 @@ TEST_CASE("a stopped rank ends the chain")
     setenv("GYRE_TIMEOUT", "1000", 1);
     setenv("GYRE_TRANSPORT", "shm", 1);
     test_fork_ranks(N, reduce_until_error, shared, pids);
-    while (gyre_load_acquire_u64(&shared->n_calls[2]) < 10)
-        sched_yield();
+    test_await_u64(&shared->n_calls[2], 10);
     kill(pids[2], SIGSTOP);
     for (int rank = 0; rank < N; rank++)
         if (rank != 2)
@@ -544,8 +539,7 @@ TEST_CASE("a dump of many ranks describes the most useful ones and counts the ot
     }
     CHECK_MSG(n_lines == N_DESCRIBED, "%d ranks: %s", n_lines, text);
     CHECK_HAS(text, " and 4 more ranks wait in no call\n");
-    for (int rank = 0; rank < N_MANY; rank++)
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    test_destroy_all(comms, N_MANY);
 }
 
 TEST_CASE("a dump that cannot be written is an error")
@@ -675,8 +669,4 @@ TEST_CASE("text of other ranks ends, and steers no terminal")
     CHECK(strspn(text, "?") == GYRE_STEP_TEXT_BYTES - 1);
 }
 
-/* The cases mostly wait for deadlines. */
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, N_AT_ONCE);
-}
+TEST_TOGETHER(N_AT_ONCE)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/nic/ib_rig.h"
@@ -157,7 +156,4 @@ TEST_CASE("fatal events end the communicator and other ports do not")
     }
 }
 
-int main(int argc, char **argv)
-{
-    return test_main_together(argc, argv, 8);
-}
+TEST_TOGETHER(8)

@@ -129,8 +129,7 @@ static void check_own_order(gyre_comm *comm, int rank, int n_ranks, void *contex
 static void init_is_refused(const char *path, const char *words)
 {
     gyre_comm *comms[2];
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
+    gyre_config config = test_host_config();
     setenv("GYRE_ALGO_FILE", path, 1);
     CHECK(gyre_comm_init_all(comms, 2, NULL, &config) != GYRE_SUCCESS);
     CHECK_HAS(gyre_last_error(), words);
@@ -181,43 +180,29 @@ TEST_CASE("other orders run only if they are allowed")
     unlink(text.path);
 }
 
+static void init_with_file(const gyre_unique_id *id, int rank, int n_ranks, void *argument)
+{
+    const struct text_file *of_rank = argument;
+    const gyre_config config = test_host_config();
+    gyre_comm *comm;
+    setenv("GYRE_ALGO_FILE", of_rank[rank].path, 1);
+    CHECK(gyre_comm_init_rank(&comm, n_ranks, id, rank, &config) != GYRE_SUCCESS);
+    CHECK_HAS(gyre_last_error(), "the programs in GYRE_ALGO_FILE differ");
+}
+
 TEST_CASE("ranks with different programs are told")
 {
     struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
     struct text_file of_rank[2];
-    pid_t pids[2];
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int rank = 0; rank < 2; rank++) {
         of_rank[rank] = open_text();
         write_shape(of_rank[rank].file, rank == 0 ? &gyre_algorithm_ring : &gyre_algorithm_tree,
                     &shape, "same_name", NULL, NULL);
         fclose(of_rank[rank].file);
     }
-    for (int rank = 0; rank < 2; rank++) {
-        fflush(NULL);
-        pids[rank] = fork();
-        if (pids[rank] != 0)
-            continue;
-        gyre_comm *comm;
-        gyre_config config = GYRE_CONFIG_INIT;
-        config.device_kind = GYRE_DEVICE_HOST;
-        setenv("GYRE_ALGO_FILE", of_rank[rank].path, 1);
-        if (rank == 0) {
-            CHECK_OK(gyre_get_unique_id(&shared->id));
-            gyre_store_release_u32(&shared->is_ready, 1);
-        }
-        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
-            sched_yield();
-        CHECK(gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config) != GYRE_SUCCESS);
-        CHECK_HAS(gyre_last_error(), "the programs in GYRE_ALGO_FILE differ");
-        exit(test_n_failures == 0 ? 0 : 1);
-    }
-    for (int rank = 0; rank < 2; rank++) {
-        CHECK(test_wait_rank(pids[rank]));
+    test_on_inits(2, init_with_file, of_rank);
+    for (int rank = 0; rank < 2; rank++)
         unlink(of_rank[rank].path);
-    }
-    munmap(shared, sizeof(*shared));
 }
 
 static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)

@@ -86,90 +86,77 @@ static inline void test_add(const char *name, void (*run)(void))
         __VA_ARGS__;             \
     }
 
-/** In a case: what the machine or build lacks. */
+/** In a case, or before all: what the machine or build lacks. */
 static inline _Noreturn void test_skip_case(const char *reason)
 {
     printf("skipped: %s\n", reason);
     exit(TEST_SKIPPED);
 }
 
+/** In a file: runs before its cases, for example to set variables or to skip them all. */
+#define TEST_BEFORE __attribute__((constructor)) static void test_before(void)
+
+/* How many cases run at once. */
+__attribute__((weak)) size_t test_n_together = 1;
+
+/** In a file whose cases mostly wait for deadlines. */
+#define TEST_TOGETHER(n)       \
+    TEST_BEFORE                \
+    {                          \
+        test_n_together = (n); \
+    }
+
 /* A case is a process, so threads, memory and variables, or a crash, do not reach the next, and a
- * case that forks has no other threads. Returns 0, 1 or TEST_SKIPPED. */
-static inline int test_run_case(const struct test_case *own)
+ * case that forks has no other threads. */
+static inline pid_t test_start_case(const struct test_case *own)
 {
-    int status = 0;
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
         own->run();
         exit(test_n_failures == 0 ? 0 : 1);
     }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return 1;
-    if (WIFSIGNALED(status))
-        fprintf(stderr, "%s: ended by signal %d\n", own->name, WTERMSIG(status));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    return pid;
 }
 
-struct test_results {
-    size_t n_run, n_failed, n_skipped;
-};
-
-static inline void test_note(struct test_results *results, const char *name, int status)
+/* Returns 0, 1 or TEST_SKIPPED. */
+static inline int test_end_case(const struct test_case *own, pid_t pid)
 {
-    printf("%s %s\n", status == 0 ? "ok  " : status == TEST_SKIPPED ? "skip" : "FAIL", name);
-    results->n_run++;
-    results->n_skipped += status == TEST_SKIPPED;
-    results->n_failed += status != 0 && status != TEST_SKIPPED;
+    int how = 0;
+    const bool has_ended = waitpid(pid, &how, 0) == pid;
+    const int status = has_ended && WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+    if (has_ended && WIFSIGNALED(how))
+        fprintf(stderr, "%s: ended by signal %d\n", own->name, WTERMSIG(how));
+    printf("%s %s\n", status == 0 ? "ok  " : status == TEST_SKIPPED ? "skip" : "FAIL", own->name);
+    return status;
 }
 
-/* Returns the binary's exit status. */
-static inline int test_end(const struct test_results *results)
+/** All cases, or those with argv[1] in their names. Returns the binary's exit status. */
+static inline int test_main(int argc, char **argv)
 {
-    printf("%zu cases, %zu failed, %zu skipped\n", results->n_run, results->n_failed,
-           results->n_skipped);
-    if (results->n_failed > 0 || results->n_run == 0)
+    size_t n_run = 0, n_failed = 0, n_skipped = 0;
+    for (size_t first = 0; first < test_n_cases; first += test_n_together) {
+        pid_t pids[sizeof(test_cases) / sizeof(test_cases[0])] = {0};
+        const size_t end = first + test_n_together;
+        for (size_t i = first; i < test_n_cases && i < end; i++)
+            if (argc <= 1 || strstr(test_cases[i].name, argv[1]) != NULL)
+                pids[i] = test_start_case(&test_cases[i]);
+        for (size_t i = first; i < test_n_cases && i < end; i++) {
+            if (pids[i] == 0)
+                continue;
+            const int status = test_end_case(&test_cases[i], pids[i]);
+            n_run++;
+            n_skipped += status == TEST_SKIPPED;
+            n_failed += status != 0 && status != TEST_SKIPPED;
+        }
+    }
+    printf("%zu cases, %zu failed, %zu skipped\n", n_run, n_failed, n_skipped);
+    if (n_failed > 0 || n_run == 0)
         return 1;
-    if (results->n_skipped < results->n_run)
+    if (n_skipped < n_run)
         return 0;
     printf("skipped: all cases, for the reasons above\n");
     return TEST_SKIPPED;
-}
-
-/** All cases, or those with argv[1] in their names. Returns the exit status. */
-static inline int test_main(int argc, char **argv)
-{
-    struct test_results results = {0};
-    for (size_t i = 0; i < test_n_cases; i++)
-        if (argc <= 1 || strstr(test_cases[i].name, argv[1]) != NULL)
-            test_note(&results, test_cases[i].name, test_run_case(&test_cases[i]));
-    return test_end(&results);
-}
-
-/** For cases that mostly wait for deadlines: `most` run at once. */
-static inline int test_main_together(int argc, char **argv, size_t most)
-{
-    struct test_results results = {0};
-    for (size_t first = 0; first < test_n_cases; first += most) {
-        pid_t pids[64] = {0};
-        for (size_t i = first; i < test_n_cases && i < first + most; i++) {
-            if (argc > 1 && strstr(test_cases[i].name, argv[1]) == NULL)
-                continue;
-            fflush(NULL);
-            pids[i - first] = fork();
-            if (pids[i - first] == 0)
-                exit(test_run_case(&test_cases[i]));
-        }
-        for (size_t i = first; i < test_n_cases && i < first + most; i++) {
-            int status = 1;
-            if (pids[i - first] == 0)
-                continue;
-            const bool has_ended = waitpid(pids[i - first], &status, 0) == pids[i - first];
-            test_note(&results, test_cases[i].name,
-                      has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-        }
-    }
-    return test_end(&results);
 }
 
 #ifndef TEST_OWN_MAIN /* defined by a file whose main prepares something */

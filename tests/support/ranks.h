@@ -12,6 +12,7 @@
 #include "tests/support/gpus.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -41,6 +42,58 @@ static inline gyre_config test_config(int rank)
     if (config.device_kind == GYRE_DEVICE_CUDA)
         config.device_ordinal = rank;
     return config;
+}
+
+/** The host's memory, whatever TEST_DEVICE says. */
+static inline gyre_config test_host_config(void)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    return config;
+}
+
+/** Zeroed, and shared with processes that are forked later. */
+static inline void *test_share(size_t n_bytes)
+{
+    void *shared = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared != MAP_FAILED ? shared : NULL;
+}
+
+/** Until the word is `least` or more. */
+static inline void test_await(const uint32_t *word, uint32_t least)
+{
+    while (gyre_load_acquire_u32(word) < least)
+        sched_yield();
+}
+
+static inline void test_await_u64(const uint64_t *word, uint64_t least)
+{
+    while (gyre_load_acquire_u64(word) < least)
+        sched_yield();
+}
+
+/** Until the communicator has an error, which it returns. */
+static inline gyre_status test_await_error(gyre_comm *comm)
+{
+    gyre_status status = GYRE_SUCCESS;
+    while (status == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    return status;
+}
+
+static inline void test_destroy_all(gyre_comm *const *comms, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
+/** Finishes the stream's work. */
+static inline void test_end_stream(gyre_stream stream, gyre_device_kind device)
+{
+    CHECK_OK(gyre_stream_synchronize(stream, device));
+    CHECK_OK(gyre_stream_destroy(stream, device));
 }
 
 /* Failed checks are counted. */
@@ -93,23 +146,22 @@ struct test_rendezvous {
     uint32_t is_ready;
 };
 
-/** Processes join one communicator. A case forks before it starts threads: some threads of a
+typedef void (*test_init_fn)(const gyre_unique_id *id, int rank, int n_ranks, void *argument);
+
+/** Processes that share a unique id. A case forks before it starts threads: some threads of a
  * communicator outlive it for a moment, and under ThreadSanitizer a process that was forked
  * meanwhile may start none. @pids_out: by rank. The child's exit status is 0 when none of its
- * checks failed. */
-static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument, pid_t *pids_out)
+ * checks failed. It ends as programs do, so that a rendezvous finishes. */
+static inline void test_fork_inits(int n_ranks, test_init_fn init, void *argument, pid_t *pids_out)
 {
     CHECK_MSG(!test_had_threads, "a case forks its processes before it starts threads");
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct test_rendezvous *shared = test_share(sizeof(*shared));
     for (int rank = 0; rank < n_ranks; rank++) {
         fflush(NULL);
         pids_out[rank] = fork();
         if (pids_out[rank] != 0)
             continue;
         test_n_failures = 0;
-        const gyre_config config = test_config(rank);
-        gyre_comm *comm = NULL;
         if (rank == 0) {
             CHECK_OK(gyre_get_unique_id(&shared->id));
             gyre_store_release_u32(&shared->is_ready, 1);
@@ -119,15 +171,36 @@ static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument
             sched_yield();
         CHECK_MSG(gyre_load_acquire_u32(&shared->is_ready) != 0, "rank 0 published no id");
         if (test_n_failures == 0)
-            CHECK_OK(gyre_comm_init_rank(&comm, n_ranks, &shared->id, rank, &config));
-        if (test_n_failures == 0)
-            run(comm, rank, n_ranks, argument);
-        if (comm != NULL)
-            CHECK_OK(gyre_comm_destroy(comm));
-        fflush(NULL);
-        _exit(test_n_failures == 0 ? 0 : 1);
+            init(&shared->id, rank, n_ranks, argument);
+        exit(test_n_failures == 0 ? 0 : 1);
     }
     munmap(shared, sizeof(*shared));
+}
+
+struct test_run {
+    test_rank_fn run;
+    void *argument;
+};
+
+static inline void test_init_and_run(const gyre_unique_id *id, int rank, int n_ranks,
+                                     void *argument)
+{
+    const struct test_run *own = argument;
+    const gyre_config config = test_config(rank);
+    gyre_comm *comm = NULL;
+    CHECK_OK(gyre_comm_init_rank(&comm, n_ranks, id, rank, &config));
+    if (test_n_failures == 0)
+        own->run(comm, rank, n_ranks, own->argument);
+    if (comm != NULL)
+        CHECK_OK(gyre_comm_destroy(comm));
+    fflush(NULL);
+    _exit(test_n_failures == 0 ? 0 : 1);
+}
+
+/** Processes join one communicator, as test_fork_inits(). */
+static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument, pid_t *pids_out)
+{
+    test_fork_inits(n_ranks, test_init_and_run, &(struct test_run){run, argument}, pids_out);
 }
 
 /** True when it exited with 0. */
@@ -138,14 +211,18 @@ static inline bool test_wait_rank(pid_t pid)
 }
 
 /** All must succeed. */
-static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argument)
+static inline void test_on_inits(int n_ranks, test_init_fn init, void *argument)
 {
     pid_t pids[TEST_MAX_RANKS];
-    if (n_ranks > test_most_ranks())
-        return;
-    test_fork_ranks(n_ranks, run, argument, pids);
+    test_fork_inits(n_ranks, init, argument, pids);
     for (int rank = 0; rank < n_ranks; rank++)
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
+}
+
+static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argument)
+{
+    if (n_ranks <= test_most_ranks())
+        test_on_inits(n_ranks, test_init_and_run, &(struct test_run){run, argument});
 }
 
 /** A test_rank_fn: comm, rank, n_ranks and argument are its own. */

@@ -34,54 +34,37 @@ struct bad_init {
     int only_rank; /* -1 = all */
 };
 
-/* Each of three ranks fails with the expected words. */
-static void run_bad_init(const struct bad_init *bad)
+static void init_badly(const gyre_unique_id *id, int rank, int n_ranks, void *argument)
 {
-    enum { N = 3 };
-    pid_t pids[N];
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int rank = 0; rank < N; rank++) {
-        fflush(NULL);
-        pids[rank] = fork();
-        if (pids[rank] != 0)
-            continue;
-        gyre_comm *comm;
-        gyre_config config = GYRE_CONFIG_INIT;
-        config.device_kind = GYRE_DEVICE_HOST;
-        test_n_failures = 0;
-        if (bad->only_rank < 0 || bad->only_rank == rank)
-            setenv(bad->variable, bad->value, 1);
-        if (rank == 0) {
-            CHECK_OK(gyre_get_unique_id(&shared->id));
-            gyre_store_release_u32(&shared->is_ready, 1);
-        }
-        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
-            sched_yield();
-        CHECK(gyre_comm_init_rank(&comm, N, &shared->id, rank, &config) != GYRE_SUCCESS);
-        CHECK_MSG(strstr(gyre_last_error(), bad->expected) != NULL, "rank %d: %s", rank,
-                  gyre_last_error());
-        exit(test_n_failures == 0 ? 0 : 1);
-    }
-    for (int rank = 0; rank < N; rank++)
-        CHECK_MSG(test_wait_rank(pids[rank]), "rank %d, %s=%s", rank, bad->variable, bad->value);
-    munmap(shared, sizeof(*shared));
+    const struct bad_init *bad = argument;
+    const gyre_config config = test_host_config();
+    gyre_comm *comm;
+    if (bad->only_rank < 0 || bad->only_rank == rank)
+        setenv(bad->variable, bad->value, 1);
+    CHECK(gyre_comm_init_rank(&comm, n_ranks, id, rank, &config) != GYRE_SUCCESS);
+    CHECK_HAS(gyre_last_error(), bad->expected);
+}
+
+/* Each of three ranks fails with the expected words. */
+static void run_bad_init(struct bad_init bad)
+{
+    test_on_inits(3, init_badly, &bad);
 }
 
 TEST_CASE("a bad level word fails on every rank and lists the legal ones")
 {
-    run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", -1});
-    run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", 2});
+    run_bad_init((struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", -1});
+    run_bad_init((struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", 2});
 }
 
 TEST_CASE("a bad topology file fails on every rank")
 {
     char path[64];
-    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", "/nowhere/topo.xml", "/nowhere/topo.xml", 1});
+    run_bad_init((struct bad_init){"GYRE_TOPO_FILE", "/nowhere/topo.xml", "/nowhere/topo.xml", 1});
     write_file(path, "<system version='1'>\n<cpu numaid='0'>");
-    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", path, "GYRE_TOPO_FILE", -1});
+    run_bad_init((struct bad_init){"GYRE_TOPO_FILE", path, "GYRE_TOPO_FILE", -1});
 #ifdef GYRE_WITH_LIBXML2
-    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", path, "not well-formed", 2});
+    run_bad_init((struct bad_init){"GYRE_TOPO_FILE", path, "not well-formed", 2});
 #endif
     CHECK(unlink(path) == 0);
 }
@@ -89,7 +72,7 @@ TEST_CASE("a bad topology file fails on every rank")
 TEST_CASE("a dump that cannot be written fails on every rank")
 {
     run_bad_init(
-        &(struct bad_init){"GYRE_TOPO_DUMP_FILE", "/nowhere/dump.xml", "GYRE_TOPO_DUMP_FILE", -1});
+        (struct bad_init){"GYRE_TOPO_DUMP_FILE", "/nowhere/dump.xml", "GYRE_TOPO_DUMP_FILE", -1});
 }
 
 TEST_RANK(nothing) {}

@@ -29,8 +29,7 @@ static void check_net(const char *net, const char *expected)
 {
     gyre_comm *comms[N];
     pthread_t threads[N];
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
+    gyre_config config = test_host_config();
     config.net = net;
     if (expected != NULL) {
         CHECK_FAILS(gyre_comm_init_all(comms, N, NULL, &config), GYRE_ERROR_UNSUPPORTED, expected);

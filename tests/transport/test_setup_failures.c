@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 #include "core/gyre.h"
@@ -17,8 +16,6 @@ enum { N_RANKS = 3, VICTIM = 2 };
 enum way { DIES, FAILS, STOPS };
 
 struct shared {
-    gyre_unique_id id;
-    uint32_t is_ready;
     uint32_t is_connecting; /* the victim has come to its data sockets */
 };
 
@@ -48,30 +45,24 @@ int eventfd(unsigned int value, int flags)
 
 static void make_shared(enum way the_way)
 {
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = test_share(sizeof(*shared));
     way = the_way;
 }
 
-static gyre_status join(int rank, int blocking, gyre_comm **comm_out)
+static gyre_status join(const gyre_unique_id *id, int rank, int blocking, gyre_comm **comm_out)
 {
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
+    gyre_config config = test_host_config();
     config.blocking = blocking;
     is_victim = rank == VICTIM;
-    if (rank == 0) {
-        CHECK_OK(gyre_get_unique_id(&shared->id));
-        gyre_store_release_u32(&shared->is_ready, 1);
-    }
-    while (gyre_load_acquire_u32(&shared->is_ready) == 0)
-        sched_yield();
-    return gyre_comm_init_rank(comm_out, N_RANKS, &shared->id, rank, &config);
+    return gyre_comm_init_rank(comm_out, N_RANKS, id, rank, &config);
 }
 
-static void expect_failed_init(int rank, const char *name, const char *cause)
+static void expect_failed_init(const gyre_unique_id *id, int rank, const char *name,
+                               const char *cause)
 {
     gyre_comm *comm = NULL;
     const uint64_t began_ns = gyre_now_ns();
-    const gyre_status status = join(rank, 1, &comm);
+    const gyre_status status = join(id, rank, 1, &comm);
     printf("     rank %d: init ended after %.2f s\n", rank,
            (double)(gyre_now_ns() - began_ns) / 1e9);
     CHECK_MSG(status == GYRE_ERROR_REMOTE, "rank %d: %s", rank, gyre_status_name(status));
@@ -79,35 +70,35 @@ static void expect_failed_init(int rank, const char *name, const char *cause)
               "rank %d: %s", rank, gyre_last_error());
 }
 
-/* @body: of each rank but the victim. */
-static void fork_ranks(void (*body)(int rank), pid_t *pids_out)
+typedef void (*body_fn)(const gyre_unique_id *id, int rank);
+
+/* @argument: the body of each rank but the victim. */
+static void run_rank(const gyre_unique_id *id, int rank, int n_ranks, void *argument)
 {
-    for (int rank = 0; rank < N_RANKS; rank++) {
-        gyre_comm *comm = NULL;
-        fflush(NULL);
-        pids_out[rank] = fork();
-        if (pids_out[rank] != 0)
-            continue;
-        test_n_failures = 0;
-        if (rank == VICTIM)
-            CHECK(join(rank, 1, &comm) != GYRE_SUCCESS);
-        else
-            body(rank);
-        exit(test_n_failures == 0 ? 0 : 1); /* as programs do: the rendezvous finishes */
-    }
+    gyre_comm *comm = NULL;
+    (void)n_ranks;
+    if (rank == VICTIM)
+        CHECK(join(id, rank, 1, &comm) != GYRE_SUCCESS);
+    else
+        (*(const body_fn *)argument)(id, rank);
 }
 
-static void expect_death(int rank)
+static void fork_ranks(body_fn body, pid_t *pids_out)
 {
-    expect_failed_init(rank, "rank 2 is gone", "exited or closed its connection");
+    test_fork_inits(N_RANKS, run_rank, &body, pids_out);
 }
 
-static void expect_report(int rank)
+static void expect_death(const gyre_unique_id *id, int rank)
 {
-    expect_failed_init(rank, "rank 2 gave up", "eventfd: Too many open files");
+    expect_failed_init(id, rank, "rank 2 is gone", "exited or closed its connection");
 }
 
-static void victim_ends(enum way the_way, void (*body)(int rank))
+static void expect_report(const gyre_unique_id *id, int rank)
+{
+    expect_failed_init(id, rank, "rank 2 gave up", "eventfd: Too many open files");
+}
+
+static void victim_ends(enum way the_way, body_fn body)
 {
     pid_t pids[N_RANKS];
     make_shared(the_way);
@@ -123,12 +114,6 @@ TEST_RUNS("a rank that dies while sockets connect ends the others' set-up",
 TEST_RUNS("a rank that fails while sockets connect ends the others' set-up",
           victim_ends(FAILS, expect_report))
 
-static void wait_until_connecting(void)
-{
-    while (gyre_load_acquire_u32(&shared->is_connecting) == 0)
-        sched_yield();
-}
-
 static void end_stopped_victim(const pid_t *pids)
 {
     int status = 0;
@@ -137,9 +122,9 @@ static void end_stopped_victim(const pid_t *pids)
     munmap(shared, sizeof(*shared));
 }
 
-static void expect_death_of_1(int rank)
+static void expect_death_of_1(const gyre_unique_id *id, int rank)
 {
-    expect_failed_init(rank, "rank 1 is gone", "exited or closed its connection");
+    expect_failed_init(id, rank, "rank 1 is gone", "exited or closed its connection");
 }
 
 TEST_CASE("a handshake that stands still is left when a third rank dies")
@@ -148,22 +133,22 @@ TEST_CASE("a handshake that stands still is left when a third rank dies")
     int status = 0;
     make_shared(STOPS);
     fork_ranks(expect_death_of_1, pids);
-    wait_until_connecting();
+    test_await(&shared->is_connecting, 1);
     kill(pids[1], SIGKILL);
     CHECK(test_wait_rank(pids[0]));
     CHECK(waitpid(pids[1], &status, 0) == pids[1]);
     end_stopped_victim(pids);
 }
 
-static void abort_or_hear_of_it(int rank)
+static void abort_or_hear_of_it(const gyre_unique_id *id, int rank)
 {
     gyre_comm *comm = NULL;
     if (rank == 1) {
-        expect_failed_init(rank, "rank 0 gave up", "gave up a communicator");
+        expect_failed_init(id, rank, "rank 0 gave up", "gave up a communicator");
         return;
     }
-    CHECK(join(rank, 0, &comm) == GYRE_IN_PROGRESS);
-    wait_until_connecting();
+    CHECK(join(id, rank, 0, &comm) == GYRE_IN_PROGRESS);
+    test_await(&shared->is_connecting, 1);
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_OK(gyre_comm_destroy(comm)); /* waits for the thread that made it */
 }
@@ -178,10 +163,9 @@ TEST_CASE("an abort ends set-up on all ranks")
     end_stopped_victim(pids);
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
     setenv("GYRE_TRANSPORT", "socket", 1);
     setenv("GYRE_SOCKET_IFNAME", "=lo", 1);
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
-    return test_main(argc, argv);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define TEST_OWN_MAIN
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
@@ -23,9 +22,8 @@ static bool may_map(int a, int b)
 
 static void rank_main(int rank, const struct test_rendezvous *shared)
 {
-    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_config config = test_host_config();
     gyre_comm *comm = NULL;
-    config.device_kind = GYRE_DEVICE_HOST;
     if (rank >= 2)
         CHECK(setgroups(0, NULL) == 0 && setgid(OTHER_USER) == 0 && setuid(OTHER_USER) == 0);
     CHECK(prctl(PR_SET_DUMPABLE, rank == 4 ? 0 : 1) == 0);
@@ -68,8 +66,7 @@ static void check_log(const char *path)
 TEST_CASE("ranks of other users take sockets")
 {
     char path[] = "/tmp/gyre_users_XXXXXX";
-    struct test_rendezvous *shared =
-        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct test_rendezvous *shared = test_share(sizeof(*shared));
     pid_t pids[N_RANKS];
     const int log = mkstemp(path);
     CHECK(shared != MAP_FAILED && log >= 0 && fchmod(log, 0666) == 0);
@@ -100,11 +97,8 @@ TEST_CASE("ranks of other users take sockets")
     munmap(shared, sizeof(*shared));
 }
 
-int main(int argc, char **argv)
+TEST_BEFORE
 {
-    if (geteuid() != 0) {
-        printf("only root can start ranks as another user\n");
-        return 77;
-    }
-    return test_main(argc, argv);
+    if (geteuid() != 0)
+        test_skip_case("only root can start ranks as another user");
 }
