@@ -21,6 +21,8 @@ enum gyre_gpu {
 
 extern const char *const gyre_gpu_names[GYRE_N_GPUS];
 
+enum gyre_cpu { GYRE_CPU_AMD, GYRE_CPU_INTEL, GYRE_CPU_GRACE }; /* Grace: linked by C2C */
+
 /* Facts on which libraries decide. Rates are GB/s in each direction. */
 struct gyre_contender_machine {
     enum gyre_gpu gpu;
@@ -28,10 +30,10 @@ struct gyre_contender_machine {
     unsigned mesh_gpus; /* connected pair by pair; 0 = a switch */
     unsigned n_rings;   /* through a mesh; 0 = as many as use all links */
     bool has_nvls;      /* the switch sums */
-    bool no_net_ll128;  /* NICs behind a CPU, which may tear 128-byte stores */
+    bool has_far_nics;  /* behind a CPU, which may tear 128-byte stores */
     double nic_gbytes;
-    unsigned n_nics;       /* of a host; 0 = one a rank */
-    bool is_intel;         /* CPUs */
+    unsigned n_nics; /* of a host; 0 = one a rank */
+    enum gyre_cpu cpu;
     double net_latency_us; /* from the NIC's driver; NCCL adds it to its own */
     unsigned version;      /* 2.18 is 218; 0 = new */
     uint64_t eager_bytes;  /* MPI: longest message sent without asking */

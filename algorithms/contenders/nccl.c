@@ -28,6 +28,7 @@
 #define PCI_GBYTES      32 /* slower links are PCIe */
 #define FIRST_NVLS      217
 #define FIRST_PAT       223
+#define FIRST_C2C_LL128 227
 #define NVLS_EFFICIENCY 0.85
 
 const char *const gyre_gpu_names[GYRE_N_GPUS] = {
@@ -134,7 +135,9 @@ static bool is_possible(const struct model *model, enum algo algo, enum proto pr
     const bool has_nvls = model->machine->has_nvls && model->n_local > 1 && proto == SIMPLE &&
                           model->gpu->nvls_efficiency > 0 &&
                           (version == 0 || version >= FIRST_NVLS);
-    if (proto == LL128 && n_hosts > 1 && model->machine->no_net_ll128)
+    const bool is_by_c2c =
+        model->machine->cpu == GYRE_CPU_GRACE && (version == 0 || version >= FIRST_C2C_LL128);
+    if (proto == LL128 && n_hosts > 1 && model->machine->has_far_nics && !is_by_c2c)
         return false;
     switch (algo) {
     case RING:
@@ -179,7 +182,8 @@ static double rate(const struct model *model, enum algo algo, enum proto proto)
     const bool is_nvls = algo == NVLS || algo == NVLS_TREE;
     const struct graph *graph = is_nvls ? &model->nvls : algo == TREE ? &model->tree : &model->ring;
     const double n_channels = graph->n_channels;
-    const enum gyre_gpu ll_row = model->machine->is_intel ? GYRE_GPU_VOLTA : GYRE_GPU_AMPERE;
+    const bool is_amd = model->machine->cpu == GYRE_CPU_AMD;
+    const enum gyre_gpu ll_row = is_amd ? GYRE_GPU_AMPERE : GYRE_GPU_VOLTA;
     const double most_ll = at == 0 ? gpu->ll[0] : facts_of[ll_row].ll[at];
     const enum gyre_collective coll = model->call->coll;
     const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
@@ -219,7 +223,8 @@ static double latency_us(const struct model *model, enum algo algo, enum proto p
             return base_us[algo][proto] + hop_us[n_hosts == 1 ? inside : NET][algo][proto];
         const unsigned n_inter = n_hosts == 1 ? 0 : (is_all_reduce ? 2 : 1) * (n_hosts - 1);
         if (n_hosts > 1)
-            intra = fmax(intra, (model->machine->is_intel ? 1 : 2) * (proto == SIMPLE ? 3 : 1));
+            intra = fmax(intra,
+                         (model->machine->cpu == GYRE_CPU_AMD ? 2 : 1) * (proto == SIMPLE ? 3 : 1));
         return base_us[algo][proto] + (n_steps - n_inter) * intra + n_inter * inter;
     }
     case TREE:

@@ -47,7 +47,7 @@ struct gpu_facts {
     double inter[N_SPEEDS];
 };
 
-/* Between hosts LL depends on the CPU: these are Volta's (Intel) and Ampere's (AMD). */
+/* Between hosts LL depends on the CPU: these are Ampere's (AMD) and Volta's (others). */
 static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
     [GYRE_GPU_VOLTA] = {.link = 120,
                         .ll = {39, 39, 20.4},

@@ -47,7 +47,7 @@
     X(mesh_gpus, mesh_gpus, NUMBER)             \
     X(rings, n_rings, NUMBER)                   \
     X(nvls, has_nvls, NUMBER)                   \
-    X(net_ll128, net_ll128, NUMBER)             \
+    X(far_nics, far_nics, NUMBER)               \
     X(nic_gbit, nic_gbit, NUMBER)               \
     X(net_latency_us, net_latency_us, NUMBER)   \
     X(eager_bytes, eager_bytes, NUMBER)         \
@@ -171,10 +171,13 @@ static gyre_status read_machine(const struct row *row, const struct gyre_cost *c
         .mesh_gpus = (unsigned)number_or(row->mesh_gpus, 0),
         .n_rings = (unsigned)number_or(row->n_rings, 0),
         .has_nvls = number_or(row->has_nvls, 0) > 0,
-        .no_net_ll128 = number_or(row->net_ll128, 1) <= 0,
+        .has_far_nics = number_or(row->far_nics, 0) > 0,
         .nic_gbytes = number_or(row->nic_gbit / 8, cost->nic_bytes_per_ns),
         .n_nics = (unsigned)number_or(row->n_nics, 0),
-        .is_intel = row->cpu != NULL && strcmp(row->cpu, "intel") == 0,
+        .cpu = row->cpu == NULL                 ? GYRE_CPU_AMD
+               : strcmp(row->cpu, "intel") == 0 ? GYRE_CPU_INTEL
+               : strcmp(row->cpu, "grace") == 0 ? GYRE_CPU_GRACE
+                                                : GYRE_CPU_AMD,
         .net_latency_us = number_or(row->net_latency_us, 0),
         .eager_bytes = (uint64_t)number_or(row->eager_bytes, 8192)};
     unsigned major = 0, minor = 0;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const struct gyre_contender_machine hgx_h100 = {
-    .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = 50, .is_intel = true};
+    .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = 50, .cpu = GYRE_CPU_INTEL};
 
 static struct gyre_contender_way choose(const struct gyre_contender_machine *machine,
                                         enum gyre_collective coll, unsigned n_ranks,
@@ -86,7 +86,7 @@ TEST_CASE("eight H100 take a ring and LL up to 1 MiB, and NVLS from 2 MiB on")
 TEST_CASE("two hosts of four GH200 take trees for large vectors, eight H100 with eight NICs rings")
 {
     const struct gyre_contender_machine alps = {
-        .gpu = GYRE_GPU_HOPPER, .mesh_gpus = 4, .nic_gbytes = 25, .no_net_ll128 = true};
+        .gpu = GYRE_GPU_HOPPER, .mesh_gpus = 4, .nic_gbytes = 25, .has_far_nics = true};
     const struct gyre_contender_machine plain = {.gpu = GYRE_GPU_HOPPER, .nic_gbytes = 50};
     const struct gyre_contender_way few = choose(&alps, GYRE_COLL_ALL_REDUCE, 8, 2, 1U << 30);
     const struct gyre_contender_way many = choose(&plain, GYRE_COLL_ALL_REDUCE, 16, 2, 1U << 30);
@@ -94,6 +94,33 @@ TEST_CASE("two hosts of four GH200 take trees for large vectors, eight H100 with
     CHECK(strcmp(many.name, "ring") == 0 && many.n_channels == 16);
     for (uint64_t n_bytes = 1024; n_bytes <= 1U << 30; n_bytes *= 4)
         CHECK(choose(&alps, GYRE_COLL_ALL_REDUCE, 8, 2, n_bytes).proto != GYRE_PROTO_LL128);
+}
+
+/* src/graph/tuning.cc and paths.cc: 2.27 is the first version with NCCL_LL128_C2C. */
+TEST_CASE("LL128 passes a Grace since NCCL 2.27, and no other CPU")
+{
+    static const struct {
+        enum gyre_cpu cpu;
+        unsigned version;
+        bool has_ll128;
+    } expected[] = {{GYRE_CPU_GRACE, 226, false},
+                    {GYRE_CPU_GRACE, 227, true},
+                    {GYRE_CPU_INTEL, 227, false},
+                    {GYRE_CPU_AMD, 0, false}};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const struct gyre_contender_machine machine = {.gpu = GYRE_GPU_HOPPER,
+                                                       .nic_gbytes = 25,
+                                                       .has_far_nics = true,
+                                                       .cpu = expected[i].cpu,
+                                                       .version = expected[i].version};
+        const struct gyre_contender_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                                 .n_ranks = 8,
+                                                 .n_hosts = 2,
+                                                 .n_bytes = 1U << 20,
+                                                 .proto = "ll128"};
+        struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
+        CHECK((gyre_nccl_list(&machine, &call, ways) > 0) == expected[i].has_ll128);
+    }
 }
 
 TEST_CASE("PAT is for one GPU a host and new versions, NVLS for switches that sum")

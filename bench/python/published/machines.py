@@ -6,7 +6,7 @@
                           own is taken for one of this class
     library WORD          nccl, rccl, mpi or oneshot; whose rows the file is for
     like FILE             what the file does not say is as in FILE.machine
-    inside switch [reduces] | mesh, cpu WORD, algorithm WORD
+    inside switch [reduces] | mesh, cpu amd | intel | grace, nics behind cpu, algorithm WORD
     hosts N gpus N nics N rate X, and every other line of docs/fabric.md
     KEY = NUMBER          a constant of docs/tuning.md
 
@@ -17,7 +17,7 @@ import math
 import os
 import re
 
-WORDS = ("gpu", "library", "like", "inside", "cpu", "algorithm", "hosts")
+WORDS = ("gpu", "library", "like", "inside", "cpu", "nics", "algorithm", "hosts")
 FABRIC = ("leaves", "spines", "wiring", "attach", "uplinks", "latency", "route", "link", "torus", "dragonfly", "wire")
 LIBRARIES = {"nccl": "nccl", "rccl": "rccl", "sglang": "oneshot", "vllm": "oneshot", "tensorrt": "oneshot",
              "trt": "oneshot", "msccl": "oneshot", "mpi": "mpi", "ompi": "mpi", "mpich": "mpi", "mlsl": "mpi"}
@@ -70,6 +70,10 @@ class Machine:
                 raise MachineError(f"{self.path}: line {number}: expected: hosts N gpus N nics N rate X")
             self.words |= dict(zip(("hosts", "gpus", "nics"), map(int, found.groups()[:3])))
             self.constants["nic_bytes_per_ns"], key = float(found[4]), "nic_bytes_per_ns"
+        elif key == "nics":
+            if rest.split() != ["behind", "cpu"]:
+                raise MachineError(f"{self.path}: line {number}: expected: nics behind cpu")
+            self.words["far_nics"] = 1
         elif key in WORDS:
             self.words[key] = rest.strip()
         elif key in FABRIC:

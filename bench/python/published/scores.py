@@ -104,7 +104,7 @@ def query_of(machine, row, changed=None, as_given=True):
     if library in ("nccl", "rccl"):
         chip = machine.chip()
         query |= {"gpu": chip, "link_gbytes": f"{constants.get('host_egress_bytes_per_ns', CHIPS[chip]):g}",
-                  "nvls": int("reduces" in inside), "cpu": words.get("cpu", "amd"),
+                  "nvls": int("reduces" in inside), "cpu": words.get("cpu", "amd"), "far_nics": words.get("far_nics", 0),
                   "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
     query["graph"] = int(row["graph"] == "yes" and library != "oneshot")
     query["cost"] = "h200"
