@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define MAX_CHANNELS    64
-#define LEAST_TRAFFIC   32768 /* bytes of a channel */
 #define SIMPLE_SLOT     524288
 #define LL_SLOT         32768
 #define LL128_SLOT      576000
@@ -28,6 +27,9 @@
 #define PCI_GBYTES      32 /* slower links are PCIe */
 #define FIRST_NVLS      217
 #define FIRST_PAT       223
+#define FIRST_FAST_LL   221
+#define FIRST_TRAFFIC   222 /* channels by bytes, not by threads alone */
+#define FIRST_LL_CELLS  226
 #define FIRST_C2C_LL128 227
 #define NVLS_EFFICIENCY 0.85
 
@@ -126,17 +128,21 @@ static int hosts_index(const struct model *model)
     return (int)gyre_min_u64(model->call->n_hosts, 3) - 1;
 }
 
+static bool is_older(const struct model *model, unsigned version)
+{
+    return model->machine->version != 0 && model->machine->version < version;
+}
+
 static bool is_possible(const struct model *model, enum algo algo, enum proto proto)
 {
     const enum gyre_collective coll = model->call->coll;
     const bool is_all_reduce = coll == GYRE_COLL_ALL_REDUCE;
     const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
-    const unsigned version = model->machine->version, n_hosts = model->call->n_hosts;
+    const unsigned n_hosts = model->call->n_hosts;
     const bool has_nvls = model->machine->has_nvls && model->n_local > 1 && proto == SIMPLE &&
-                          model->gpu->nvls_efficiency > 0 &&
-                          (version == 0 || version >= FIRST_NVLS);
+                          model->gpu->nvls_efficiency > 0 && !is_older(model, FIRST_NVLS);
     const bool is_by_c2c =
-        model->machine->cpu == GYRE_CPU_GRACE && (version == 0 || version >= FIRST_C2C_LL128);
+        model->machine->cpu == GYRE_CPU_GRACE && !is_older(model, FIRST_C2C_LL128);
     if (proto == LL128 && n_hosts > 1 && model->machine->has_far_nics && !is_by_c2c)
         return false;
     switch (algo) {
@@ -150,7 +156,7 @@ static bool is_possible(const struct model *model, enum algo algo, enum proto pr
         return has_nvls && n_hosts > 1 && is_all_reduce;
     default:
         return is_half && proto == SIMPLE && n_hosts == model->call->n_ranks && n_hosts > 1 &&
-               (version == 0 || version >= FIRST_PAT);
+               !is_older(model, FIRST_PAT);
     }
 }
 
@@ -184,14 +190,19 @@ static double rate(const struct model *model, enum algo algo, enum proto proto)
     const double n_channels = graph->n_channels;
     const bool is_amd = model->machine->cpu == GYRE_CPU_AMD;
     const enum gyre_gpu ll_row = is_amd ? GYRE_GPU_AMPERE : GYRE_GPU_VOLTA;
-    const double most_ll = at == 0 ? gpu->ll[0] : facts_of[ll_row].ll[at];
+    const bool is_hopper = gpu == &facts_of[GYRE_GPU_HOPPER];
+    const double *own_ll =
+        is_hopper && is_older(model, FIRST_FAST_LL) ? facts_of[GYRE_GPU_AMPERE].ll : gpu->ll;
+    const double most_ll = at == 0 ? own_ll[0] : facts_of[ll_row].ll[at];
     const enum gyre_collective coll = model->call->coll;
     const bool is_half = coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_REDUCE_SCATTER;
     double bus = n_channels * (is_nvls  ? nvls_rate(model, algo)
                                : at < 2 ? graph->intra
                                         : graph->inter);
     if (algo == RING && proto == LL)
-        bus = fmin(most_ll, bus * 0.5);
+        bus = fmin(most_ll, bus * (!is_older(model, FIRST_FAST_LL) ? 0.5
+                                   : is_half && at == 0            ? 1.0 / 3
+                                                                   : 0.25));
     if (algo == RING && proto == LL128)
         bus = fmin(bus * 0.92, n_channels * gpu->ring_ll128);
     if (algo == TREE)
@@ -265,11 +276,14 @@ static uint32_t count_channels(const struct model *model, enum algo algo, enum p
         return 16;
     const uint64_t by_threads = gyre_max_u64(1, n_bytes / (n_threads * threshold));
     const uint64_t most = gyre_min_u64(model->n_channels, by_threads);
-    const uint64_t traffic = n_bytes * (model->call->coll == GYRE_COLL_ALL_REDUCE ? 2 : 1);
-    const uint64_t n_cells =
-        gyre_max_u64(1, gyre_div_round_up(traffic * (proto == LL ? 4 : 1), LEAST_TRAFFIC));
+    if (is_older(model, FIRST_TRAFFIC))
+        return (uint32_t)most;
+    const uint64_t cell_bytes = is_older(model, 223) ? 512 : is_older(model, 229) ? 16384 : 32768;
+    const uint64_t traffic = n_bytes * (model->call->coll == GYRE_COLL_ALL_REDUCE ? 2 : 1) *
+                             (proto == LL && !is_older(model, FIRST_LL_CELLS) ? 4 : 1);
+    const uint64_t n_cells = gyre_max_u64(1, gyre_div_round_up(traffic, cell_bytes));
     const uint64_t cells =
-        gyre_min_u64(n_cells, gyre_div_round_up(gyre_max_u64(traffic / most, 1), LEAST_TRAFFIC));
+        gyre_min_u64(n_cells, gyre_div_round_up(gyre_max_u64(traffic / most, 1), cell_bytes));
     return (uint32_t)gyre_min_u64(most, gyre_div_round_up(n_cells, cells));
 }
 

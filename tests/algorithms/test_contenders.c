@@ -123,6 +123,26 @@ TEST_CASE("LL128 passes a Grace since NCCL 2.27, and no other CPU")
     }
 }
 
+/* src/enqueue.cc: by threads alone up to 2.21; then by bytes of traffic, 16 KiB a channel, which LL
+ * quadruples since 2.26, and 32 KiB since 2.29. By hand: 8, 64 / 16, 256 / 16 > 8, 256 / 32. */
+TEST_CASE("versions of NCCL divide 32 KiB among 8, 4, 8 and 8 channels")
+{
+    static const unsigned expected[][2] = {{218, 8}, {223, 4}, {227, 8}, {229, 8}};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const struct gyre_contender_machine alps = {
+            .gpu = GYRE_GPU_HOPPER, .mesh_gpus = 4, .nic_gbytes = 25, .version = expected[i][0]};
+        const struct gyre_contender_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                                 .n_ranks = 8,
+                                                 .n_hosts = 2,
+                                                 .n_bytes = 32768,
+                                                 .algorithm = "tree",
+                                                 .proto = "ll"};
+        struct gyre_contender_way way = {.n_channels = 0};
+        CHECK_OK(gyre_nccl_choose(&alps, &call, &way));
+        CHECK_MSG(2 * way.n_channels == expected[i][1], "%u: %u", expected[i][0], way.n_channels);
+    }
+}
+
 TEST_CASE("PAT is for one GPU a host and new versions, NVLS for switches that sum")
 {
     struct gyre_contender_machine machine = {.gpu = GYRE_GPU_AMPERE, .nic_gbytes = 25};
