@@ -400,10 +400,11 @@ GYRE_API gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_uni
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
 /** gyre_comm_destroy - finalize, unless done, and free the communicator. The handle is invalid
- * afterwards. Of several threads one succeeds, and the others get INVALID_USAGE. The process may
- * exit when this returns: a process that destroys its last handle of a communicator waits at most
- * 10 s until the other ranks have left too. So processes destroy several communicators in the same
- * order, or finalize all of them first. */
+ * afterwards. Of several threads one succeeds, and the others get INVALID_USAGE. A process that
+ * destroys its last handle of a communicator waits until the other ranks have left too: at most 1 s
+ * while it has other communicators, at most 10 s for all when it has none. So the process may exit
+ * when its last communicator is destroyed. Freeing memory of GPUs waits for kernels that run, also
+ * those of other communicators, so it may go on in the background. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
 /** gyre_comm_abort - end all operations at once, without waiting for other ranks: with ABORTED on

@@ -218,8 +218,9 @@ gyre_status gyre_registry_claim_end(gyre_comm *comm);
 /** It can no longer be pinned. */
 void gyre_registry_end(gyre_comm *comm);
 
-/** Until the job's ranks in this process are freed, if none is in use. One thread may destroy them
- * one after the other. */
+/** Until the job's ranks in this process are freed, if none is in use: a second at most while
+ * communicators of other jobs are, else until all jobs' are. One thread may destroy them one after
+ * the other. */
 void gyre_registry_wait_job(uint64_t job);
 
 /** A flag that is set once. */

@@ -6,8 +6,13 @@
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <unistd.h>
+
+/* CUDA frees memory after the kernels that run, also those of other communicators. Such a kernel
+ * may wait for this thread's next call, so a thread does not wait for ever for what is freed. */
+#define FREE_TIMEOUT_NS GYRE_SECOND_NS
 
 /* A destroyed handle is refused without being read. A child of fork() has none of its parent's
  * communicators, because it lacks their threads, sockets and devices. */
@@ -17,7 +22,12 @@ static struct {
     gyre_comm *first;
     gyre_comm *first_inherited; /* made before the fork, to recognise their handles */
     uint64_t newest_number;
-} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((constructor)) static void make_changed(void)
+{
+    gyre_cond_init(&registry.changed);
+}
 
 static void disown_inherited(void)
 {
@@ -27,7 +37,7 @@ static void disown_inherited(void)
     *at = registry.first_inherited;
     registry.first_inherited = registry.first;
     registry.first = NULL;
-    pthread_cond_init(&registry.changed, NULL); /* the parent's waiting threads are not here */
+    gyre_cond_init(&registry.changed); /* the parent's waiting threads are not here */
 }
 
 GYRE_WATCH_FORKS(&registry.lock, disown_inherited)
@@ -233,20 +243,22 @@ void gyre_registry_end(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Under the lock. */
-static int count_job(uint64_t job, bool is_ending)
+/* Under the lock. Is a communicator in use, or being freed? @job: of this job; 0 = of any. */
+static bool has(uint64_t job, bool is_ending)
 {
-    int n = 0;
-    for (const gyre_comm *at = registry.first; at != NULL; at = at->next)
-        n += at->member.job == job && at->is_ending == is_ending;
-    return n;
+    const gyre_comm *at = registry.first;
+    while (at != NULL && (at->is_ending != is_ending || (job != 0 && at->member.job != job)))
+        at = at->next;
+    return at != NULL;
 }
 
 void gyre_registry_wait_job(uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);
-    while (count_job(job, false) == 0 && count_job(job, true) > 0)
-        pthread_cond_wait(&registry.changed, &registry.lock);
+    const uint64_t deadline_ns = gyre_now_ns() + FREE_TIMEOUT_NS;
+    while (has(0, false) ? !has(job, false) && has(job, true) && gyre_now_ns() < deadline_ns
+                         : has(0, true))
+        gyre_cond_wait_until(&registry.changed, &registry.lock, gyre_now_ns() + FREE_TIMEOUT_NS);
     pthread_mutex_unlock(&registry.lock);
 }
 

@@ -402,14 +402,27 @@ static void *run_destroy(void *argument)
     return NULL;
 }
 
-TEST_CASE("a communicator is destroyed while kernels of another run")
+static void destroy_others(void)
 {
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_CUDA;
-    open_ranks();
     CHECK_OK(gyre_comm_init_all(others, RANKS, NULL, &config));
+    open_ranks();
     run_ranks(run_destroy);
     close_ranks();
+}
+
+TEST_CASE("a communicator is destroyed while kernels of another run")
+{
+    destroy_others();
+}
+
+/* CUDA forgets host memory only when all GPUs' kernels have ended. */
+TEST_CASE("a communicator over host memory is destroyed while kernels of another run")
+{
+    setenv("GYRE_P2P_DISABLE", "1", 1);
+    destroy_others();
+    unsetenv("GYRE_P2P_DISABLE");
 }
 
 static size_t free_bytes(int ordinal)

@@ -140,7 +140,7 @@ cudaError_t cudaMalloc(void **ptr_out, size_t n_bytes)
     return stand_in_leave(error);
 }
 
-/* When no task of its GPU runs any more. */
+/* When no task of its GPU runs any more; none of any GPU for registered memory. */
 static cudaError_t free_memory(void *ptr, enum stand_in_memory_kind kind)
 {
     stand_in_enter();
@@ -150,7 +150,10 @@ static cudaError_t free_memory(void *ptr, enum stand_in_memory_kind kind)
     struct stand_in_memory **link = find_base(ptr, kind);
     if (*link == NULL)
         return stand_in_leave(cudaErrorInvalidValue);
-    stand_in_gpu_wait((*link)->gpu);
+    const int own = (*link)->gpu;
+    for (int gpu = 0; gpu < (int)stand_in_n_gpus(); gpu++)
+        if (gpu == own || kind == STAND_IN_MEMORY_REGISTERED)
+            stand_in_gpu_wait(gpu);
     link = find_base(ptr, kind); /* the list may have changed */
     if (*link != NULL)
         remove_memory(link);

@@ -85,9 +85,9 @@ gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_
         .n_channels = choice.n_channels,
         .slot_bytes = choice.tile_bytes,
         .n_blocks = choice.path == GYRE_PATH_COPY_ENGINE &&
-                             gyre_program_copy_tail(variants->programs[0]) == 0
-                         ? GYRE_COPY_BLOCKS
-                         : choice.n_channels * variants->most_workers};
+                            gyre_program_copy_tail(variants->programs[0]) == 0
+                        ? GYRE_COPY_BLOCKS
+                        : choice.n_channels * variants->most_workers};
     summary.predicted_us =
         predict_us(cache, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
