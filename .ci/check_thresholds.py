@@ -38,8 +38,8 @@ FUSED = "kernels/cuda/host/kernel_rows.c"
 READY = "kernels/cuda/runtime/ready.c"
 REASONS = {
     (P + "plan_choice.c", "16"): TILE,
-    (P + "terms.c", "32"): "half of a hash",
-    (P + "terms.c", "64"): "the most channels that gyre.h says a call can ask for",
+    (P + "call.c", "32"): "half of a hash",
+    (P + "call.c", "64"): "the most channels that gyre.h says a call can ask for",
     (P + "tuning_file.c", "16383"): "a limit of the file's length",
     (P + "tuning_file.c", "9"): "the letters of \"measured \"",
     (P + "tuning_file.c", "8000.0"): UNIT,
@@ -85,9 +85,8 @@ FORMAT = "lengths of texts and parts of a format"
 HARDWARE = "sizes of memory, tables and blocks, and the time limits of waits"
 OTHERS = {
     P + "given.c": "what is too large to be read or proved", P + "given.h": FORMAT, P + "plan.c": TILE,
-    P + "plan_cache.c": FORMAT, P + "plan_describe.c": UNIT, P + "plan_table.c": "a hash and its table",
-    P + "plan_table.h": "bits of a key, and the size of the table", P + "plugins.c": FORMAT, P + "programs.c": UNIT,
-    P + "terms.h": FORMAT, T + "rows.c": FORMAT, T + "rows.h": FORMAT,
+    P + "plan_cache.c": "lengths of texts, a hash and its table", P + "plan.h": "bits of a key, and the size of the table", P + "plugins.c": FORMAT, P + "programs.c": UNIT,
+    P + "call.h": FORMAT, T + "rows.c": FORMAT, T + "rows.h": FORMAT,
     "core/engine/call/batch.c": "calls for which nothing is allocated",
     "core/engine/call/group.c": "calls for which nothing is allocated, and units",
     "core/engine/call/metrics.c": "classes of sizes in the metrics, and lengths",

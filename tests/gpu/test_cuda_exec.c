@@ -4,7 +4,7 @@
  * than ranks they share them.
  */
 #define TEST_OWN_MAIN
-#include "core/engine/plan/programs.h"
+#include "core/engine/plan/plan_cache.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"

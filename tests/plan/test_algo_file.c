@@ -3,7 +3,7 @@
 #include "core/engine/comm/local.h"
 #include "core/engine/links/fifo_spec.h"
 #include "core/engine/plan/plan.h"
-#include "core/engine/plan/programs.h"
+#include "core/engine/plan/plan_cache.h"
 #include "core/engine/plan/given.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"

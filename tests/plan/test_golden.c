@@ -12,7 +12,7 @@
 #define TEST_OWN_MAIN
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/plan_choice.h"
+#include "core/engine/plan/plan_cache.h"
 #include "kernels/cuda/host/kernel_rows.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms/algorithm.h"
 #include "core/engine/comm.h"
-#include "core/engine/plan/plan_table.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/call.h"
 
+#include "core/engine/plan/tuner/tuner.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/util.h"
+
+#include <string.h>
+
 void gyre_window_find(const struct gyre_windows *windows, uint32_t n_ranks, struct gyre_call *call)
 {
     const bool has_blocks =
@@ -45,4 +51,78 @@ struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t
         }
     }
     return reduction;
+}
+
+#define MAX_CHANNELS 64
+
+/* An empty list allows everything. It becomes 0, so that the call equals one without terms. */
+static uint32_t limit_of(uint32_t mask)
+{
+    return mask == UINT32_MAX ? 0 : mask;
+}
+
+gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
+                                  struct gyre_call_terms *terms_out)
+{
+    const char *algorithm = args->algorithm, *protocol = args->protocol;
+    const int least = args->min_channels, most = args->max_channels;
+    struct gyre_filter filter = {.algo_source = NULL};
+    struct gyre_filter_words words = {.algos = algorithm,
+                                      .algo_source = "the call's algorithm",
+                                      .proto_source = "the call's protocol"};
+    if ((algorithm != NULL && strlen(algorithm) >= GYRE_PARAM_MAX_BYTES) ||
+        (protocol != NULL && strlen(protocol) >= GYRE_PARAM_MAX_BYTES))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the call's algorithm or protocol has more than %d letters",
+                         GYRE_PARAM_MAX_BYTES - 1);
+    if (protocol != NULL && strchr(protocol, '/') != NULL)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "the call's protocol \"%.40s\": one call cannot set protocols between hosts", protocol);
+    if (least < 0 || least > MAX_CHANNELS || most < 0 || most > MAX_CHANNELS ||
+        (most > 0 && least > most))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the call's channels are %d..%d, legal is 1..%d, or 0 for no limit", least,
+                         most, MAX_CHANNELS);
+    const gyre_status status = gyre_filter_override(&words, &filter);
+    if (status != GYRE_SUCCESS && args->prefers == 0)
+        return status;
+    const uint32_t algorithms = status == GYRE_SUCCESS ? limit_of(filter.algorithms[coll]) : 0;
+    words.algos = NULL;
+    words.protos = protocol;
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    *terms_out = (struct gyre_call_terms){.algorithms = algorithms,
+                                          .protos = limit_of(filter.protos[coll]),
+                                          .min_channels = (uint8_t)least,
+                                          .max_channels = (uint8_t)most,
+                                          .prefers = args->prefers != 0 && algorithms != 0};
+    return GYRE_SUCCESS;
+}
+
+uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms)
+{
+    if (!gyre_call_terms_any(terms))
+        return 0;
+    const uint64_t hash = gyre_hash(GYRE_HASH_INIT, terms, sizeof(*terms));
+    return (uint32_t)(hash ^ hash >> 32) | 1U; /* never 0 */
+}
+
+void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
+                           struct gyre_filter *filter, struct gyre_tuner_facts *facts)
+{
+    if (terms->algorithms != 0) {
+        filter->algorithms[coll] &= terms->algorithms;
+        filter->is_forced[coll] = true;
+        filter->algo_source = "the call's algorithm";
+    }
+    if (terms->protos != 0) {
+        filter->protos[coll] &= terms->protos;
+        filter->proto_source = "the call's protocol";
+    }
+    if (terms->max_channels != 0 && terms->max_channels < facts->max_channels)
+        facts->max_channels = terms->max_channels;
+    if (terms->min_channels > facts->min_channels)
+        facts->min_channels = terms->min_channels;
+    if (facts->min_channels > facts->max_channels)
+        facts->min_channels = facts->max_channels;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/engine/plan/programs.h"
+#include "core/engine/plan/plan_cache.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
