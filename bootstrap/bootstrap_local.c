@@ -71,32 +71,6 @@ static void wait_changed(struct shared *shared, uint64_t deadline_ns)
     gyre_cond_wait_until(&shared->changed, &shared->lock, deadline_ns);
 }
 
-static gyre_status finish_gather(struct shared *shared)
-{
-    size_t n_total = (size_t)shared->n_ranks * sizeof(uint32_t);
-    for (int rank = 0; rank < shared->n_ranks; rank++)
-        n_total += shared->ranks[rank].n_part;
-    shared->result = malloc(n_total);
-    if (shared->result == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes of a gathered result", n_total);
-    uint8_t *at = shared->result + (size_t)shared->n_ranks * sizeof(uint32_t);
-    for (int rank = 0; rank < shared->n_ranks; rank++) {
-        struct local *local = &shared->ranks[rank];
-        const uint32_t n_part = (uint32_t)local->n_part;
-        memcpy(shared->result + (size_t)rank * sizeof(n_part), &n_part, sizeof(n_part));
-        memcpy(at, local->part, n_part);
-        at += n_part;
-        free(local->part);
-        local->part = NULL;
-        local->has_gathered = false;
-    }
-    shared->n_gathered = 0;
-    shared->n_readers = shared->n_ranks;
-    shared->n_gathers_done++;
-    pthread_cond_broadcast(&shared->changed);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status fail_missing(struct local *local)
 {
     const struct shared *shared = local->shared;
@@ -129,7 +103,29 @@ static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
             memcpy(local->part, mine, n_bytes);
         local->n_part = n_bytes;
         local->has_gathered = true;
-        GYRE_TRY(++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS);
+    }
+    if (local->broken == GYRE_SUCCESS && ++shared->n_gathered == shared->n_ranks) {
+        size_t n_total = (size_t)shared->n_ranks * sizeof(uint32_t);
+        for (int rank = 0; rank < shared->n_ranks; rank++)
+            n_total += shared->ranks[rank].n_part;
+        shared->result = malloc(n_total);
+        if (shared->result == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes of a gathered result", n_total);
+        uint8_t *at = shared->result + (size_t)shared->n_ranks * sizeof(uint32_t);
+        for (int rank = 0; rank < shared->n_ranks; rank++) {
+            struct local *peer = &shared->ranks[rank];
+            const uint32_t n_part = (uint32_t)peer->n_part;
+            memcpy(shared->result + (size_t)rank * sizeof(n_part), &n_part, sizeof(n_part));
+            memcpy(at, peer->part, n_part);
+            at += n_part;
+            free(peer->part);
+            peer->part = NULL;
+            peer->has_gathered = false;
+        }
+        shared->n_gathered = 0;
+        shared->n_readers = shared->n_ranks;
+        shared->n_gathers_done++;
+        pthread_cond_broadcast(&shared->changed);
     }
     while (shared->n_gathers_done == number) {
         if (local->broken != GYRE_SUCCESS)

@@ -14,6 +14,17 @@
 
 static const char *const nets[] = {"IB", "Socket"};
 
+static const struct {
+    unsigned first_version;
+    size_t offset;
+} additions[] = {
+    {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
+    {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},
+    {NCCL_VERSION(2, 25, 0), offsetof(ncclConfig_t, trafficClass)},
+    {NCCL_VERSION(2, 27, 0), offsetof(ncclConfig_t, collnetEnable)},
+    {NCCL_VERSION(2, 28, 0), offsetof(ncclConfig_t, nChannelsPerNetPeer)},
+};
+
 struct range {
     const char *name;
     int value;
@@ -48,25 +59,6 @@ ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic
     return nccl_refuse(ncclInvalidArgument, text);
 }
 
-/* The caller's version lacks what follows. */
-static size_t known_bytes(const ncclConfig_t *given)
-{
-    const struct {
-        unsigned first_version;
-        size_t offset;
-    } additions[] = {
-        {NCCL_VERSION(2, 17, 0), offsetof(ncclConfig_t, cgaClusterSize)},
-        {NCCL_VERSION(2, 18, 0), offsetof(ncclConfig_t, splitShare)},
-        {NCCL_VERSION(2, 25, 0), offsetof(ncclConfig_t, trafficClass)},
-        {NCCL_VERSION(2, 27, 0), offsetof(ncclConfig_t, collnetEnable)},
-        {NCCL_VERSION(2, 28, 0), offsetof(ncclConfig_t, nChannelsPerNetPeer)},
-    };
-    for (size_t i = 0; i < sizeof(additions) / sizeof(additions[0]); i++)
-        if (given->version < additions[i].first_version && given->size > additions[i].offset)
-            return additions[i].offset;
-    return given->size < sizeof(*given) ? given->size : sizeof(*given);
-}
-
 static ncclResult_t check_ranges(const ncclConfig_t *config)
 {
     const struct range ranges[] = {
@@ -99,24 +91,6 @@ static ncclResult_t check_ranges(const ncclConfig_t *config)
     return nccl_refuse(ncclInvalidArgument, text);
 }
 
-static ncclResult_t take_net(const char *name, const char **net_out)
-{
-    char text[160];
-    for (size_t i = 0; name != NULL && i < sizeof(nets) / sizeof(nets[0]); i++) {
-        if (!gyre_text_same(name, nets[i]))
-            continue;
-        *net_out = nets[i];
-        return ncclSuccess;
-    }
-    if (name == NULL)
-        return ncclSuccess;
-    snprintf(text, sizeof(text),
-             "config.netName \"%.80s\" is no network of gyre's: those are %s "
-             "and %s",
-             name, nets[0], nets[1]);
-    return nccl_refuse(ncclInvalidUsage, text);
-}
-
 static int channels_of(int n_ctas)
 {
     if (n_ctas == NCCL_CONFIG_UNDEF_INT)
@@ -133,13 +107,30 @@ ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out
     if (given != NULL) {
         result = nccl_check_head("the config is not as NCCL_CONFIG_INITIALIZER makes it", given,
                                  NCCL_CONFIG_MAGIC, offsetof(ncclConfig_t, cgaClusterSize));
-        if (result == ncclSuccess)
-            memcpy(&config, given, known_bytes(given));
+        if (result == ncclSuccess) {
+            /* The caller's version lacks what follows. */
+            size_t n_bytes = given->size < sizeof(*given) ? given->size : sizeof(*given);
+            for (size_t i = sizeof(additions) / sizeof(additions[0]); i-- > 0;)
+                if (given->version < additions[i].first_version &&
+                    given->size > additions[i].offset)
+                    n_bytes = additions[i].offset;
+            memcpy(&config, given, n_bytes);
+        }
     }
     if (result == ncclSuccess)
         result = check_ranges(&config);
-    if (result == ncclSuccess)
-        result = take_net(config.netName, &config_out->net);
+    for (size_t i = 0;
+         result == ncclSuccess && config.netName != NULL && i < sizeof(nets) / sizeof(nets[0]); i++)
+        if (gyre_text_same(config.netName, nets[i]))
+            config_out->net = nets[i];
+    if (result == ncclSuccess && config.netName != NULL && config_out->net == NULL) {
+        char text[160];
+        snprintf(text, sizeof(text),
+                 "config.netName \"%.80s\" is no network of gyre's: those are %s "
+                 "and %s",
+                 config.netName, nets[0], nets[1]);
+        result = nccl_refuse(ncclInvalidUsage, text);
+    }
     if (result != ncclSuccess)
         return result;
     config_out->blocking = config.blocking != 0;

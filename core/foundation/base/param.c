@@ -210,30 +210,6 @@ struct conf {
     char *entries[];
 };
 
-/* In place. NULL if it is no "NAME=value". */
-static char *entry_of_line(char *line)
-{
-    while (gyre_text_is_space(*line))
-        line++;
-    char *equals = strchr(line, '=');
-    if (*line == '#' || equals == NULL ||
-        (strncmp(line, "NCCL_", 5) != 0 && strncmp(line, "GYRE_", 5) != 0))
-        return NULL;
-    char *name_end = equals;
-    while (name_end > line && gyre_text_is_space(name_end[-1]))
-        name_end--;
-    char *value = equals + 1;
-    while (gyre_text_is_space(*value))
-        value++;
-    char *end = value + strlen(value);
-    while (end > value && gyre_text_is_space(end[-1]))
-        end--;
-    *end = '\0';
-    *name_end = '=';
-    memmove(name_end + 1, value, strlen(value) + 1);
-    return line;
-}
-
 static gyre_status add_file(const char *path, struct gyre_param_sources *sources)
 {
     char *text = NULL;
@@ -255,24 +231,31 @@ static gyre_status add_file(const char *path, struct gyre_param_sources *sources
     if (strncmp(text, byte_order_mark, sizeof(byte_order_mark) - 1) == 0)
         rest += sizeof(byte_order_mark) - 1;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        char *entry = entry_of_line(line);
-        if (entry != NULL)
-            conf->entries[n_entries++] = entry;
+        while (gyre_text_is_space(*line))
+            line++;
+        char *equals = strchr(line, '=');
+        if (*line == '#' || equals == NULL ||
+            (strncmp(line, "NCCL_", 5) != 0 && strncmp(line, "GYRE_", 5) != 0))
+            continue;
+        char *name_end = equals;
+        while (name_end > line && gyre_text_is_space(name_end[-1]))
+            name_end--;
+        char *value = equals + 1;
+        while (gyre_text_is_space(*value))
+            value++;
+        char *end = value + strlen(value);
+        while (end > value && gyre_text_is_space(end[-1]))
+            end--;
+        *end = '\0';
+        *name_end = '=';
+        memmove(name_end + 1, value, strlen(value) + 1);
+        conf->entries[n_entries++] = line;
     }
     conf->text = text;
     snprintf(conf->path, sizeof(conf->path), "%s", path);
     sources->list[sources->n++] =
         (struct gyre_param_source){.entries = conf->entries, .file = conf->path, .owned = conf};
     return GYRE_SUCCESS;
-}
-
-static bool find_user_file(char *path_out, size_t path_bytes)
-{
-    struct passwd account, *found = NULL;
-    char room[16384];
-    if (getpwuid_r(getuid(), &account, room, sizeof(room), &found) != 0 || found == NULL)
-        return false;
-    return snprintf(path_out, path_bytes, "%s/" USER_FILE, account.pw_dir) < (int)path_bytes;
 }
 
 void gyre_param_sources_close(struct gyre_param_sources *sources)
@@ -291,7 +274,12 @@ void gyre_param_sources_open(struct gyre_param_sources *sources_out)
     char user_file[PATH_MAX];
     const char *named = getenv("NCCL_CONF_FILE");
     const bool is_named = named != NULL && named[0] != '\0';
-    const bool has_home = !is_named && find_user_file(user_file, sizeof(user_file));
+    struct passwd account, *found = NULL;
+    char room[16384];
+    const bool has_home =
+        !is_named && getpwuid_r(getuid(), &account, room, sizeof(room), &found) == 0 &&
+        found != NULL &&
+        snprintf(user_file, sizeof(user_file), "%s/" USER_FILE, account.pw_dir) < PATH_MAX;
     const char *paths[] = {is_named ? named : has_home ? user_file : NULL, SYSTEM_FILE};
     memset(sources_out, 0, sizeof(*sources_out));
     sources_out->list[sources_out->n++].entries = environ;

@@ -84,24 +84,10 @@ static int64_t find_word(const char *words, const char *text, size_t n_text)
 
 static const char bool_words[] = "0 1 false true no yes off on";
 
-static bool parse_set(const char *words, const char *list, int64_t *number_out)
-{
-    int64_t bits = 0;
-    const char *word;
-    size_t n_bytes;
-    for (const char *at = list; gyre_list_next(&at, &word, &n_bytes);) {
-        const int64_t index = find_word(words, word, n_bytes);
-        if (index < 0)
-            return false;
-        bits |= (int64_t)1 << index;
-    }
-    *number_out = bits;
-    return bits != 0;
-}
-
 static bool parse_number(const struct gyre_param_row *row, const char *text, int64_t *number_out)
 {
-    const char *end = NULL;
+    const char *end = NULL, *word;
+    size_t n_word;
     int64_t index = -1;
     switch (row->type) {
     case GYRE_PARAM_INT:
@@ -118,7 +104,14 @@ static bool parse_number(const struct gyre_param_row *row, const char *text, int
         *number_out = index;
         return index >= 0;
     case GYRE_PARAM_SET:
-        return parse_set(row->words, text, number_out);
+        *number_out = 0;
+        for (const char *at = text; gyre_list_next(&at, &word, &n_word);) {
+            index = find_word(row->words, word, n_word);
+            if (index < 0)
+                return false;
+            *number_out |= (int64_t)1 << index;
+        }
+        return *number_out != 0;
     case GYRE_PARAM_STRING:
         *number_out = INT64_MIN;
         return true;

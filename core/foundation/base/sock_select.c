@@ -47,17 +47,6 @@ bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre
            memcmp(a->bytes, b->bytes, a->family == AF_INET6 ? 16 : 4) == 0;
 }
 
-static uint8_t count_prefix_bits(const struct sockaddr *mask)
-{
-    uint8_t n_bits = 0;
-    if (mask == NULL)
-        return 0;
-    const struct gyre_sock_address address = gyre_sock_from_sockaddr(mask);
-    while (n_bits < 128 && (address.bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
-        n_bits++;
-    return n_bits;
-}
-
 static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interface *interface_out)
 {
     if (entry->ifa_addr == NULL)
@@ -68,7 +57,13 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
     if (interface_out->address.family == 0)
         return false;
     snprintf(interface_out->name, sizeof(interface_out->name), "%s", entry->ifa_name);
-    interface_out->prefix_bits = count_prefix_bits(entry->ifa_netmask);
+    if (entry->ifa_netmask != NULL) {
+        const struct gyre_sock_address mask = gyre_sock_from_sockaddr(entry->ifa_netmask);
+        uint8_t n_bits = 0;
+        while (n_bits < 128 && (mask.bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
+            n_bits++;
+        interface_out->prefix_bits = n_bits;
+    }
     interface_out->is_up = (entry->ifa_flags & IFF_UP) != 0;
     interface_out->is_running = interface_out->is_up && (entry->ifa_flags & IFF_RUNNING) != 0;
     interface_out->is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
@@ -125,19 +120,6 @@ gyre_status gyre_sock_interfaces(struct gyre_sock_interface **interfaces_out, in
     return GYRE_SUCCESS;
 }
 
-/* The first entry that takes `name`, or -1. @exact: no prefixes. */
-static int match_position(const char *list, bool exact, const char *name)
-{
-    int position = 0;
-    const size_t n_name = strlen(name);
-    const char *word;
-    size_t n_word;
-    for (const char *at = list; gyre_list_next(&at, &word, &n_word); position++)
-        if (strncmp(word, name, n_word) == 0 && (!exact || n_word == n_name))
-            return position;
-    return -1;
-}
-
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)
@@ -164,7 +146,13 @@ static int64_t score(const struct gyre_sock_interface *interface, const char *if
     const bool inverted = ifname[0] == '^';
     const bool exact = ifname[inverted] == '=';
     const char *list = ifname + inverted + exact;
-    const int position = match_position(list, exact, interface->name);
+    const size_t n_name = strlen(interface->name);
+    const char *word;
+    size_t n_word;
+    int position = -1, index = 0; /* of the first entry that takes the name; -1 = none */
+    for (const char *at = list; position < 0 && gyre_list_next(&at, &word, &n_word); index++)
+        if (strncmp(word, interface->name, n_word) == 0 && (!exact || n_word == n_name))
+            position = index;
     if (!interface->is_up || (family != 0 && interface->address.family != family))
         return -1;
     if (list[0] != '\0' && (position >= 0) == inverted)

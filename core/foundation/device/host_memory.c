@@ -147,24 +147,6 @@ bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
     return at != NULL;
 }
 
-/* Under the lock. */
-static gyre_status import(const struct gyre_shared_file *file, struct allocation **made_out)
-{
-    struct allocation *made = calloc(1, sizeof(*made));
-    void *base = NULL;
-    if (made == NULL)
-        return gyre_fail_errno(ENOMEM, "memory of another process");
-    const gyre_status status = gyre_shared_file_map(file, &base);
-    if (status != GYRE_SUCCESS) {
-        free(made);
-        return status;
-    }
-    *made = (struct allocation){.next = first, .base = base, .file = *file, .is_imported = true};
-    first = made;
-    *made_out = made;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool is_own,
                                      void **base_out)
 {
@@ -174,9 +156,21 @@ gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool i
     while (at != NULL &&
            (at->ordinary != NULL || memcmp(at->file.token, file->token, sizeof(file->token)) != 0))
         at = at->next;
-    if (at == NULL)
-        status = is_own ? gyre_fail(GYRE_ERROR_REMOTE, "the memory was freed in the meantime")
-                        : import(file, &at);
+    if (at == NULL && is_own) {
+        status = gyre_fail(GYRE_ERROR_REMOTE, "the memory was freed in the meantime");
+    } else if (at == NULL) {
+        void *base = NULL;
+        at = calloc(1, sizeof(*at));
+        status = at == NULL ? gyre_fail_errno(ENOMEM, "memory of another process")
+                            : gyre_shared_file_map(file, &base);
+        if (status == GYRE_SUCCESS) {
+            *at = (struct allocation){
+                .next = first, .base = base, .file = *file, .is_imported = true};
+            first = at;
+        } else {
+            free(at);
+        }
+    }
     if (status == GYRE_SUCCESS) {
         at->n_users++;
         *base_out = at->base;
@@ -190,31 +184,6 @@ void gyre_host_memory_release(void *base)
     (void)drop_user((uintptr_t)base, false);
 }
 
-static gyre_status map_checked(int fd, const char *path, const struct gyre_shared_file *file,
-                               void **base_out)
-{
-    const size_t n_bytes = (size_t)file->n_bytes;
-    struct stat stats;
-    if (fstat(fd, &stats) != 0)
-        return gyre_fail_errno(errno, "fstat(%s)", path);
-    if (!S_ISREG(stats.st_mode) || (uint64_t)stats.st_size != n_bytes ||
-        n_bytes < sizeof(struct gyre_shared_file_header))
-        return gyre_fail(GYRE_ERROR_REMOTE,
-                         "%s is not its memory of %zu bytes: the process has ended", path, n_bytes);
-    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
-        return gyre_fail_errno(errno, "mmap(%s, %zu bytes)", path, n_bytes);
-    struct gyre_shared_file_header header;
-    memcpy(&header, base, sizeof(header));
-    if (header.n_bytes != n_bytes || memcmp(header.token, file->token, sizeof(header.token)) != 0) {
-        munmap(base, n_bytes);
-        return gyre_fail(GYRE_ERROR_REMOTE,
-                         "%s does not carry its token: another process has its pid now", path);
-    }
-    *base_out = base;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **base_out)
 {
     char path[64];
@@ -224,7 +193,28 @@ gyre_status gyre_shared_file_map(const struct gyre_shared_file *file, void **bas
         return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "open(%s) (same user and pid namespace needed)", path);
-    const gyre_status status = map_checked(fd, path, file, base_out);
+    const size_t n_bytes = (size_t)file->n_bytes;
+    struct gyre_shared_file_header header;
+    struct stat stats;
+    void *base = MAP_FAILED;
+    gyre_status status = GYRE_SUCCESS;
+    if (fstat(fd, &stats) != 0)
+        status = gyre_fail_errno(errno, "fstat(%s)", path);
+    else if (!S_ISREG(stats.st_mode) || (uint64_t)stats.st_size != n_bytes ||
+             n_bytes < sizeof(header))
+        status =
+            gyre_fail(GYRE_ERROR_REMOTE, "%s is not its memory of %zu bytes: the process has ended",
+                      path, n_bytes);
+    else if ((base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+        status = gyre_fail_errno(errno, "mmap(%s, %zu bytes)", path, n_bytes);
     close(fd);
+    GYRE_TRY(status);
+    memcpy(&header, base, sizeof(header));
+    if (header.n_bytes != n_bytes || memcmp(header.token, file->token, sizeof(header.token)) != 0) {
+        munmap(base, n_bytes);
+        return gyre_fail(GYRE_ERROR_REMOTE,
+                         "%s does not carry its token: another process has its pid now", path);
+    }
+    *base_out = base;
     return status;
 }

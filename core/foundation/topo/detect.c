@@ -166,34 +166,6 @@ static bool read_chain(const struct detect *detect, const char *path, struct pci
     return chain_out->n > 0;
 }
 
-/* Root port, each switch's upstream and downstream port, function; the upstream port names a
- * switch. */
-static gyre_status add_switches(struct detect *detect, const struct pci_chain *chain,
-                                int32_t *parent_out)
-{
-    const long numa_id = read_number(detect, -1, PCI "/numa_node", chain->bus_ids[chain->n - 1]);
-    int32_t parent = 0;
-    if (numa_id >= 0 && numa_id <= INT32_MAX) {
-        if (gyre_topo_find_numa(detect->topo, (int)numa_id) < 0)
-            GYRE_TRY(add_cpu(detect, (int)numa_id));
-        parent = gyre_topo_find_numa(detect->topo, (int)numa_id);
-    }
-    for (int i = 1; i + 1 < chain->n; i += 2) {
-        int32_t node_index = gyre_topo_find_bus_id(detect->topo, chain->bus_ids[i]);
-        if (node_index < 0) {
-            struct gyre_topo_node node;
-            gyre_topo_node_init(&node, GYRE_TOPO_PCI, parent);
-            memcpy(node.bus_id, chain->bus_ids[i], sizeof(node.bus_id));
-            node.pci_class = (uint32_t)read_number(detect, 0, PCI "/class", node.bus_id);
-            read_link(detect, chain->bus_ids[i - 1], &node);
-            GYRE_TRY(gyre_topo_add_node(detect->topo, &node, &node_index));
-        }
-        parent = node_index;
-    }
-    *parent_out = parent;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status add_function(struct detect *detect, const struct pci_chain *chain,
                                 enum gyre_topo_kind kind, int32_t *index_out)
 {
@@ -201,9 +173,27 @@ static gyre_status add_function(struct detect *detect, const struct pci_chain *c
     *index_out = gyre_topo_find_bus_id(detect->topo, bus_id);
     if (*index_out >= 0)
         return GYRE_SUCCESS;
+    const long numa_id = read_number(detect, -1, PCI "/numa_node", bus_id);
+    int32_t parent = 0;
+    if (numa_id >= 0 && numa_id <= INT32_MAX) {
+        if (gyre_topo_find_numa(detect->topo, (int)numa_id) < 0)
+            GYRE_TRY(add_cpu(detect, (int)numa_id));
+        parent = gyre_topo_find_numa(detect->topo, (int)numa_id);
+    }
     struct gyre_topo_node node;
-    int32_t parent;
-    GYRE_TRY(add_switches(detect, chain, &parent));
+    /* Root port, each switch's upstream and downstream port, function; the upstream port names a
+     * switch. */
+    for (int i = 1; i + 1 < chain->n; i += 2) {
+        int32_t switch_index = gyre_topo_find_bus_id(detect->topo, chain->bus_ids[i]);
+        if (switch_index < 0) {
+            gyre_topo_node_init(&node, GYRE_TOPO_PCI, parent);
+            memcpy(node.bus_id, chain->bus_ids[i], sizeof(node.bus_id));
+            node.pci_class = (uint32_t)read_number(detect, 0, PCI "/class", node.bus_id);
+            read_link(detect, chain->bus_ids[i - 1], &node);
+            GYRE_TRY(gyre_topo_add_node(detect->topo, &node, &switch_index));
+        }
+        parent = switch_index;
+    }
     gyre_topo_node_init(&node, kind, parent);
     memcpy(node.bus_id, bus_id, sizeof(node.bus_id));
     node.pci_class = (uint32_t)read_number(detect, 0, PCI "/class", bus_id);
@@ -228,24 +218,6 @@ static gyre_status add_gpu(struct detect *detect, const char *bus_id, int ordina
     detect->topo->nodes[index].ordinal = ordinal;
     detect->topo->nodes[index].arch_sm = arch_sm;
     return GYRE_SUCCESS;
-}
-
-static gyre_status add_gpus_from_sysfs(struct detect *detect)
-{
-    struct dirent **names;
-    const int n_names = list_names(detect, "bus/pci/devices", &names);
-    gyre_status status = GYRE_SUCCESS;
-    int ordinal = 0;
-    for (int i = 0; i < n_names && status == GYRE_SUCCESS; i++) {
-        const char *name = names[i]->d_name;
-        if (name[0] == '.' || strlen(name) >= GYRE_TOPO_BUS_ID_BYTES)
-            continue;
-        if (PCI_CLASS_IS_DISPLAY(read_number(detect, 0, PCI "/class", name)) &&
-            read_number(detect, 0, PCI "/vendor", name) == PCI_VENDOR_NVIDIA)
-            status = add_gpu(detect, name, ordinal++, 0);
-    }
-    free_names(names, n_names);
-    return status;
 }
 
 static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu *gpu)
@@ -281,8 +253,21 @@ static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect
     const bool answered = asked && gyre_nvml_scan(library, &known, &n_known) == GYRE_SUCCESS;
     if (asked && !answered)
         GYRE_INFO(GRAPH, "NVLinks are not known: %s", gyre_cause());
-    if (!answered && options->gpu_bus_ids == NULL)
-        return add_gpus_from_sysfs(detect);
+    if (!answered && options->gpu_bus_ids == NULL) {
+        struct dirent **names;
+        const int n_names = list_names(detect, "bus/pci/devices", &names);
+        int ordinal = 0;
+        for (int i = 0; i < n_names && status == GYRE_SUCCESS; i++) {
+            const char *name = names[i]->d_name;
+            if (name[0] == '.' || strlen(name) >= GYRE_TOPO_BUS_ID_BYTES)
+                continue;
+            if (PCI_CLASS_IS_DISPLAY(read_number(detect, 0, PCI "/class", name)) &&
+                read_number(detect, 0, PCI "/vendor", name) == PCI_VENDOR_NVIDIA)
+                status = add_gpu(detect, name, ordinal++, 0);
+        }
+        free_names(names, n_names);
+        return status;
+    }
     for (size_t i = 0; i < options->n_gpu_bus_ids && status == GYRE_SUCCESS; i++) {
         char bus_id[GYRE_TOPO_BUS_ID_BYTES];
         int arch_sm = 0;

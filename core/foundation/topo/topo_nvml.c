@@ -196,13 +196,19 @@ struct gyre_nvml_clocks {
     nvml_device device;
 };
 
-static gyre_status start_clocks(const char *bus_id, struct gyre_nvml_clocks *clocks)
+gyre_status gyre_nvml_clocks_open(const char *library, const char *bus_id,
+                                  struct gyre_nvml_clocks **clocks_out)
 {
+    struct gyre_nvml_clocks *clocks = calloc(1, sizeof(*clocks));
+    gyre_status status = GYRE_SUCCESS;
+    if (clocks == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "clocks of a GPU");
+    GYRE_TRY_GOTO(status, open_nvml(library, &clocks->nvml), free_clocks);
     const struct nvml *nvml = &clocks->nvml;
     if (nvml->find_device == NULL || nvml->get_clock == NULL)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "this NVML does not tell clocks");
+        GYRE_TRY_GOTO(status, gyre_fail(GYRE_ERROR_UNSUPPORTED, "this NVML does not tell clocks"),
+                      close_library);
     pthread_mutex_lock(&one_at_a_time);
-    gyre_status status = GYRE_SUCCESS;
     int rc = nvml->init();
     if (rc != NVML_OK) {
         status = gyre_fail(GYRE_ERROR_DEVICE, "NVML does not start (NVML error %d)", rc);
@@ -212,18 +218,8 @@ static gyre_status start_clocks(const char *bus_id, struct gyre_nvml_clocks *clo
                            bus_id, rc);
     }
     pthread_mutex_unlock(&one_at_a_time);
-    return status;
-}
-
-gyre_status gyre_nvml_clocks_open(const char *library, const char *bus_id,
-                                  struct gyre_nvml_clocks **clocks_out)
-{
-    struct gyre_nvml_clocks *clocks = calloc(1, sizeof(*clocks));
-    gyre_status status = GYRE_SUCCESS;
-    if (clocks == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "clocks of a GPU");
-    GYRE_TRY_GOTO(status, open_nvml(library, &clocks->nvml), free_clocks);
-    GYRE_TRY_GOTO(status, start_clocks(bus_id, clocks), close_library);
+    if (status != GYRE_SUCCESS)
+        goto close_library;
     *clocks_out = clocks;
     return GYRE_SUCCESS;
 close_library:

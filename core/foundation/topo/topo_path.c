@@ -56,25 +56,6 @@ static int depth_of(const struct gyre_topo *topo, int32_t node)
     return depth;
 }
 
-static int32_t common_ancestor(const struct gyre_topo *topo, int32_t a, int32_t b)
-{
-    int depth_a = depth_of(topo, a), depth_b = depth_of(topo, b);
-    while (a != b) {
-        if (a < 0 || b < 0)
-            return -1;
-        const bool a_is_lower = depth_a >= depth_b, b_is_lower = depth_b >= depth_a;
-        if (a_is_lower) {
-            a = topo->nodes[a].parent;
-            depth_a--;
-        }
-        if (b_is_lower) {
-            b = topo->nodes[b].parent;
-            depth_b--;
-        }
-    }
-    return a;
-}
-
 static int32_t root_of(const struct gyre_topo *topo, int32_t node)
 {
     while (topo->nodes[node].parent >= 0)
@@ -105,8 +86,21 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
                       struct gyre_topo_path *path)
 {
     memset(path, 0, sizeof(*path));
-    const int32_t top = common_ancestor(topo, from, to);
-    if (top < 0) {
+    /* The lowest common ancestor. */
+    int32_t top = from, other = to;
+    int top_depth = depth_of(topo, from), other_depth = depth_of(topo, to);
+    while (top != other && top >= 0 && other >= 0) {
+        const bool top_climbs = top_depth >= other_depth, other_climbs = other_depth >= top_depth;
+        if (top_climbs) {
+            top = topo->nodes[top].parent;
+            top_depth--;
+        }
+        if (other_climbs) {
+            other = topo->nodes[other].parent;
+            other_depth--;
+        }
+    }
+    if (top < 0 || other < 0) {
         const int32_t from_root = root_of(topo, from), to_root = root_of(topo, to);
         climb(topo, from, from_root, path);
         add_hop(path, from_root, to_root, INTERSOCKET_BYTES_PER_NS);
@@ -259,7 +253,6 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
     if (n_found == 0)
         return 0;
     /* Never a slow port. */
-    const enum gyre_topo_level own_best = best_net_level(topo, gpu, rdma_only);
     int32_t n_rivals = 0;
     for (int32_t other = gyre_topo_next(topo, GYRE_TOPO_GPU, 0); other >= 0 && other < gpu;
          other = gyre_topo_next(topo, GYRE_TOPO_GPU, other + 1)) {
@@ -267,7 +260,7 @@ int32_t gyre_topo_nearest_nets(const struct gyre_topo *topo, int32_t gpu, bool r
         bool same = true;
         for (int32_t i = 0; i < topo->n_nodes && same; i++) {
             if (counts(&topo->nodes[i], rdma_only))
-                same = (gyre_topo_level_between(topo, gpu, i) == own_best) ==
+                same = (gyre_topo_level_between(topo, gpu, i) == best) ==
                        (gyre_topo_level_between(topo, other, i) == other_best);
         }
         n_rivals += same;
