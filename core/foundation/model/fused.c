@@ -200,38 +200,6 @@ static bool find_phases(struct finder *finder, const struct gyre_step *steps, ui
            (finder->scatters || !finder->reduces) && n_gather == (finder->gathers ? *n_peers : 0U);
 }
 
-static enum gyre_fused_pattern pattern_of(const struct finder *finder)
-{
-    const struct gyre_fused_program *fused = &finder->fused;
-    if (!finder->reduces)
-        return finder->scatters ? GYRE_FUSED_ALL_TO_ALL : GYRE_FUSED_ALL_GATHER;
-    if (finder->gathers)
-        return GYRE_FUSED_TWO_SHOT;
-    for (unsigned p = 0; p < fused->n_peers; p++)
-        if (fused->peers[p].in_block != fused->own_in_block ||
-            fused->peers[p].chunk != fused->own_chunk)
-            return GYRE_FUSED_REDUCE_SCATTER;
-    return GYRE_FUSED_ONE_SHOT;
-}
-
-static enum gyre_fused_pattern find_message(struct finder *finder, const struct gyre_step *step)
-{
-    const bool receives = step->ins[0].kind == GYRE_OPERAND_CONNECTION;
-    const struct gyre_operand *connection = receives ? &step->ins[0] : &step->outs[0];
-    const struct gyre_operand *chunk = receives ? &step->outs[0] : &step->ins[0];
-    struct gyre_fused_peer *peer = &finder->fused.peers[0];
-    uint16_t block;
-    if (step->n_ins != 1 || step->n_outs != 1 || connection->kind != GYRE_OPERAND_CONNECTION ||
-        connection->is_placed != 0 ||
-        !find_chunk(finder, step, chunk, receives ? GYRE_OPERAND_OUT : GYRE_OPERAND_IN, &block))
-        return GYRE_FUSED_NONE;
-    finder->fused.n_peers = 1;
-    peer->rank = finder->program->connections[connection->index].peer;
-    peer->send = receives ? GYRE_FUSED_NO_CONNECTION : connection->index;
-    peer->recv = receives ? connection->index : GYRE_FUSED_NO_CONNECTION;
-    return receives ? GYRE_FUSED_RECEIVE : GYRE_FUSED_SEND;
-}
-
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out)
 {
     const struct gyre_worker *worker = &program->workers[0];
@@ -241,10 +209,35 @@ void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_progr
     if (program->n_workers != 1 || program->max_range != 1)
         return;
     const struct gyre_step *steps = &program->steps[worker->first_step];
-    if (program->coll != GYRE_COLL_SEND_RECV && find_phases(&finder, steps, worker->n_steps))
-        pattern = pattern_of(&finder);
-    else if (program->coll == GYRE_COLL_SEND_RECV && worker->n_steps == 1)
-        pattern = find_message(&finder, steps);
+    if (program->coll != GYRE_COLL_SEND_RECV && find_phases(&finder, steps, worker->n_steps)) {
+        const struct gyre_fused_program *fused = &finder.fused;
+        bool is_one_shot = true;
+        for (unsigned p = 0; p < fused->n_peers; p++)
+            is_one_shot = is_one_shot && fused->peers[p].in_block == fused->own_in_block &&
+                          fused->peers[p].chunk == fused->own_chunk;
+        if (!finder.reduces)
+            pattern = finder.scatters ? GYRE_FUSED_ALL_TO_ALL : GYRE_FUSED_ALL_GATHER;
+        else if (finder.gathers)
+            pattern = GYRE_FUSED_TWO_SHOT;
+        else
+            pattern = is_one_shot ? GYRE_FUSED_ONE_SHOT : GYRE_FUSED_REDUCE_SCATTER;
+    } else if (program->coll == GYRE_COLL_SEND_RECV && worker->n_steps == 1) {
+        const bool receives = steps->ins[0].kind == GYRE_OPERAND_CONNECTION;
+        const struct gyre_operand *connection = receives ? &steps->ins[0] : &steps->outs[0];
+        const struct gyre_operand *chunk = receives ? &steps->outs[0] : &steps->ins[0];
+        struct gyre_fused_peer *peer = &finder.fused.peers[0];
+        uint16_t block;
+        if (steps->n_ins == 1 && steps->n_outs == 1 &&
+            connection->kind == GYRE_OPERAND_CONNECTION && connection->is_placed == 0 &&
+            find_chunk(&finder, steps, chunk, receives ? GYRE_OPERAND_OUT : GYRE_OPERAND_IN,
+                       &block)) {
+            finder.fused.n_peers = 1;
+            peer->rank = program->connections[connection->index].peer;
+            peer->send = receives ? GYRE_FUSED_NO_CONNECTION : connection->index;
+            peer->recv = receives ? connection->index : GYRE_FUSED_NO_CONNECTION;
+            pattern = receives ? GYRE_FUSED_RECEIVE : GYRE_FUSED_SEND;
+        }
+    }
     if (pattern == GYRE_FUSED_NONE)
         return;
     finder.fused.pattern = pattern;

@@ -127,24 +127,6 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
     return buffer;
 }
 
-static gyre_status describe(const struct gyre_trace_program *program,
-                            struct gyre_trace_steps *steps)
-{
-    steps->coll = program->coll;
-    snprintf(steps->algorithm, sizeof(steps->algorithm), "%s", program->algorithm);
-    steps->n_steps = 0;
-    steps->steps = calloc(program->n_steps > 0 ? program->n_steps : 1, sizeof(*steps->steps));
-    if (steps->steps == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the trace of %u steps",
-                         program->n_steps);
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        GYRE_TRY(gyre_trace_describe(&program->steps[i], program->connections,
-                                     program->n_scratch_parts, &steps->steps[i]));
-        steps->n_steps++;
-    }
-    return GYRE_SUCCESS;
-}
-
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs)
 {
@@ -154,8 +136,22 @@ uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
     if (n_programs > MAX_PROGRAMS - trace->n_programs)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "the communicator has run over %d programs",
                            MAX_PROGRAMS);
-    for (uint32_t i = 0; i < n_programs && status == GYRE_SUCCESS; i++)
-        status = describe(&programs[i], &trace->programs[trace->n_programs++]);
+    for (uint32_t i = 0; i < n_programs && status == GYRE_SUCCESS; i++) {
+        const struct gyre_trace_program *program = &programs[i];
+        struct gyre_trace_steps *steps = &trace->programs[trace->n_programs++];
+        steps->coll = program->coll;
+        snprintf(steps->algorithm, sizeof(steps->algorithm), "%s", program->algorithm);
+        steps->n_steps = 0;
+        steps->steps = calloc(program->n_steps > 0 ? program->n_steps : 1, sizeof(*steps->steps));
+        if (steps->steps == NULL)
+            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the trace of %u steps",
+                               program->n_steps);
+        for (uint32_t s = 0; s < program->n_steps && status == GYRE_SUCCESS; s++) {
+            status = gyre_trace_describe(&program->steps[s], program->connections,
+                                         program->n_scratch_parts, &steps->steps[s]);
+            steps->n_steps += status == GYRE_SUCCESS;
+        }
+    }
     if (status != GYRE_SUCCESS) {
         if (!trace->has_warned)
             GYRE_WARN("GYRE_TRACE_FILE: rank %d runs further programs without recording them: %s",
@@ -259,23 +255,6 @@ static void *write_and_tell(void *argument)
     return NULL;
 }
 
-/* False = too late; the writer owns the trace. */
-static bool wait_for_writer(struct gyre_trace *trace)
-{
-    const uint64_t deadline_ns = gyre_now_ns() + trace->close_ns;
-    pthread_mutex_lock(&trace->lock);
-    while (!trace->is_written && gyre_now_ns() < deadline_ns)
-        gyre_cond_wait_until(&trace->written, &trace->lock, deadline_ns);
-    const bool is_written = trace->is_written;
-    trace->is_abandoned = !is_written;
-    if (!is_written)
-        GYRE_WARN("GYRE_TRACE_FILE: rank %d has not written %s after %.0f s. The end of the "
-                  "communicator does not wait for it; is the file system reachable?",
-                  trace->rank, trace->path, (double)trace->close_ns * 1e-9);
-    pthread_mutex_unlock(&trace->lock);
-    return is_written;
-}
-
 void gyre_trace_close(struct gyre_trace *trace)
 {
     pthread_t writer;
@@ -289,10 +268,23 @@ void gyre_trace_close(struct gyre_trace *trace)
         GYRE_WARN("GYRE_TRACE_FILE: rank %d does not write %s: %s", trace->rank, trace->path,
                   gyre_cause());
         free_trace(trace);
-    } else if (wait_for_writer(trace)) {
-        pthread_join(writer, NULL);
-        free_trace(trace);
-    } else {
-        pthread_detach(writer);
+        return;
     }
+    const uint64_t deadline_ns = gyre_now_ns() + trace->close_ns;
+    pthread_mutex_lock(&trace->lock);
+    while (!trace->is_written && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&trace->written, &trace->lock, deadline_ns);
+    const bool is_written = trace->is_written;
+    trace->is_abandoned = !is_written; /* then the writer owns the trace */
+    if (!is_written)
+        GYRE_WARN("GYRE_TRACE_FILE: rank %d has not written %s after %.0f s. The end of the "
+                  "communicator does not wait for it; is the file system reachable?",
+                  trace->rank, trace->path, (double)trace->close_ns * 1e-9);
+    pthread_mutex_unlock(&trace->lock);
+    if (!is_written) {
+        pthread_detach(writer);
+        return;
+    }
+    pthread_join(writer, NULL);
+    free_trace(trace);
 }

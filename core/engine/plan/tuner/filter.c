@@ -183,45 +183,38 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
     return (filter->algorithms[coll] >> i & 1U) != 0;
 }
 
-static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyre_filter *filter)
-{
-    char legal[256];
-    legal[0] = '\0';
-    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        const size_t used = strlen(legal);
-        snprintf(legal + used, sizeof(legal) - used, "%s%s", i > 0 ? " " : "",
-                 gyre_algorithms[i]->name);
-    }
-    memset(filter->is_forced, 0, sizeof(filter->is_forced));
-    filter->algo_source = words->algo_source;
-    filter->nccl_only = 0;
-    const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
-                                          words->is_algos_of_nccl ? &filter->nccl_only : NULL};
-    const struct masks masks = {filter->algorithms, NULL, filter->is_forced};
-    return parse_filter(words->algos, &vocabulary, &masks);
-}
-
-static gyre_status parse_protos(const char *text, const char *source, struct gyre_filter *filter)
-{
-    const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
-    const struct masks masks = {filter->protos, filter->net_protos, NULL};
-    filter->proto_source = source;
-    GYRE_TRY(parse_filter(text, &vocabulary, &masks));
-    /* LAMPORT uses LL128's slots, so ^LL128 excludes it: NCCL_PROTO=^LL,LL128 leaves only
-     * SIMPLE. */
-    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-        if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
-            filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
     struct gyre_filter changed = *filter;
-    if (words->algos != NULL)
-        GYRE_TRY(parse_algos(words, &changed));
-    if (words->protos != NULL)
-        GYRE_TRY(parse_protos(words->protos, words->proto_source, &changed));
+    if (words->algos != NULL) {
+        char legal[256];
+        legal[0] = '\0';
+        for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+            const size_t used = strlen(legal);
+            snprintf(legal + used, sizeof(legal) - used, "%s%s", i > 0 ? " " : "",
+                     gyre_algorithms[i]->name);
+        }
+        memset(changed.is_forced, 0, sizeof(changed.is_forced));
+        changed.algo_source = words->algo_source;
+        changed.nccl_only = 0;
+        const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
+                                              words->is_algos_of_nccl ? &changed.nccl_only : NULL};
+        const struct masks masks = {changed.algorithms, NULL, changed.is_forced};
+        GYRE_TRY(parse_filter(words->algos, &vocabulary, &masks));
+    }
+    if (words->protos != NULL) {
+        const char *source = words->proto_source;
+        const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
+        const struct masks masks = {changed.protos, changed.net_protos, NULL};
+        changed.proto_source = source;
+        GYRE_TRY(parse_filter(words->protos, &vocabulary, &masks));
+        /* LAMPORT uses LL128's slots, so ^LL128 excludes it: NCCL_PROTO=^LL,LL128 leaves only
+         * SIMPLE. */
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            if ((changed.protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 &&
+                changed.protos[coll] >> 31 != 0)
+                changed.protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
+    }
     if (words->paths != NULL) {
         const struct vocabulary vocabulary = {path_index, words->path_source,
                                               "staged placed copy_engine", NULL};
