@@ -158,40 +158,26 @@ static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre
     return GYRE_SUCCESS;
 }
 
-static bool is_set_placed(const struct gyre_program *const *programs, int n_programs)
-{
-    for (int i = 0; i < n_programs; i++)
-        if (programs[i]->is_placed != 0)
-            return true;
-    return false;
-}
-
-static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
-                                         const struct gyre_program *program, bool is_placed)
-{
-    for (; shapes != NULL; shapes = shapes->next) {
-        const struct gyre_program *known = shapes->given.programs[0][0];
-        if (known->coll == program->coll && known->root == program->root &&
-            shapes->given.is_placed == is_placed)
-            return shapes;
-    }
-    return NULL;
-}
-
 static gyre_status add_set(const struct gyre_algo_file *file, int set,
                            struct gyre_file_shape **shapes)
 {
     const struct gyre_program *const *programs = gyre_program_file_set(&file->content, set);
     const struct gyre_program *first = programs[0];
     const int n_programs = file->content.sets[set].n_programs;
-    const bool is_placed = is_set_placed(programs, n_programs);
+    bool is_placed = false;
+    for (int i = 0; i < n_programs; i++)
+        is_placed = is_placed || programs[i]->is_placed != 0;
     if (first->coll == GYRE_COLL_SEND_RECV)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "send_recv is not run from a file");
     if (n_programs != first->n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "it has the programs of %d ranks; it needs those of all %u, by rank",
                          n_programs, first->n_ranks);
-    struct gyre_file_shape *shape = find_same(*shapes, first, is_placed);
+    struct gyre_file_shape *shape = *shapes;
+    while (shape != NULL && (shape->given.programs[0][0]->coll != first->coll ||
+                             shape->given.programs[0][0]->root != first->root ||
+                             shape->given.is_placed != is_placed))
+        shape = shape->next;
     if (shape == NULL) {
         shape = calloc(1, sizeof(*shape));
         if (shape == NULL)

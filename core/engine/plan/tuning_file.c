@@ -36,44 +36,33 @@ static void leave_out(char *text, bool leaves_out_rows)
     }
 }
 
-static bool has_lines(const char *text)
-{
-    for (; *text != '\0'; text += *text == '\n') {
-        const size_t n = strcspn(text, "\n"), n_blank = strspn(text, " \t\r");
-        if (n_blank < n && text[n_blank] != '#')
-            return true;
-        text += n;
-    }
-    return false;
-}
-
-static gyre_status read_rows(const char *path, const char *text, struct gyre_rows **rows_out)
-{
-    const char *slash = strrchr(path, '/');
-    struct own_rows *own = calloc(1, sizeof(*own));
-    if (own == NULL)
-        return gyre_fail_errno(ENOMEM, "rows");
-    snprintf(own->file, sizeof(own->file), "%s", slash != NULL ? slash + 1 : path);
-    snprintf(own->text, sizeof(own->text), "%s", text);
-    leave_out(own->text, false);
-    const gyre_status status = gyre_rows_parse(own->text, own->file, &own->rows);
-    if (status != GYRE_SUCCESS || own->rows.n_rows == 0)
-        free(own);
-    else
-        *rows_out = &own->rows;
-    return status;
-}
-
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
 {
     char *text = NULL;
     struct gyre_tuning tuning = {.is_set = false};
     GYRE_TRY(gyre_file_read(path, MAX_FILE_BYTES, &text, NULL));
-    gyre_status status = read_rows(path, text, &tuning.rows);
+    const char *slash = strrchr(path, '/');
+    struct own_rows *own = calloc(1, sizeof(*own));
+    gyre_status status = own == NULL ? gyre_fail_errno(ENOMEM, "rows") : GYRE_SUCCESS;
+    if (own != NULL) {
+        snprintf(own->file, sizeof(own->file), "%s", slash != NULL ? slash + 1 : path);
+        snprintf(own->text, sizeof(own->text), "%s", text);
+        leave_out(own->text, false);
+        status = gyre_rows_parse(own->text, own->file, &own->rows);
+        if (status != GYRE_SUCCESS || own->rows.n_rows == 0)
+            free(own);
+        else
+            tuning.rows = &own->rows;
+    }
     leave_out(text, true);
     if (status == GYRE_SUCCESS)
         status = gyre_cost_from_text(text, &gyre_cost_host, &tuning.cost);
-    tuning.is_set = tuning.rows == NULL || has_lines(text);
+    tuning.is_set = tuning.rows == NULL;
+    for (const char *line = text; *line != '\0' && !tuning.is_set; line += *line == '\n') {
+        const size_t n = strcspn(line, "\n"), n_blank = strspn(line, " \t\r");
+        tuning.is_set = n_blank < n && line[n_blank] != '#';
+        line += n;
+    }
     free(text);
     if (status != GYRE_SUCCESS) {
         gyre_tuning_free(&tuning);

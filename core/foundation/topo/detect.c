@@ -376,17 +376,6 @@ static gyre_status add_rdma_device(struct detect *detect, const char *name, int 
     return GYRE_SUCCESS;
 }
 
-static bool has_rdma_port(const struct gyre_topo *topo, int32_t nic, const char *netdev)
-{
-    for (int32_t i = 0; i < topo->n_nodes; i++) {
-        const struct gyre_topo_node *node = &topo->nodes[i];
-        if (node->kind == GYRE_TOPO_NET && node->is_rdma &&
-            (node->parent == nic || strcmp(node->netdev, netdev) == 0))
-            return true;
-    }
-    return false;
-}
-
 static gyre_status add_interface(struct detect *detect, const char *name, int *n_nets)
 {
     struct pci_chain chain;
@@ -397,7 +386,13 @@ static gyre_status add_interface(struct detect *detect, const char *name, int *n
     if (!read_chain(detect, path, &chain))
         return GYRE_SUCCESS;
     GYRE_TRY(add_function(detect, &chain, GYRE_TOPO_NIC, &nic));
-    if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC || has_rdma_port(detect->topo, nic, name))
+    bool has_rdma_port = false;
+    for (int32_t i = 0; i < detect->topo->n_nodes; i++) {
+        const struct gyre_topo_node *node = &detect->topo->nodes[i];
+        has_rdma_port = has_rdma_port || (node->kind == GYRE_TOPO_NET && node->is_rdma &&
+                                          (node->parent == nic || strcmp(node->netdev, name) == 0));
+    }
+    if (detect->topo->nodes[nic].kind != GYRE_TOPO_NIC || has_rdma_port)
         return GYRE_SUCCESS;
     gyre_topo_node_init(&net, GYRE_TOPO_NET, nic);
     snprintf(net.name, sizeof(net.name), "%.63s", name);

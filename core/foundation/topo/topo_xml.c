@@ -255,44 +255,39 @@ static gyre_status read_children(struct reader *reader, const xmlNode *element, 
     return GYRE_SUCCESS;
 }
 
-/* The switch (made on first use), a GPU, or -1 = not in the file. */
-static gyre_status find_target(struct reader *reader, xmlNode *element, int32_t *to_out)
-{
-    char target[64];
-    get_text(reader, element, "target", false, target, sizeof(target));
-    if (get_uint(reader, element, "tclass") == 0x068000) {
-        struct gyre_topo_node node;
-        gyre_topo_node_init(&node, GYRE_TOPO_NVSWITCH, -1);
-        *to_out = gyre_topo_next(reader->topo, GYRE_TOPO_NVSWITCH, 0);
-        return *to_out >= 0 ? GYRE_SUCCESS : add_node(reader, element, &node, to_out);
-    }
-    *to_out = gyre_topo_find_bus_id(reader->topo, target);
-    if (*to_out >= 0 && reader->topo->nodes[*to_out].kind != GYRE_TOPO_GPU)
-        *to_out = -1;
-    return GYRE_SUCCESS;
-}
-
-/* One link, one direction. "bw" is gyre's own; else as RCCL counts (src/graph/topo.h). */
-static double xgmi_bytes_per_ns(struct reader *reader, xmlNode *element)
-{
-    char gcn[16]; /* "gfx942", or "942" in version 1, where "910" is gfx90a */
-    const uint32_t mb_per_s = get_uint(reader, element, "bw");
-    get_text(reader, element->parent, "gcn", true, gcn, sizeof(gcn));
-    const char *model = strncmp(gcn, "gfx", 3) == 0 ? gcn + 3 : gcn;
-    if (mb_per_s > 0)
-        return mb_per_s / 1000.0;
-    if (strncmp(model, "94", 2) == 0 || strncmp(model, "95", 2) == 0)
-        return 48.0;
-    return strcmp(model, "90a") == 0 || strcmp(model, "910") == 0 ? 36.0 : 24.0;
-}
-
 static gyre_status read_link(struct reader *reader, xmlNode *element, int32_t gpu)
 {
     struct gyre_topo_link link = {.kind = GYRE_TOPO_NVLINK, .from = gpu, .to = -1};
     if (is_named(element, "nvlink") || is_named(element, "xgmi")) {
-        GYRE_TRY(find_target(reader, element, &link.to));
-        if (is_named(element, "xgmi"))
-            link.bytes_per_ns = xgmi_bytes_per_ns(reader, element);
+        /* The switch (made on first use), a GPU, or -1 = not in the file. */
+        char target[64];
+        get_text(reader, element, "target", false, target, sizeof(target));
+        if (get_uint(reader, element, "tclass") == 0x068000) {
+            struct gyre_topo_node node;
+            gyre_topo_node_init(&node, GYRE_TOPO_NVSWITCH, -1);
+            link.to = gyre_topo_next(reader->topo, GYRE_TOPO_NVSWITCH, 0);
+            if (link.to < 0)
+                GYRE_TRY(add_node(reader, element, &node, &link.to));
+        } else {
+            link.to = gyre_topo_find_bus_id(reader->topo, target);
+            if (link.to >= 0 && reader->topo->nodes[link.to].kind != GYRE_TOPO_GPU)
+                link.to = -1;
+        }
+        if (is_named(element, "xgmi")) {
+            /* One link, one direction. "bw" is gyre's own; else as RCCL counts (src/graph/topo.h).
+             */
+            char gcn[16]; /* "gfx942", or "942" in version 1, where "910" is gfx90a */
+            const uint32_t mb_per_s = get_uint(reader, element, "bw");
+            get_text(reader, element->parent, "gcn", true, gcn, sizeof(gcn));
+            const char *model = strncmp(gcn, "gfx", 3) == 0 ? gcn + 3 : gcn;
+            if (mb_per_s > 0)
+                link.bytes_per_ns = mb_per_s / 1000.0;
+            else if (strncmp(model, "94", 2) == 0 || strncmp(model, "95", 2) == 0)
+                link.bytes_per_ns = 48.0;
+            else
+                link.bytes_per_ns =
+                    strcmp(model, "90a") == 0 || strcmp(model, "910") == 0 ? 36.0 : 24.0;
+        }
     } else if (is_named(element, "c2c")) {
         link.kind = GYRE_TOPO_C2CLINK;
         for (link.to = gpu; reader->topo->nodes[link.to].parent >= 0;)
