@@ -98,14 +98,6 @@ static void number_process(void)
         process_number = (uint64_t)(uintptr_t)&process_number + (uint64_t)getpid();
 }
 
-static struct asker this_thread(void)
-{
-    static _Thread_local char place;
-    pthread_once(&process_once, number_process);
-    const struct asker asker = {process_number, (uint64_t)(uintptr_t)&place};
-    return asker;
-}
-
 /* Does a thread ask for two ranks? The same answer on all ranks. */
 static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_twice_out)
 {
@@ -127,28 +119,25 @@ static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_tw
     return status;
 }
 
-static gyre_status make_one(const struct nccl_window_wish *wish, const struct asker *asker)
-{
-    gyre_window window = 0;
-    int is_twice;
-    gyre_status status = ask_all(wish->comm, asker, &is_twice);
-    if (status != GYRE_SUCCESS || is_twice)
-        return status;
-    /* without memory gyre refuses, and tells the other ranks */
-    status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
-                                  wish->win != NULL ? &window : NULL);
-    if (status == GYRE_SUCCESS)
-        *wish->win = (ncclWindow_t)(uintptr_t)window;
-    return status == GYRE_ERROR_UNSUPPORTED ? GYRE_SUCCESS : status;
-}
-
 static void *run_job(void *argument)
 {
     struct job *job = argument;
     for (size_t i = 0; i < job->n_wishes && job->status == GYRE_SUCCESS; i++) {
-        if (job->wishes[i].comm != job->comm)
+        const struct nccl_window_wish *wish = &job->wishes[i];
+        gyre_window window = 0;
+        int is_twice;
+        if (wish->comm != job->comm)
             continue;
-        job->status = make_one(&job->wishes[i], &job->asker);
+        job->status = ask_all(wish->comm, &job->asker, &is_twice);
+        if (job->status == GYRE_SUCCESS && !is_twice) {
+            /* without memory gyre refuses, and tells the other ranks */
+            job->status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
+                                               wish->win != NULL ? &window : NULL);
+            if (job->status == GYRE_SUCCESS)
+                *wish->win = (ncclWindow_t)(uintptr_t)window;
+            if (job->status == GYRE_ERROR_UNSUPPORTED)
+                job->status = GYRE_SUCCESS;
+        }
         if (job->status != GYRE_SUCCESS)
             snprintf(job->cause, sizeof(job->cause), "%s",
                      job->status == GYRE_ERROR_OUT_OF_MEMORY ? "out of host memory"
@@ -163,6 +152,7 @@ static void *run_job(void *argument)
  * communicators, because the other ranks wait for it. */
 static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n_wishes)
 {
+    static _Thread_local char place; /* its address tells threads apart */
     struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));
     size_t n_jobs = 0;
     ncclResult_t result = ncclSuccess;
@@ -171,6 +161,7 @@ static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n
             (void)gyre_comm_abort(wishes[i].comm);
         return nccl_refuse(ncclSystemError, "out of host memory");
     }
+    pthread_once(&process_once, number_process);
     for (size_t i = 0; i < n_wishes; i++) {
         size_t known = 0;
         while (known < n_jobs && jobs[known].comm != wishes[i].comm)
@@ -180,7 +171,7 @@ static ncclResult_t make_windows(const struct nccl_window_wish *wishes, size_t n
         jobs[n_jobs].wishes = wishes;
         jobs[n_jobs].n_wishes = n_wishes;
         jobs[n_jobs].comm = wishes[i].comm;
-        jobs[n_jobs++].asker = this_thread();
+        jobs[n_jobs++].asker = (struct asker){process_number, (uint64_t)(uintptr_t)&place};
     }
     /* All but the first. The process's signals belong to the application's threads. */
     static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};

@@ -130,21 +130,6 @@ static const char *keep(struct nccl_profile *profile, const char *word)
     return text->bytes;
 }
 
-static void open_group_of(struct nccl_profile *profile)
-{
-    if (open_group.profile != NULL)
-        return;
-    __atomic_fetch_add(&profile->n_holders, 1, __ATOMIC_RELAXED);
-    open_group.profile = profile;
-    open_group.mask = nccl_plugin_mask();
-    open_group.handle = NULL;
-    if ((open_group.mask & FOR_GROUP_API) == 0)
-        return;
-    struct nccl_event event = {.rank = profile->rank, .group_api = {false, nccl_group_depth()}};
-    open_group.handle = nccl_plugin_start(profile->context, NCCL_EVENT_GROUP_API, &event, NULL);
-    nccl_plugin_record(open_group.handle, NCCL_STATE_GROUP_START_API_STOP, 0);
-}
-
 void nccl_profile_group_ending(void)
 {
     if (open_group.profile != NULL)
@@ -167,7 +152,19 @@ static void *on_submitted(void *context, const gyre_observed_call *told)
     struct call *call = calloc(1, sizeof(*call));
     if (call == NULL)
         return NULL;
-    open_group_of(profile);
+    if (open_group.profile == NULL) {
+        __atomic_fetch_add(&profile->n_holders, 1, __ATOMIC_RELAXED);
+        open_group.profile = profile;
+        open_group.mask = nccl_plugin_mask();
+        open_group.handle = NULL;
+        if ((open_group.mask & FOR_GROUP_API) != 0) {
+            struct nccl_event opened = {.rank = profile->rank,
+                                        .group_api = {false, nccl_group_depth()}};
+            open_group.handle =
+                nccl_plugin_start(profile->context, NCCL_EVENT_GROUP_API, &opened, NULL);
+            nccl_plugin_record(open_group.handle, NCCL_STATE_GROUP_START_API_STOP, 0);
+        }
+    }
     call->mask = open_group.mask;
     call->is_p2p = told->kind >= N_KINDS;
     call->group_api = open_group.handle;
@@ -313,19 +310,24 @@ static void on_finished(void *context, void *tag)
     free(call);
 }
 
-static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
+void nccl_profile_attach(struct nccl_comm *comm)
 {
+    gyre_properties facts = GYRE_PROPERTIES_INIT;
+    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
+    if (!comm->wants_profile || own == NULL || gyre_comm_properties(own, &facts) != GYRE_SUCCESS)
+        return;
+    comm->wants_profile = 0;
     struct nccl_profile *profile = calloc(1, sizeof(*profile));
     if (profile == NULL)
-        return NULL;
+        return;
     profile->n_holders = 1;
-    profile->rank = facts->rank;
-    snprintf(profile->name, sizeof(profile->name), "%s", facts->name);
-    const struct nccl_plugin_comm joined = {profile->name, facts->id, facts->n_hosts,
-                                            facts->n_ranks, facts->rank};
+    profile->rank = facts.rank;
+    snprintf(profile->name, sizeof(profile->name), "%s", facts.name);
+    const struct nccl_plugin_comm joined = {profile->name, facts.id, facts.n_hosts, facts.n_ranks,
+                                            facts.rank};
     if (!nccl_plugin_join(&joined, &profile->context)) {
         free(profile);
-        return NULL;
+        return;
     }
     const gyre_observer observer = {
         .struct_bytes = sizeof(observer),
@@ -339,20 +341,10 @@ static struct nccl_profile *make(gyre_comm *comm, const gyre_properties *facts)
         .finished = on_finished,
         .closed = release,
     };
-    if (gyre_comm_observe(comm, &observer) == GYRE_SUCCESS)
-        return profile;
-    release(profile);
-    return NULL;
-}
-
-void nccl_profile_attach(struct nccl_comm *comm)
-{
-    gyre_properties facts = GYRE_PROPERTIES_INIT;
-    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
-    if (!comm->wants_profile || own == NULL || gyre_comm_properties(own, &facts) != GYRE_SUCCESS)
-        return;
-    comm->wants_profile = 0;
-    comm->profile = make(own, &facts);
+    if (gyre_comm_observe(own, &observer) == GYRE_SUCCESS)
+        comm->profile = profile;
+    else
+        release(profile);
 }
 
 int nccl_profile_enter(ncclComm_t handle)

@@ -163,36 +163,30 @@ gyre_status gyre_group_cancel(void)
     return end_group(own, finish_tasks(own));
 }
 
-static gyre_status predict_call(const struct gyre_item *item, double *time_ns_out)
-{
-    struct gyre_plan_cache *plans = &item->comm->plans;
-    const struct gyre_call *call = &item->call;
-    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    struct gyre_choice choice;
-    if (call->coll == GYRE_COLL_SEND_RECV)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "group_simulate_end: the group has sends or receives; only collectives "
-                         "can be predicted");
-    *time_ns_out = 0;
-    if (call->count == 0 || item->comm->member.n_ranks == 1)
-        return GYRE_SUCCESS;
-    GYRE_TRY(gyre_plan_choice(plans, call, &choice));
-    return gyre_tuner_predict(gyre_plan_facts(plans), gyre_plan_cost(plans), call->coll, &choice,
-                              n_bytes, time_ns_out);
-}
-
 /* All calls of a communicator, at its first one; else 0. */
 static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, size_t first,
                                 double *time_ns_out)
 {
     *time_ns_out = 0;
     for (size_t i = 0; i < n_items; i++) {
+        struct gyre_plan_cache *plans = &items[i].comm->plans;
+        const struct gyre_call *call = &items[i].call;
+        const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+        struct gyre_choice choice;
         double time_ns;
         if (items[i].comm != items[first].comm)
             continue;
         if (i < first)
             return GYRE_SUCCESS;
-        GYRE_TRY(predict_call(&items[i], &time_ns));
+        if (call->coll == GYRE_COLL_SEND_RECV)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "group_simulate_end: the group has sends or receives; only "
+                             "collectives can be predicted");
+        if (call->count == 0 || items[i].comm->member.n_ranks == 1)
+            continue;
+        GYRE_TRY(gyre_plan_choice(plans, call, &choice));
+        GYRE_TRY(gyre_tuner_predict(gyre_plan_facts(plans), gyre_plan_cost(plans), call->coll,
+                                    &choice, n_bytes, &time_ns));
         *time_ns_out += time_ns;
     }
     return GYRE_SUCCESS;

@@ -88,22 +88,6 @@ static int class_of(uint64_t n_bytes)
     return size_class;
 }
 
-/* Bus bandwidth over the call's own: nccl-tests, PERFORMANCE.md. */
-static double bus_factor(enum gyre_collective coll, int n_ranks)
-{
-    const double n = n_ranks;
-    switch (coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        return 2 * (n - 1) / n;
-    case GYRE_COLL_BROADCAST:
-    case GYRE_COLL_REDUCE:
-    case GYRE_COLL_SEND_RECV:
-        return 1;
-    default:
-        return (n - 1) / n;
-    }
-}
-
 static void note_begin(struct gyre_span *span, uint64_t now_ns)
 {
     ((struct gyre_metrics_span *)span)->start_ns = now_ns;
@@ -151,11 +135,19 @@ struct gyre_metrics_span *gyre_metrics_begin(struct gyre_metrics *metrics,
     struct gyre_metrics_span *span = metrics->is_timed ? calloc(1, sizeof(*span)) : NULL;
     if (span == NULL)
         return NULL;
+    /* Bus bandwidth over the call's own: nccl-tests, PERFORMANCE.md. */
+    const enum gyre_collective coll = items[0]->call.coll;
+    const double n = metrics->n_ranks;
+    const bool is_chain =
+        coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE || coll == GYRE_COLL_SEND_RECV;
+    const double bus_factor = coll == GYRE_COLL_ALL_REDUCE ? 2 * (n - 1) / n
+                              : is_chain                   ? 1
+                                                           : (n - 1) / n;
     *span = (struct gyre_metrics_span){
         .metrics = metrics,
-        .coll = items[0]->call.coll,
+        .coll = coll,
         .size_class = class_of(longest_bytes),
-        .bus_bytes = (double)all_bytes * bus_factor(items[0]->call.coll, metrics->n_ranks),
+        .bus_bytes = (double)all_bytes * bus_factor,
     };
     gyre_fetch_add_u32(&metrics->n_holders, 1);
     if (gyre_span_begin(&span->span, &span_ops, stream))

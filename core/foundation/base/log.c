@@ -165,31 +165,12 @@ static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_file(const char *file, char path[FILE_MAX_BYTES], int *fd_out)
-{
-    if (file == NULL || file[0] == '\0') {
-        *fd_out = STDERR_FILENO;
-        return GYRE_SUCCESS;
-    }
-    if (!gyre_file_expand(file, -1, path, FILE_MAX_BYTES, NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "log file name \"%s\" is too long", file);
-    const int fd = gyre_descriptor_keep(
-        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
-    if (fd < 0 && errno == ENXIO)
-        return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
-    if (fd < 0)
-        return gyre_fail_errno(errno, "log file %s", path);
-    (void)fcntl(fd, F_SETFL, O_APPEND);
-    *fd_out = fd;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file)
 {
     uint32_t new_subsys = 0;
     size_t row = 0;
     char new_path[FILE_MAX_BYTES] = "";
-    int new_fd = -1;
+    int new_fd = STDERR_FILENO;
     look_at_stderr();
     while (row < GYRE_ARRAY_LENGTH(level_words) && !gyre_text_same(level, level_words[row].word))
         row++;
@@ -198,7 +179,18 @@ gyre_status gyre_log_configure(const char *level, const char *subsystems, const 
                          "log level \"%s\": legal are NONE VERSION WARN ERROR INFO ABORT TRACE",
                          level);
     GYRE_TRY(parse_subsystems(subsystems == NULL ? "" : subsystems, &new_subsys));
-    GYRE_TRY(open_file(file, new_path, &new_fd));
+    if (file != NULL && file[0] != '\0') {
+        if (!gyre_file_expand(file, -1, new_path, sizeof(new_path), NULL))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "log file name \"%s\" is too long", file);
+        new_fd = gyre_descriptor_keep(
+            open(new_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+        if (new_fd < 0 && errno == ENXIO)
+            return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads",
+                             new_path);
+        if (new_fd < 0)
+            return gyre_fail_errno(errno, "log file %s", new_path);
+        (void)fcntl(new_fd, F_SETFL, O_APPEND);
+    }
     const int old_fd = (int)gyre_load_acquire_u32(&log_fd);
     gyre_store_release_u32(&log_subsys, new_subsys);
     memcpy(log_path, new_path, sizeof(log_path));

@@ -132,23 +132,6 @@ static gyre_status read_condition(struct reader *reader, const char *word)
     return GYRE_SUCCESS;
 }
 
-/* "*", or names with commas. */
-static gyre_status read_collectives(struct reader *reader, char *word)
-{
-    char *rest = NULL;
-    if (strcmp(word, "*") == 0) {
-        reader->row.when.colls = (1U << GYRE_N_COLLECTIVES) - 1;
-        return GYRE_SUCCESS;
-    }
-    for (char *name = strtok_r(word, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
-        const int coll = gyre_collective_find(name);
-        if (coll < 0)
-            return refuse(reader, "\"%.40s\" is no collective", name);
-        reader->row.when.colls |= 1U << coll;
-    }
-    return GYRE_SUCCESS;
-}
-
 /* "bytes/ranks/128K >=32": a form, its divisors, then bounds and other words. */
 static gyre_status read_rule(struct reader *reader, char *const *words, int n_words)
 {
@@ -250,7 +233,16 @@ static gyre_status read_row(struct reader *reader, char *line)
                                     .measured = reader->measured,
                                     .line = reader->line,
                                     .kind = (enum gyre_row_kind)kind};
-    GYRE_TRY(read_collectives(reader, words[1]));
+    const bool has_all = strcmp(words[1], "*") == 0; /* else names with commas */
+    if (has_all)
+        reader->row.when.colls = (1U << GYRE_N_COLLECTIVES) - 1;
+    for (char *name = has_all ? NULL : strtok_r(words[1], ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest)) {
+        const int coll = gyre_collective_find(name);
+        if (coll < 0)
+            return refuse(reader, "\"%.40s\" is no collective", name);
+        reader->row.when.colls |= 1U << coll;
+    }
     for (int i = 2; i < arrow; i++)
         GYRE_TRY(read_condition(reader, words[i]));
     return read_result(reader, &words[arrow + 1], n - arrow - 1);
