@@ -188,19 +188,6 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     RETURN_FROM_TWIN(comm, CommWindowRegister, buff, size, win, winFlags);
 }
 
-/* Failed ranks cannot agree, and callers give windows back before they destroy a communicator. */
-static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
-{
-    gyre_status ended = GYRE_SUCCESS;
-    const gyre_status status = gyre_window_deregister(own, window);
-    if (status == GYRE_ERROR_REMOTE) /* another rank's end, perhaps not known yet */
-        return ncclSuccess;
-    if (status != GYRE_SUCCESS && gyre_comm_async_error(own, &ended) == GYRE_SUCCESS &&
-        ended != GYRE_SUCCESS && ended != GYRE_IN_PROGRESS)
-        return ncclSuccess;
-    return nccl_result_of(status);
-}
-
 NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
@@ -208,8 +195,18 @@ NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
     if (own == NULL || win == NULL)
         return result;
-    if (real == NULL)
-        return deregister_window(own, (gyre_window)(uintptr_t)win);
+    if (real == NULL) {
+        /* Failed ranks cannot agree, and callers give windows back before they destroy a
+         * communicator. */
+        gyre_status ended = GYRE_SUCCESS;
+        const gyre_status status = gyre_window_deregister(own, (gyre_window)(uintptr_t)win);
+        if (status == GYRE_ERROR_REMOTE) /* another rank's end, perhaps not known yet */
+            return ncclSuccess;
+        if (status != GYRE_SUCCESS && gyre_comm_async_error(own, &ended) == GYRE_SUCCESS &&
+            ended != GYRE_SUCCESS && ended != GYRE_IN_PROGRESS)
+            return ncclSuccess;
+        return nccl_result_of(status);
+    }
     RETURN_FROM_TWIN(comm, CommWindowDeregister, win);
 }
 
@@ -331,17 +328,6 @@ NCCL_EXPORT ncclResult_t pncclSetEncryption(const ncclEncryptionConfig_t *config
                        "they know the job's secret, but the data is sent in the clear");
 }
 
-static void fill_in(const gyre_properties *facts, ncclCommProperties_t *props)
-{
-    props->rank = facts->rank;
-    props->nRanks = facts->n_ranks;
-    props->cudaDev = facts->device_ordinal;
-    props->nvmlDev = facts->device_ordinal;
-    props->nLsaTeams = facts->can_window ? 1 : facts->n_ranks;
-    props->hostRmaSupport = facts->device_kind == GYRE_DEVICE_HOST;
-    props->commHash = facts->id;
-}
-
 NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
 {
     gyre_properties facts = GYRE_PROPERTIES_INIT;
@@ -358,7 +344,13 @@ NCCL_EXPORT ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommPrope
     known.size = props->size;
     known.magic = props->magic;
     known.version = props->version;
-    fill_in(&facts, &known);
+    known.rank = facts.rank;
+    known.nRanks = facts.n_ranks;
+    known.cudaDev = facts.device_ordinal;
+    known.nvmlDev = facts.device_ordinal;
+    known.nLsaTeams = facts.can_window ? 1 : facts.n_ranks;
+    known.hostRmaSupport = facts.device_kind == GYRE_DEVICE_HOST;
+    known.commHash = facts.id;
     memcpy(props, &known, known.size < sizeof(known) ? known.size : sizeof(known));
     return ncclSuccess;
 }

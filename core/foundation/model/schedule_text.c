@@ -179,32 +179,6 @@ static gyre_status read_head(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-static gyre_status read_operand(struct reader *reader, bool is_out, struct gyre_ref *ref_out)
-{
-    unsigned index = 0, lane = 0;
-    const bool is_placed = is_token(reader, is_out ? "into" : "placed");
-    if (is_placed || is_token(reader, is_out ? "to" : "from")) {
-        next_token(reader);
-        GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
-        if (is_token(reader, "/")) {
-            next_token(reader);
-            GYRE_TRY(take_number(reader, GYRE_MAX_LANES - 1, &lane));
-        }
-        *ref_out =
-            is_placed ? gyre_placed((int)index, (int)lane) : gyre_peer((int)index, (int)lane);
-        return GYRE_SUCCESS;
-    }
-    const bool is_scratch = is_token(reader, "scratch"), is_output = is_token(reader, "out");
-    if (!is_scratch && !is_output && (is_out || !is_token(reader, "in")))
-        return EXPECTED(reader,
-                        is_out ? "out, scratch, to or into" : "in, out, scratch, from or placed");
-    next_token(reader);
-    GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
-    *ref_out = is_scratch ? gyre_scratch((int)index)
-                          : (is_output ? gyre_out((int)index) : gyre_in((int)index));
-    return GYRE_SUCCESS;
-}
-
 static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre_ref *refs,
                                  int *n_refs_out)
 {
@@ -219,8 +193,28 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
                              most, is_out ? "outputs" : "inputs");
         if (n_refs > 0)
             next_token(reader);
-        GYRE_TRY(read_operand(reader, is_out, &refs[n_refs]));
-        n_refs++;
+        unsigned index = 0, lane = 0;
+        const bool is_placed = is_token(reader, is_out ? "into" : "placed");
+        if (is_placed || is_token(reader, is_out ? "to" : "from")) {
+            next_token(reader);
+            GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
+            if (is_token(reader, "/")) {
+                next_token(reader);
+                GYRE_TRY(take_number(reader, GYRE_MAX_LANES - 1, &lane));
+            }
+            refs[n_refs++] =
+                is_placed ? gyre_placed((int)index, (int)lane) : gyre_peer((int)index, (int)lane);
+            continue;
+        }
+        const bool is_scratch = is_token(reader, "scratch"), is_output = is_token(reader, "out");
+        if (!is_scratch && !is_output && (is_out || !is_token(reader, "in")))
+            return EXPECTED(reader, is_out ? "out, scratch, to or into"
+                                           : "in, out, scratch, from or placed");
+        next_token(reader);
+        GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
+        refs[n_refs++] = is_scratch  ? gyre_scratch((int)index)
+                         : is_output ? gyre_out((int)index)
+                                     : gyre_in((int)index);
     } while (is_token(reader, is_out ? "," : "+"));
     *n_refs_out = n_refs;
     return GYRE_SUCCESS;
@@ -387,25 +381,20 @@ static void print_operand(FILE *file, const struct gyre_connection *connections,
         fprintf(file, "/%u", connection->lane);
 }
 
-static void print_chunks(FILE *file, const struct gyre_step *step, uint32_t n_parts)
-{
-    if (step->n_chunks == 1) {
-        fprintf(file, "chunk %u: ", step->chunk);
-        return;
-    }
-    fprintf(file, "chunks %u-%u", step->chunk,
-            gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
-    if (step->stride > 0)
-        fprintf(file, " by %u", step->stride);
-    if (step->run > 1)
-        fprintf(file, "/%u", step->run);
-    fputs(": ", file);
-}
-
 static void print_step(FILE *file, const struct gyre_connection *connections, uint32_t n_parts,
                        const struct gyre_step *step)
 {
-    print_chunks(file, step, n_parts);
+    if (step->n_chunks == 1) {
+        fprintf(file, "chunk %u: ", step->chunk);
+    } else {
+        fprintf(file, "chunks %u-%u", step->chunk,
+                gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
+        if (step->stride > 0)
+            fprintf(file, " by %u", step->stride);
+        if (step->run > 1)
+            fprintf(file, "/%u", step->run);
+        fputs(": ", file);
+    }
     for (unsigned i = 0; i < step->n_ins; i++) {
         fputs(i == 0 ? "" : " + ", file);
         print_operand(file, connections, step->ins[i]);
