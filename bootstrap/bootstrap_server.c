@@ -144,32 +144,23 @@ static void free_link(struct gyre_server *server, struct gyre_server_link *link)
     free(link);
 }
 
-static int64_t frame_cap(const struct gyre_server *server, const struct gyre_server_link *link)
-{
-    const uint32_t type = link->frame.type;
-    if (link->phase == GYRE_LINK_PROVED && type == GYRE_FRAME_JOIN)
-        return (int64_t)sizeof(struct gyre_frame_join);
-    if (link->phase == GYRE_LINK_PROVED && type != GYRE_FRAME_FAIL)
-        return -1;
-    switch (type) {
-    case GYRE_FRAME_GATHER:
-        return (int64_t)gyre_gather_cap(server->n_ranks);
-    case GYRE_FRAME_POST:
-        return GYRE_MESSAGE_MAX_BYTES;
-    case GYRE_FRAME_FAIL:
-        return GYRE_TEXT_MAX_BYTES - 1;
-    case GYRE_FRAME_LEAVE:
-        return 0;
-    default:
-        return -1;
-    }
-}
-
 static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, size_t n_bytes)
 {
     link->n_read += n_bytes;
     if (link->n_read == sizeof(link->frame)) {
-        const int64_t cap = frame_cap(server, link);
+        const uint32_t type = link->frame.type;
+        const bool is_new = link->phase == GYRE_LINK_PROVED;
+        int64_t cap = -1;
+        if (type == GYRE_FRAME_FAIL)
+            cap = GYRE_TEXT_MAX_BYTES - 1;
+        else if (type == GYRE_FRAME_JOIN && is_new)
+            cap = (int64_t)sizeof(struct gyre_frame_join);
+        else if (type == GYRE_FRAME_GATHER && !is_new)
+            cap = (int64_t)gyre_gather_cap(server->n_ranks);
+        else if (type == GYRE_FRAME_POST && !is_new)
+            cap = GYRE_MESSAGE_MAX_BYTES;
+        else if (type == GYRE_FRAME_LEAVE && !is_new)
+            cap = 0;
         if (cap < 0 || link->frame.n_bytes > cap) {
             gyre_server_link_kill(link, "closed its connection after a malformed frame");
             return;
@@ -185,22 +176,6 @@ static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, 
     free(link->payload);
     link->payload = NULL;
     link->n_read = 0;
-}
-
-static uint8_t *read_target(struct gyre_server_link *link, uint8_t *trash, size_t n_trash,
-                            size_t *n_wanted_out)
-{
-    const size_t n_read = link->n_read;
-    if (link->phase == GYRE_LINK_FINISHING) {
-        *n_wanted_out = n_trash;
-        return trash;
-    }
-    if (n_read < sizeof(link->frame)) {
-        *n_wanted_out = sizeof(link->frame) - n_read;
-        return (uint8_t *)&link->frame + n_read;
-    }
-    *n_wanted_out = sizeof(link->frame) + link->frame.n_bytes - n_read;
-    return link->payload + (n_read - sizeof(link->frame));
 }
 
 static void read_link(struct gyre_server *server, struct gyre_server_link *link)
@@ -219,8 +194,15 @@ static void read_link(struct gyre_server *server, struct gyre_server_link *link)
     }
     for (int turn = 0; turn < READS_PER_TURN && !link->is_dead && link->phase != GYRE_LINK_STRANGER;
          turn++) {
-        size_t n_wanted = 0;
-        uint8_t *target = read_target(link, trash, sizeof(trash), &n_wanted);
+        uint8_t *target = trash;
+        size_t n_wanted = sizeof(trash);
+        if (link->phase != GYRE_LINK_FINISHING && link->n_read < sizeof(link->frame)) {
+            target = (uint8_t *)&link->frame + link->n_read;
+            n_wanted = sizeof(link->frame) - link->n_read;
+        } else if (link->phase != GYRE_LINK_FINISHING) {
+            target = link->payload + (link->n_read - sizeof(link->frame));
+            n_wanted = sizeof(link->frame) + link->frame.n_bytes - link->n_read;
+        }
         const ssize_t n_got = recv(link->fd, target, n_wanted, 0);
         if (n_got > 0) {
             if (link->phase != GYRE_LINK_FINISHING)

@@ -179,8 +179,21 @@ static void on_join(struct gyre_server *server, struct gyre_server_link *link)
     }
 }
 
-static void finish_gather(struct gyre_server *server)
+static void on_gather(struct gyre_server *server, struct gyre_server_link *link)
 {
+    if (link->has_gathered || link->frame.sequence != server->sequence) {
+        gyre_server_link_kill(link, "closed its connection after a gather out of turn");
+        return;
+    }
+    if (server->n_gathered++ == 0)
+        server->gather_started_ns = gyre_now_ns();
+    link->has_gathered = true;
+    link->gathered = link->payload;
+    link->n_gathered = link->frame.n_bytes;
+    link->payload = NULL;
+    server->n_gathered_bytes += link->n_gathered;
+    if (server->n_gathered != server->n_ranks)
+        return;
     const size_t n_sizes = (size_t)server->n_ranks * sizeof(uint32_t);
     if (n_sizes + server->n_gathered_bytes > GYRE_FRAME_MAX_BYTES) {
         gyre_server_fail(
@@ -213,23 +226,6 @@ static void finish_gather(struct gyre_server *server)
     server->n_gathered_bytes = 0;
     broadcast(server, -1, buffer);
     gyre_server_buffer_drop(buffer);
-}
-
-static void on_gather(struct gyre_server *server, struct gyre_server_link *link)
-{
-    if (link->has_gathered || link->frame.sequence != server->sequence) {
-        gyre_server_link_kill(link, "closed its connection after a gather out of turn");
-        return;
-    }
-    if (server->n_gathered++ == 0)
-        server->gather_started_ns = gyre_now_ns();
-    link->has_gathered = true;
-    link->gathered = link->payload;
-    link->n_gathered = link->frame.n_bytes;
-    link->payload = NULL;
-    server->n_gathered_bytes += link->n_gathered;
-    if (server->n_gathered == server->n_ranks)
-        finish_gather(server);
 }
 
 static void tell_all(struct gyre_server *server, struct gyre_server_link *link,
@@ -321,21 +317,20 @@ void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns)
     if (server->has_failed || server->n_ranks == 0)
         return;
     if (!server->is_complete) {
-        char late[400];
         const unsigned long long waited_s = (now_ns - server->first_join_ns) / GYRE_SECOND_NS;
-        name_missing(server, false, late, sizeof(late));
+        name_missing(server, false, missing, sizeof(missing));
         if (now_ns >= server->deadline_ns) {
             gyre_server_fail(
                 server, GYRE_ERROR_TIMEOUT,
                 "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
                 "rendezvous at %s)",
-                waited_s, server->n_ranks - server->n_joined, server->n_ranks, late,
+                waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
                 server->address_text);
         } else if (now_ns >= server->next_progress_ns) {
             GYRE_WARN(
                 "init: waiting %llu s for %d of %d ranks: %s (they never reached the rendezvous "
                 "at %s; check the launcher and that their hosts reach it)",
-                waited_s, server->n_ranks - server->n_joined, server->n_ranks, late,
+                waited_s, server->n_ranks - server->n_joined, server->n_ranks, missing,
                 server->address_text);
             server->next_progress_ns += server->progress_ns;
             server->progress_ns = gyre_min_u64(2 * server->progress_ns, PROGRESS_MAX_NS);
