@@ -389,7 +389,7 @@ static struct gyre_program **pairs_of_four(bool lower_first)
                  "worker 0\nchunk 0: in 0 -> to %d\nchunk 0: %s -> scratch 0, to %d\n"
                  "chunk 0: %s -> out 0 final\nend\n",
                  rank, near, two[0], far, two[1]);
-        CHECK_OK(gyre_program_from_text(text, &programs[rank]));
+        CHECK_OK(gyre_program_from_lines(text, 1, &programs[rank]));
     }
     return programs;
 }
@@ -446,7 +446,7 @@ TEST_CASE("a deadlock is told once and with what helps")
     const struct gyre_verify_options options = {.in_place = false};
     struct gyre_verify_report report;
     for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_program_from_text(text[rank], &programs[rank]));
+        CHECK_OK(gyre_program_from_lines(text[rank], 1, &programs[rank]));
     CHECK(gyre_verify((const struct gyre_program *const *)programs, 2, &options, &report) ==
           GYRE_ERROR_INVALID_ARGUMENT);
     CHECK_MSG(strstr(report.reason,
@@ -523,8 +523,8 @@ static void check_texts(const char *text_of_0, const char *text_of_1, bool in_pl
     const struct gyre_verify_options options = {.in_place = in_place};
     struct gyre_verify_report report = {.reason = "not read"};
     struct gyre_program *programs[2] = {NULL, NULL};
-    CHECK_OK(gyre_program_from_text(text_of_0, &programs[0]));
-    CHECK_OK(gyre_program_from_text(text_of_1, &programs[1]));
+    CHECK_OK(gyre_program_from_lines(text_of_0, 1, &programs[0]));
+    CHECK_OK(gyre_program_from_lines(text_of_1, 1, &programs[1]));
     if (programs[0] != NULL && programs[1] != NULL)
         gyre_verify((const struct gyre_program *const *)programs, 2, &options, &report);
     CHECK_MSG(words[0] == '\0' ? report.reason[0] == '\0' : strstr(report.reason, words) != NULL,

@@ -23,7 +23,7 @@ static void round_trip(const struct gyre_program *p)
     CHECK_OK(gyre_program_to_text(p, &text));
     if (text == NULL)
         return;
-    CHECK_OK(gyre_program_from_text(text, &read));
+    CHECK_OK(gyre_program_from_lines(text, 1, &read));
     if (read != NULL) {
         CHECK(gyre_program_hash(read) == gyre_program_hash(p));
         CHECK(strcmp(read->algorithm, p->algorithm) == 0);
@@ -66,7 +66,7 @@ TEST_CASE("comments, blanks and tight spacing are read")
 {
     struct gyre_program *p = NULL, *emitted = NULL;
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
-    CHECK_OK(gyre_program_from_text(sample, &p));
+    CHECK_OK(gyre_program_from_lines(sample, 1, &p));
     CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 1, &emitted));
     CHECK(p != NULL && emitted != NULL && gyre_program_hash(p) == gyre_program_hash(emitted));
     gyre_program_free(p);
@@ -114,7 +114,7 @@ TEST_CASE("ranges are read with gaps and round the end")
         char text[256];
         struct gyre_program *p = NULL;
         snprintf(text, sizeof(text), RANGES "%s\nend\n", steps[i].line);
-        const gyre_status status = gyre_program_from_text(text, &p);
+        const gyre_status status = gyre_program_from_lines(text, 1, &p);
         if (steps[i].expected.n_chunks == 0) { /* blanks do not belong there */
             CHECK(status == GYRE_ERROR_INVALID_ARGUMENT);
             continue;
@@ -144,7 +144,7 @@ TEST_CASE("blocks may have chunks and names")
                                "  chunk 3: from 0 -> out 3\n"
                                "end\n";
     struct gyre_program *p = NULL;
-    CHECK_OK(gyre_program_from_text(text, &p));
+    CHECK_OK(gyre_program_from_lines(text, 1, &p));
     if (p == NULL)
         return;
     CHECK(gyre_program_n_parts(p, GYRE_OPERAND_OUT) == 6);
@@ -222,7 +222,7 @@ TEST_CASE("malformed text is refused with its line")
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         struct gyre_program *p = NULL;
-        CHECK_FAILS(gyre_program_from_text(mistakes[i].text, &p), GYRE_ERROR_INVALID_ARGUMENT,
+        CHECK_FAILS(gyre_program_from_lines(mistakes[i].text, 1, &p), GYRE_ERROR_INVALID_ARGUMENT,
                     mistakes[i].words);
         CHECK(p == NULL);
         gyre_program_free(p);
@@ -243,7 +243,7 @@ TEST_CASE("random damage is refused or still a program")
                 letters[next_random(&state) % (sizeof(letters) - 1)];
         if (next_random(&state) % 8 == 0)
             text[next_random(&state) % sizeof(sample)] = '\0';
-        if (gyre_program_from_text(text, &p) == GYRE_SUCCESS) {
+        if (gyre_program_from_lines(text, 1, &p) == GYRE_SUCCESS) {
             CHECK_OK(gyre_program_check(p));
             n_read++;
         } else {
@@ -294,7 +294,7 @@ TEST_CASE("a FIFO of one slot takes a round to fill and one to empty")
     uint32_t last_round = 0;
     bool is_stuck = true;
     for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_program_from_text(texts[rank], &programs[rank]));
+        CHECK_OK(gyre_program_from_lines(texts[rank], 1, &programs[rank]));
     CHECK_OK(gyre_rounds_walk((const struct gyre_program *const *)programs, 2, note_round,
                               &last_round, &is_stuck));
     CHECK_MSG(!is_stuck && last_round + 1 == 2 * 2, "%u rounds", last_round + 1);

@@ -430,7 +430,7 @@ TEST_CASE("ranks with different numbers of workers find the same number")
     struct gyre_programs programs = {0};
     const struct gyre_shape shape = shape_of(GYRE_COLL_GATHER, 2, 0);
     for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_program_from_text(texts[rank], &own[rank]));
+        CHECK_OK(gyre_program_from_lines(texts[rank], 1, &own[rank]));
     const struct gyre_program *const by_rank[2] = {own[0], own[1]};
     struct gyre_given_programs given = {.n_variants = 1, .programs = {by_rank}};
     CHECK_OK(gyre_algorithm_give(&given, NULL, &algorithm));

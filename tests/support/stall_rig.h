@@ -28,7 +28,7 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
     struct gyre_executor *executor = comm->executor;
     struct gyre_record record = {
         .count = count, .coll = GYRE_COLL_ALL_REDUCE, .dtype = GYRE_FLOAT32, .root = -1};
-    GYRE_TRY(gyre_program_from_text(text, &own->program));
+    GYRE_TRY(gyre_program_from_lines(text, 1, &own->program));
     const struct gyre_load_config config = {.program = own->program, .n_channels = 1};
     const struct gyre_reduction reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
     GYRE_TRY(executor->ops->load(executor, &config, &own->loaded));

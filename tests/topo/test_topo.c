@@ -10,6 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int32_t find_net(const struct gyre_topo *topo, const char *name, int port)
+{
+    for (int32_t i = 0; i < topo->n_nodes; i++) {
+        const struct gyre_topo_node *node = &topo->nodes[i];
+        if (node->kind == GYRE_TOPO_NET && strcmp(node->name, name) == 0 &&
+            (port == 0 || node->port == port))
+            return i;
+    }
+    return -1;
+}
+
 static char root[64];
 
 static void make_parents(char *path)
@@ -124,8 +135,8 @@ static void detect(const char *nvml, struct gyre_topo *topo)
 static enum gyre_topo_level level(const struct gyre_topo *topo, const char *a, const char *b)
 {
     int32_t from = gyre_topo_find_bus_id(topo, a), to = gyre_topo_find_bus_id(topo, b);
-    from = from >= 0 ? from : gyre_topo_find_net(topo, a, 0);
-    to = to >= 0 ? to : gyre_topo_find_net(topo, b, 0);
+    from = from >= 0 ? from : find_net(topo, a, 0);
+    to = to >= 0 ? to : find_net(topo, b, 0);
     CHECK_MSG(from >= 0 && to >= 0, "%s %s", a, b);
     return gyre_topo_level_between(topo, from, to);
 }
@@ -210,7 +221,7 @@ TEST_CASE("an NVSwitch host has NVL between GPUs and a NIC each")
         const int32_t gpu = gyre_topo_find_bus_id(&topo, bus_id);
         CHECK(topo.nodes[gpu].arch_sm == 90);
         CHECK(gyre_topo_nearest_nets(&topo, gpu, true, 4, nets) == 1);
-        CHECK(nets[0] == gyre_topo_find_net(&topo, name, 1));
+        CHECK(nets[0] == find_net(&topo, name, 1));
     }
     gyre_topo_fini(&topo);
     end_tree();
@@ -230,7 +241,7 @@ TEST_CASE("equal machines hash equal and others do not")
     }
     CHECK(gyre_topo_hash(&a) == gyre_topo_hash(&b));
     CHECK(gyre_topo_hash(&a) != gyre_topo_hash(&without_nvlink));
-    const int32_t net = gyre_topo_find_net(&b, "mlx5_3", 1);
+    const int32_t net = find_net(&b, "mlx5_3", 1);
     b.nodes[net].speed_mbit_per_s = 100000;
     CHECK(gyre_topo_hash(&a) != gyre_topo_hash(&b));
     gyre_topo_fini(&a);
@@ -305,8 +316,8 @@ TEST_CASE("a VM with one bus spreads its GPUs over its NICs")
                                  nets[0]) == 2);
     CHECK(gyre_topo_nearest_nets(&topo, gyre_topo_find_bus_id(&topo, "00:05.0"), true, 2,
                                  nets[1]) == 2);
-    CHECK(nets[0][0] == gyre_topo_find_net(&topo, "mlx5_0", 1));
-    CHECK(nets[1][0] == gyre_topo_find_net(&topo, "mlx5_1", 1));
+    CHECK(nets[0][0] == find_net(&topo, "mlx5_0", 1));
+    CHECK(nets[1][0] == find_net(&topo, "mlx5_1", 1));
     gyre_topo_fini(&topo);
     end_tree();
 }
@@ -376,9 +387,9 @@ TEST_CASE("a port's interface is that of the first row that names one")
     put("4: ACTIVE", "class/infiniband/mlx5_1/ports/3/state"); /* port 2 is not shown */
     put("eth3", "class/infiniband/mlx5_1/ports/3/gid_attrs/ndevs/1");
     detect("", &topo);
-    const int32_t bond = gyre_topo_find_net(&topo, "mlx5_bond_0", 1);
-    const int32_t first = gyre_topo_find_net(&topo, "mlx5_1", 1);
-    const int32_t third = gyre_topo_find_net(&topo, "mlx5_1", 3);
+    const int32_t bond = find_net(&topo, "mlx5_bond_0", 1);
+    const int32_t first = find_net(&topo, "mlx5_1", 1);
+    const int32_t third = find_net(&topo, "mlx5_1", 3);
     CHECK(bond >= 0 && first >= 0 && third >= 0);
     CHECK_MSG(strcmp(topo.nodes[bond].netdev, "bond0") == 0, "%s", topo.nodes[bond].netdev);
     CHECK(topo.nodes[first].netdev[0] == '\0' && strcmp(topo.nodes[third].netdev, "eth3") == 0);
@@ -397,7 +408,7 @@ TEST_CASE("numbers of sysfs are read in every locale")
     detect("", &topo);
     setlocale(LC_ALL, "C");
     CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "11:00.0")].link_mt_per_s == 2500);
-    CHECK(topo.nodes[gyre_topo_find_net(&topo, "mlx5_0", 1)].speed_mbit_per_s == 2500);
+    CHECK(topo.nodes[find_net(&topo, "mlx5_0", 1)].speed_mbit_per_s == 2500);
     gyre_topo_fini(&topo);
     end_tree();
 }
@@ -478,7 +489,7 @@ TEST_CASE("GPUs joined by bridges and package links have NVB, C2C and P2C")
     CHECK_LEVEL(&topo, "01:00.0", "eth0", GYRE_TOPO_SYS);
     CHECK(gyre_topo_level_between(&topo, gyre_topo_find_bus_id(&topo, "03:00.0"),
                                   gyre_topo_find_numa(&topo, 1)) == GYRE_TOPO_C2C);
-    CHECK(!topo.nodes[gyre_topo_find_net(&topo, "eth0", 1)].is_rdma);
+    CHECK(!topo.nodes[find_net(&topo, "eth0", 1)].is_rdma);
     gyre_topo_fini(&topo);
 }
 

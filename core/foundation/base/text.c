@@ -69,11 +69,6 @@ bool gyre_text_is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-bool gyre_text_is_letter(char c)
-{
-    return gyre_text_lower(c) >= 'a' && gyre_text_lower(c) <= 'z';
-}
-
 bool gyre_text_is_printable(char c)
 {
     return c >= ' ' && c <= '~';

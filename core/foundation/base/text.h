@@ -26,7 +26,6 @@ bool gyre_text_same_n(const char *a, const char *b, size_t n_bytes);
 char gyre_text_lower(char c);
 char gyre_text_upper(char c);
 bool gyre_text_is_space(char c);
-bool gyre_text_is_letter(char c);
 bool gyre_text_is_printable(char c);
 
 /** U+FFFD replaces bytes that are no character; no character is cut. The texts must not overlap. */

@@ -291,10 +291,8 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
                        uint32_t n_parts, char *text_out, size_t text_bytes);
 
-/** @text: untrusted. Errors: INVALID_ARGUMENT with the line and what was expected. */
-gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);
-
-/** @first_line: from 1, of a part of a file. */
+/** @text: untrusted. @first_line: its number in its file, from 1. Errors: INVALID_ARGUMENT with the
+ * line and what was expected. */
 gyre_status gyre_program_from_lines(const char *text, int first_line,
                                     struct gyre_program **program_out);
 

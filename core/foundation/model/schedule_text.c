@@ -359,11 +359,6 @@ gyre_status gyre_program_from_lines(const char *text, int first_line,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out)
-{
-    return gyre_program_from_lines(text, 1, program_out);
-}
-
 static void print_operand(FILE *file, const struct gyre_connection *connections,
                           struct gyre_operand operand)
 {

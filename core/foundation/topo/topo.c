@@ -227,17 +227,6 @@ int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id)
     return -1;
 }
 
-int32_t gyre_topo_find_net(const struct gyre_topo *topo, const char *name, int port)
-{
-    for (int32_t i = 0; i < topo->n_nodes; i++) {
-        const struct gyre_topo_node *node = &topo->nodes[i];
-        if (node->kind == GYRE_TOPO_NET && strcmp(node->name, name) == 0 &&
-            (port == 0 || node->port == port))
-            return i;
-    }
-    return -1;
-}
-
 int32_t gyre_topo_find_numa(const struct gyre_topo *topo, int numa_id)
 {
     for (int32_t i = 0; i < topo->n_nodes; i++)

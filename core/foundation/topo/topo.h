@@ -140,8 +140,6 @@ gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_li
 /** Indexes, or -1. Bus ids in any spelling; @port: 0 = any. gyre_topo_next() includes `start`. */
 int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id);
 
-int32_t gyre_topo_find_net(const struct gyre_topo *topo, const char *name, int port);
-
 int32_t gyre_topo_find_numa(const struct gyre_topo *topo, int numa_id);
 
 int32_t gyre_topo_next(const struct gyre_topo *topo, enum gyre_topo_kind kind, int32_t start);
