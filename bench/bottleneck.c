@@ -6,7 +6,7 @@
  */
 #include "bench/driver/streams.h"
 #include "bench/report/report_reader.h"
-#include "bench/tools/bottleneck_output.h"
+#include "bench/tools/training.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Each bench is built from this file, with its name as BENCH_NAME.
  */
-#include "bench/driver/bench.h"
+#include "bench/driver/options.h"
 
 #include <string.h>
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/driver/bench.h"
-
 #include "bench/driver/rank_thread.h"
 #include "bench/driver/signals.h"
 #include "bench/driver/streams.h"

@@ -62,4 +62,19 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
                             gyre_status (*run)(void *context, const struct bench_call *call),
                             void *context, int64_t *n_wrong_out);
 
+/* Calls captured once and replayed. Without CUDA all functions return UNSUPPORTED. */
+struct bench_graph;
+
+/** Captures the stream until bench_graph_end(). Calls must have run before, since loading and
+ * allocating cannot be captured. */
+gyre_status bench_graph_begin(gyre_stream stream);
+
+/** Needed after a failed call too, before the stream can be used. */
+gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out);
+
+gyre_status bench_graph_launch(struct bench_graph *graph, gyre_stream stream);
+
+/** The launches must be done. NULL does nothing. */
+void bench_graph_close(struct bench_graph *graph);
+
 #endif

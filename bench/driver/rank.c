@@ -32,17 +32,38 @@ gyre_status bench_rank_ordinal(const struct bench_options *options, const struct
     return GYRE_SUCCESS;
 }
 
-static gyre_status register_buffers(struct bench_rank *rank)
+gyre_status bench_library_open_buffers(const struct bench_library *library, struct bench_rank *rank)
 {
+    struct bench_buffers *buffers = &rank->buffers;
+    void **const both[] = {&buffers->send, &buffers->recv};
+    /* one more element, for -u */
+    buffers->n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
+    for (int i = 0; i < 2; i++)
+        GYRE_TRY(library->mem_alloc(both[i], buffers->n_bytes, rank->device_kind, rank->ordinal));
     if (rank->options->registration == 2)
-        return gyre_window_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
-                                    &rank->window);
-    if (rank->options->registration == 0)
-        return GYRE_SUCCESS;
-    GYRE_TRY(gyre_comm_register(rank->comm, rank->buffers.send, rank->buffers.n_bytes,
-                                &rank->registrations[0]));
-    return gyre_comm_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
-                              &rank->registrations[1]);
+        return library->window_register(rank->comm, buffers->recv, buffers->n_bytes, &rank->window);
+    for (int i = 0; i < 2 && rank->options->registration == 1; i++)
+        GYRE_TRY(library->comm_register(rank->comm, *both[i], buffers->n_bytes,
+                                        &rank->registrations[i]));
+    return GYRE_SUCCESS;
+}
+
+void bench_library_leave(const struct bench_library *library, struct bench_rank *rank,
+                         bool is_orderly)
+{
+    if (rank->stream != NULL)
+        (void)library->stream_destroy(rank->stream, rank->device_kind);
+    for (int i = 0; i < 2; i++)
+        if (rank->registrations[i] != NULL)
+            (void)library->comm_deregister(rank->comm, rank->registrations[i]);
+    if (rank->window != 0 && is_orderly)
+        (void)library->window_deregister(rank->comm, rank->window);
+    if (rank->comm != NULL)
+        (void)library->comm_destroy(rank->comm);
+    if (rank->buffers.send != NULL)
+        (void)library->mem_free(rank->buffers.send, rank->device_kind);
+    if (rank->buffers.recv != NULL)
+        (void)library->mem_free(rank->buffers.recv, rank->device_kind);
 }
 
 gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
@@ -69,30 +90,12 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
     GYRE_TRY(ops->open(rank->ordinal, &rank->device));
     if (!rank->options->is_stream_null)
         GYRE_TRY(gyre_stream_create(&rank->stream, rank->device_kind, rank->ordinal));
-    /* one more element, for -u */
-    rank->buffers.n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
-    GYRE_TRY(gyre_mem_alloc(&rank->buffers.send, rank->buffers.n_bytes, rank->device_kind,
-                            rank->ordinal));
-    GYRE_TRY(gyre_mem_alloc(&rank->buffers.recv, rank->buffers.n_bytes, rank->device_kind,
-                            rank->ordinal));
-    return register_buffers(rank);
+    return bench_library_open_buffers(&bench_linked_library, rank);
 }
 
 void bench_rank_close(struct bench_rank *rank)
 {
-    if (rank->stream != NULL)
-        (void)gyre_stream_destroy(rank->stream, rank->device_kind);
-    for (int i = 0; i < 2; i++)
-        if (rank->registrations[i] != NULL)
-            (void)gyre_comm_deregister(rank->comm, rank->registrations[i]);
-    if (rank->window != 0 && !rank->has_failed)
-        (void)gyre_window_deregister(rank->comm, rank->window);
-    if (rank->comm != NULL)
-        (void)gyre_comm_destroy(rank->comm);
-    if (rank->buffers.send != NULL)
-        (void)gyre_mem_free(rank->buffers.send, rank->device_kind);
-    if (rank->buffers.recv != NULL)
-        (void)gyre_mem_free(rank->buffers.recv, rank->device_kind);
+    bench_library_leave(&bench_linked_library, rank, !rank->has_failed);
     if (rank->device != NULL)
         rank->device->ops->close(rank->device);
 }
@@ -178,11 +181,12 @@ const struct bench_library bench_linked_library = {
 #undef LINKED
 };
 
-static gyre_status send_and_receive(const struct bench_library *library, gyre_comm *comm,
-                                    gyre_stream stream, const struct bench_rank *rank,
-                                    const struct bench_call *call)
+static gyre_status send_and_receive(const struct bench_library *library,
+                                    const struct bench_rank *rank, const struct bench_call *call)
 {
     const struct bench_case *what = &call->what;
+    gyre_comm *comm = rank->comm;
+    const gyre_stream stream = rank->stream;
     const int n_ranks = rank->member.n_ranks;
     const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
     GYRE_TRY(library->group_start());
@@ -194,11 +198,12 @@ static gyre_status send_and_receive(const struct bench_library *library, gyre_co
     return status != GYRE_SUCCESS ? status : ended;
 }
 
-gyre_status bench_library_call(const struct bench_library *library, gyre_comm *comm,
-                               gyre_stream stream, const struct bench_rank *rank,
+gyre_status bench_library_call(const struct bench_library *library, const struct bench_rank *rank,
                                const struct bench_call *call)
 {
     const struct bench_case *what = &call->what;
+    gyre_comm *comm = rank->comm;
+    const gyre_stream stream = rank->stream;
     const void *send = call->send;
     void *recv = call->recv;
     const gyre_op op = what->is_mulsum ? rank->mulsum : what->op;
@@ -220,31 +225,30 @@ gyre_status bench_library_call(const struct bench_library *library, gyre_comm *c
     case GYRE_COLL_SCATTER:
         return library->scatter(send, recv, what->count, what->dtype, what->root, comm, stream);
     case GYRE_COLL_SEND_RECV:
-        return send_and_receive(library, comm, stream, rank, call);
+        return send_and_receive(library, rank, call);
     default:
         return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures collective %d", (int)what->coll);
     }
 }
 
-gyre_status bench_library_wait(const struct bench_library *library, gyre_comm *comm,
-                               gyre_stream stream, gyre_device_kind kind)
+gyre_status bench_library_wait(const struct bench_library *library, const struct bench_rank *rank)
 {
-    GYRE_TRY(library->stream_synchronize(stream, kind));
+    GYRE_TRY(library->stream_synchronize(rank->stream, rank->device_kind));
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(library->comm_async_error(comm, &status));
+    GYRE_TRY(library->comm_async_error(rank->comm, &status));
     if (status != GYRE_SUCCESS)
-        gyre_set_cause(library->comm_last_error(comm));
+        gyre_set_cause(library->comm_last_error(rank->comm));
     return status;
 }
 
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call)
 {
-    return bench_library_call(&bench_linked_library, rank->comm, rank->stream, rank, call);
+    return bench_library_call(&bench_linked_library, rank, call);
 }
 
 gyre_status bench_wait(const struct bench_rank *rank)
 {
-    return bench_library_wait(&bench_linked_library, rank->comm, rank->stream, rank->device_kind);
+    return bench_library_wait(&bench_linked_library, rank);
 }
 
 static struct gyre_pattern pattern_of(const struct bench_rank *rank, const struct bench_case *what)

@@ -5,7 +5,6 @@
 #ifndef GYRE_BENCH_RANK_H
 #define GYRE_BENCH_RANK_H
 
-#include "bench/driver/bench.h"
 #include "bench/driver/options.h"
 #include "bench/driver/progress.h"
 #include "bench/launch/ranks.h"
@@ -138,12 +137,20 @@ struct bench_library {
 
 extern const struct bench_library bench_linked_library;
 
-gyre_status bench_library_call(const struct bench_library *library, gyre_comm *comm,
-                               gyre_stream stream, const struct bench_rank *rank,
+/** On the rank's communicator and stream, which are the library's. */
+gyre_status bench_library_call(const struct bench_library *library, const struct bench_rank *rank,
                                const struct bench_call *call);
 
 /** Errors: the one that ended the communicator. */
-gyre_status bench_library_wait(const struct bench_library *library, gyre_comm *comm,
-                               gyre_stream stream, gyre_device_kind kind);
+gyre_status bench_library_wait(const struct bench_library *library, const struct bench_rank *rank);
+
+/** Allocates the buffers, and registers them or puts them in a window, as the options say. */
+gyre_status bench_library_open_buffers(const struct bench_library *library,
+                                       struct bench_rank *rank);
+
+/** Frees the rank's stream, registrations, window, communicator and buffers, as far as they were
+ * opened. @is_orderly: all ranks leave together. */
+void bench_library_leave(const struct bench_library *library, struct bench_rank *rank,
+                         bool is_orderly);
 
 #endif

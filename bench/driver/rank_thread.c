@@ -6,7 +6,6 @@
 #include "bench/driver/rank_thread.h"
 
 #include "bench/driver/signals.h"
-#include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/trials.h"

@@ -3,7 +3,7 @@
  * gyre and the engine sum the same random inputs, with new ones until a size has enough results for
  * a meaningful largest error.
  */
-#include "bench/engines/accuracy.h"
+#include "bench/engines/compare.h"
 
 #include "bench/driver/measure.h"
 #include "core/foundation/base/util.h"

@@ -5,7 +5,6 @@
  */
 #include "bench/engines/compare.h"
 
-#include "bench/driver/graph.h"
 #include "bench/driver/measure.h"
 #include "core/engine/comm/local.h"
 #include "core/foundation/base/util.h"
@@ -432,6 +431,19 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench
             contenders[i].plan = bench_plan_of(rank, call);
     }
     return capture_and_compare(rank, &batches, can_capture, comparisons_out);
+}
+
+gyre_status bench_engine_takes_all(void *state, const struct bench_call *call)
+{
+    (void)state;
+    (void)call;
+    return GYRE_SUCCESS;
+}
+
+const char *bench_engine_has_no_hint(const struct bench_call *call)
+{
+    (void)call;
+    return "";
 }
 
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out)

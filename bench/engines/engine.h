@@ -44,6 +44,10 @@ extern const struct bench_engine_ops bench_engine_old;
 extern const struct bench_engine_ops bench_engine_nccl;
 #endif
 
+/* For engines that have all that benches measure, and whose values need no hint. */
+gyre_status bench_engine_takes_all(void *state, const struct bench_call *call);
+const char *bench_engine_has_no_hint(const struct bench_call *call);
+
 /** Errors: UNSUPPORTED (not in this build). */
 gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
 

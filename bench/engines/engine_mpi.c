@@ -4,50 +4,36 @@
  * error handler ends the job with a message, so results need no check.
  */
 #include "bench/engines/engine.h"
+#include "core/foundation/base/util.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
 
+/* MPI_DATATYPE_NULL = MPI has no such type. */
 static MPI_Datatype type_of(gyre_dtype dtype)
 {
-    switch (dtype) {
-    case GYRE_INT8:
-        return MPI_INT8_T;
-    case GYRE_UINT8:
-        return MPI_UINT8_T;
-    case GYRE_INT32:
-        return MPI_INT32_T;
-    case GYRE_UINT32:
-        return MPI_UINT32_T;
-    case GYRE_INT64:
-        return MPI_INT64_T;
-    case GYRE_UINT64:
-        return MPI_UINT64_T;
-    case GYRE_FLOAT32:
-        return MPI_FLOAT;
-    case GYRE_FLOAT64:
-        return MPI_DOUBLE;
-    default:
-        return MPI_DATATYPE_NULL;
-    }
+    const struct {
+        gyre_dtype dtype;
+        MPI_Datatype type;
+    } types[] = {{GYRE_INT8, MPI_INT8_T},   {GYRE_UINT8, MPI_UINT8_T},
+                 {GYRE_INT32, MPI_INT32_T}, {GYRE_UINT32, MPI_UINT32_T},
+                 {GYRE_INT64, MPI_INT64_T}, {GYRE_UINT64, MPI_UINT64_T},
+                 {GYRE_FLOAT32, MPI_FLOAT}, {GYRE_FLOAT64, MPI_DOUBLE}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
+        if (types[i].dtype == dtype)
+            return types[i].type;
+    return MPI_DATATYPE_NULL;
 }
 
 static MPI_Op op_of(gyre_op op)
 {
-    switch (op) {
-    case GYRE_SUM:
-        return MPI_SUM;
-    case GYRE_PROD:
-        return MPI_PROD;
-    case GYRE_MAX:
-        return MPI_MAX;
-    case GYRE_MIN:
-        return MPI_MIN;
-    default:
-        return MPI_OP_NULL;
-    }
+    return op == GYRE_SUM    ? MPI_SUM
+           : op == GYRE_PROD ? MPI_PROD
+           : op == GYRE_MAX  ? MPI_MAX
+           : op == GYRE_MIN  ? MPI_MIN
+                             : MPI_OP_NULL;
 }
 
 static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)

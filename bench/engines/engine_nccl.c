@@ -16,6 +16,7 @@
 /* Modes with own buffers. */
 enum { WITH_REGISTERED, WITH_WINDOWS, WITH_ZERO_SM, N_OWN };
 static const char *const own_names[N_OWN] = {"registered", "window", "zero-sm"};
+static const int own_modes[N_OWN] = {BENCH_NCCL_BUFFERS, BENCH_NCCL_WINDOW, BENCH_NCCL_ZERO_SM};
 
 struct nccl {
     const struct bench_rank *rank;
@@ -34,50 +35,15 @@ static const char *path_of(const struct bench_options *options)
     return options->nccl_library == NULL ? "libnccl.so.2" : options->nccl_library;
 }
 
-static bool wants(const struct nccl *nccl, int own)
+static bool wants(const struct nccl *nccl, int mode)
 {
-    static const int modes[N_OWN] = {BENCH_NCCL_BUFFERS, BENCH_NCCL_WINDOW, BENCH_NCCL_ZERO_SM};
-    const int mode = nccl->rank->options->nccl_mode;
-    return mode == BENCH_NCCL_BEST || mode == modes[own];
-}
-
-static bool wants_plain(const struct nccl *nccl)
-{
-    const int mode = nccl->rank->options->nccl_mode;
-    return mode == BENCH_NCCL_BEST || mode == BENCH_NCCL_PLAIN;
+    const int given = nccl->rank->options->nccl_mode;
+    return given == BENCH_NCCL_BEST || given == mode;
 }
 
 /* NCCL reads them when a communicator is made. */
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS",
                                                    "NCCL_MAX_NCHANNELS"};
-
-/* By local rank 0 alone. The all-gather of the id publishes them to all threads. */
-static void pin_variables(struct nccl *nccl)
-{
-    const struct bench_options *options = nccl->rank->options;
-    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto,
-                                          options->nccl_channels, options->nccl_channels};
-    for (int i = 0; i < N_PINNED; i++) {
-        const char *before = getenv(pinned_names[i]);
-        if (values[i] == NULL)
-            continue;
-        nccl->is_pinned[i] = true;
-        nccl->before[i] = before == NULL ? NULL : strdup(before);
-        setenv(pinned_names[i], values[i], 1);
-    }
-}
-
-/* gyre reads them too, for the next communicator of --sweep. */
-static void restore_variables(struct nccl *nccl)
-{
-    for (int i = 0; i < N_PINNED; i++) {
-        if (nccl->is_pinned[i] && nccl->before[i] != NULL)
-            setenv(pinned_names[i], nccl->before[i], 1);
-        else if (nccl->is_pinned[i])
-            unsetenv(pinned_names[i]);
-        free(nccl->before[i]);
-    }
-}
 
 /* @is_orderly: all ranks leave together. Else nothing may wait for others, as ncclCommDestroy()
  * does. */
@@ -92,7 +58,14 @@ static void leave(struct nccl *nccl, bool is_orderly)
     for (int i = 0; i < 2 && is_orderly; i++)
         if (comms[i] != NULL)
             (void)nccl->api.destroy(comms[i]);
-    restore_variables(nccl);
+    /* gyre reads them too, for the next communicator of --sweep. */
+    for (int i = 0; i < N_PINNED; i++) {
+        if (nccl->is_pinned[i] && nccl->before[i] != NULL)
+            setenv(pinned_names[i], nccl->before[i], 1);
+        else if (nccl->is_pinned[i])
+            unsetenv(pinned_names[i]);
+        free(nccl->before[i]);
+    }
     free(nccl);
 }
 
@@ -116,8 +89,20 @@ static gyre_status prepare(struct nccl *nccl)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl needs --device cuda");
     GYRE_TRY(bench_nccl_api_load(path_of(rank->options), &nccl->api));
     GYRE_TRY(gyre_cuda_enter(rank->ordinal, &previous));
-    if (rank->member.local == 0)
-        pin_variables(nccl);
+    if (rank->member.local != 0)
+        return GYRE_SUCCESS;
+    /* By local rank 0 alone. The all-gather of the id publishes them to all threads. */
+    const struct bench_options *options = rank->options;
+    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto,
+                                          options->nccl_channels, options->nccl_channels};
+    for (int i = 0; i < N_PINNED; i++) {
+        const char *before = getenv(pinned_names[i]);
+        if (values[i] == NULL)
+            continue;
+        nccl->is_pinned[i] = true;
+        nccl->before[i] = before == NULL ? NULL : strdup(before);
+        setenv(pinned_names[i], values[i], 1);
+    }
     return GYRE_SUCCESS;
 }
 
@@ -208,7 +193,7 @@ static gyre_status open_modes(struct nccl *nccl)
 {
     for (int own = 0; own < N_OWN; own++) {
         bool is_lacking = false;
-        if (!wants(nccl, own))
+        if (!wants(nccl, own_modes[own]))
             continue;
         const gyre_status status = open_own(nccl, own);
         nccl->is_open[own] = status == GYRE_SUCCESS;
@@ -257,7 +242,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
     const char *algo = getenv("NCCL_ALGO");
     const char *proto = getenv("NCCL_PROTO");
     char modes[64] = "", missing[256];
-    if (wants_plain(nccl))
+    if (wants(nccl, BENCH_NCCL_PLAIN))
         strcpy(modes, " plain");
     for (int own = 0; own < N_OWN; own++)
         if (nccl->is_open[own])
@@ -278,19 +263,12 @@ static int nccl_modes(void *state, struct bench_mode *modes_out)
 {
     const struct nccl *nccl = state;
     int n = 0;
-    if (wants_plain(nccl))
+    if (wants(nccl, BENCH_NCCL_PLAIN))
         modes_out[n++] = (struct bench_mode){"plain", NULL};
     for (int own = 0; own < N_OWN; own++)
         if (nccl->is_open[own])
             modes_out[n++] = (struct bench_mode){own_names[own], &nccl->own[own].buffers};
     return n;
-}
-
-static gyre_status nccl_check(void *state, const struct bench_call *call)
-{
-    (void)state;
-    (void)call;
-    return GYRE_SUCCESS; /* it has all that benches measure */
 }
 
 static gyre_status nccl_run(void *state, const struct bench_call *call)
@@ -307,21 +285,15 @@ static gyre_status nccl_wait(void *state)
     return bench_wait(nccl->rank);
 }
 
-static const char *nccl_wrong_value_hint(const struct bench_call *call)
-{
-    (void)call;
-    return "";
-}
-
 const struct bench_engine_ops bench_engine_nccl = {
     .name = "nccl",
     .is_on_stream = true,
     .open = nccl_open,
     .version = nccl_version,
     .modes = nccl_modes,
-    .check = nccl_check,
+    .check = bench_engine_takes_all,
     .run = nccl_run,
     .wait = nccl_wait,
-    .wrong_value_hint = nccl_wrong_value_hint,
+    .wrong_value_hint = bench_engine_has_no_hint,
     .close = nccl_close,
 };

@@ -11,13 +11,9 @@
 #include <string.h>
 
 struct old {
-    const struct bench_rank *rank;
+    const struct bench_rank *rank; /* gyre's */
     struct bench_library library;
-    gyre_comm *comm;
-    gyre_stream stream; /* on GPUs the rank's, which can be captured */
-    struct bench_buffers buffers;
-    gyre_window window;
-    gyre_registration registrations[2];
+    struct bench_rank own; /* on GPUs with gyre's stream, which can be captured */
 };
 
 /* The library that failed holds the cause. */
@@ -65,58 +61,32 @@ static gyre_status join(struct old *old)
     if (status == GYRE_SUCCESS)
         status = bench_ranks_all_gather(member, &id, sizeof(id), ids);
     if (status == GYRE_SUCCESS)
-        status = pass_on(old, old->library.comm_init_rank(&old->comm, member->n_ranks, &ids[0],
+        status = pass_on(old, old->library.comm_init_rank(&old->own.comm, member->n_ranks, &ids[0],
                                                           member->rank, &config));
     free(ids);
     return bench_ranks_agree(member, status);
 }
 
-/* In host memory only the library's own buffers can be windows. */
-static gyre_status open_buffers(struct old *old)
-{
-    const struct bench_rank *rank = old->rank;
-    const struct bench_library *library = &old->library;
-    struct bench_buffers *buffers = &old->buffers;
-    void *const both[] = {&buffers->send, &buffers->recv};
-    buffers->n_bytes = rank->buffers.n_bytes;
-    for (int i = 0; i < 2; i++)
-        GYRE_TRY(pass_on(
-            old, library->mem_alloc(both[i], buffers->n_bytes, rank->device_kind, rank->ordinal)));
-    old->stream = rank->stream;
-    if (rank->device_kind == GYRE_DEVICE_HOST && rank->stream != NULL)
-        GYRE_TRY(
-            pass_on(old, library->stream_create(&old->stream, rank->device_kind, rank->ordinal)));
-    if (rank->options->registration == 2)
-        return pass_on(old, library->window_register(old->comm, buffers->recv, buffers->n_bytes,
-                                                     &old->window));
-    if (rank->options->registration == 0)
-        return GYRE_SUCCESS;
-    GYRE_TRY(pass_on(old, library->comm_register(old->comm, buffers->send, buffers->n_bytes,
-                                                 &old->registrations[0])));
-    return pass_on(old, library->comm_register(old->comm, buffers->recv, buffers->n_bytes,
-                                               &old->registrations[1]));
-}
-
 static void leave(struct old *old, bool is_orderly)
 {
-    const struct bench_library *library = &old->library;
-    const gyre_device_kind kind = old->rank->device_kind;
-    if (old->stream != NULL && old->stream != old->rank->stream)
-        (void)library->stream_destroy(old->stream, kind);
-    for (int i = 0; i < 2; i++)
-        if (old->registrations[i] != NULL)
-            (void)library->comm_deregister(old->comm, old->registrations[i]);
-    if (old->window != 0 && is_orderly)
-        (void)library->window_deregister(old->comm, old->window);
-    if (old->comm != NULL && !is_orderly)
-        (void)library->comm_abort(old->comm);
-    if (old->comm != NULL)
-        (void)library->comm_destroy(old->comm);
-    if (old->buffers.send != NULL)
-        (void)library->mem_free(old->buffers.send, kind);
-    if (old->buffers.recv != NULL)
-        (void)library->mem_free(old->buffers.recv, kind);
+    if (old->own.stream == old->rank->stream)
+        old->own.stream = NULL;
+    if (old->own.comm != NULL && !is_orderly)
+        (void)old->library.comm_abort(old->own.comm);
+    bench_library_leave(&old->library, &old->own, is_orderly);
     free(old);
+}
+
+static gyre_status open_memory(struct old *old)
+{
+    struct bench_rank *own = &old->own;
+    if (own->device_kind == GYRE_DEVICE_HOST && own->stream != NULL) {
+        own->stream = NULL;
+        GYRE_TRY(
+            pass_on(old, old->library.stream_create(&own->stream, own->device_kind, own->ordinal)));
+    }
+    /* In host memory only the library's own buffers can be windows. */
+    return pass_on(old, bench_library_open_buffers(&old->library, own));
 }
 
 static gyre_status old_open(const struct bench_rank *rank, void **state_out)
@@ -127,13 +97,18 @@ static gyre_status old_open(const struct bench_rank *rank, void **state_out)
                              : GYRE_SUCCESS;
     if (old != NULL) {
         old->rank = rank;
+        old->own = *rank;
+        old->own.comm = NULL;
+        old->own.window = 0;
+        memset(old->own.registrations, 0, sizeof(old->own.registrations));
+        memset(&old->own.buffers, 0, sizeof(old->own.buffers));
         status = load(old);
     }
     status = bench_ranks_agree(&rank->member, status);
     if (status == GYRE_SUCCESS)
         status = join(old);
     if (status == GYRE_SUCCESS)
-        status = bench_ranks_agree(&rank->member, open_buffers(old));
+        status = bench_ranks_agree(&rank->member, open_memory(old));
     if (status == GYRE_SUCCESS)
         *state_out = old;
     else if (old != NULL)
@@ -154,34 +129,20 @@ static gyre_status old_version(void *state, char *text_out, size_t n_bytes)
 static int old_modes(void *state, struct bench_mode *modes_out)
 {
     const struct old *old = state;
-    modes_out[0] = (struct bench_mode){"plain", &old->buffers};
+    modes_out[0] = (struct bench_mode){"plain", &old->own.buffers};
     return 1;
-}
-
-static gyre_status old_check(void *state, const struct bench_call *call)
-{
-    (void)state;
-    (void)call;
-    return GYRE_SUCCESS; /* it has all that benches measure */
 }
 
 static gyre_status old_run(void *state, const struct bench_call *call)
 {
     const struct old *old = state;
-    return pass_on(old, bench_library_call(&old->library, old->comm, old->stream, old->rank, call));
+    return pass_on(old, bench_library_call(&old->library, &old->own, call));
 }
 
 static gyre_status old_wait(void *state)
 {
     const struct old *old = state;
-    return pass_on(
-        old, bench_library_wait(&old->library, old->comm, old->stream, old->rank->device_kind));
-}
-
-static const char *old_wrong_value_hint(const struct bench_call *call)
-{
-    (void)call;
-    return "";
+    return pass_on(old, bench_library_wait(&old->library, &old->own));
 }
 
 static void old_close(void *state)
@@ -196,9 +157,9 @@ const struct bench_engine_ops bench_engine_old = {
     .open = old_open,
     .version = old_version,
     .modes = old_modes,
-    .check = old_check,
+    .check = bench_engine_takes_all,
     .run = old_run,
     .wait = old_wait,
-    .wrong_value_hint = old_wrong_value_hint,
+    .wrong_value_hint = bench_engine_has_no_hint,
     .close = old_close,
 };

@@ -3,7 +3,7 @@
  * Ratio = communication / computation. "Overlapped" excludes communication that computation can
  * hide.
  */
-#include "bench/tools/bottleneck_output.h"
+#include "bench/tools/training.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "bench/tools/schedule_predict.h"
 
 #include "bench/report/bus_factor.h"
-#include "bench/tools/schedule_table.h"
 #include "core/foundation/base/status.h"
 
 #include <stdio.h>

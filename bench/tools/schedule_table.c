@@ -2,7 +2,7 @@
  *
  * Missing values come from the tuner's tables, as in a communicator of that size.
  */
-#include "bench/tools/schedule_table.h"
+#include "bench/tools/schedule_predict.h"
 
 #include "core/foundation/base/util.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/engines/nccl.h"
 #include "tests/nccl/fake_nccl.h"
