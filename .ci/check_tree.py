@@ -32,12 +32,29 @@ ALLOWED = {
     "transport": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo"],
     "kernels": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device"],
     "core/nccl": ["core/gyre.h", "core/foundation/base/text.h"],
-    "bench": MODEL + ["core/foundation/model", "core/foundation/trace", "core/foundation/device", "core/foundation/topo", "core/engine/plan/plan.h",
-                      "core/engine/comm/local.h", "bootstrap/launch.h", "algorithms", "kernels/executor.h", "kernels/numeric.h",
-                      "transport/ib/rules/ib_gid.h",
-                      "transport/ib/rules/ib_hca.h", "transport/ib/ib_trial.h", "transport/transport.h"],
+    # gyre_model.h: what tools may know
+    "core": ["algorithms", "core/foundation/model", "core/foundation/topo", "core/engine/comm/local.h",
+             "core/engine/plan/plan.h", "transport/ib/rules/ib_gid.h", "transport/ib/rules/ib_hca.h"],
+    "bench": MODEL + ["core/gyre_model.h"],
     "tests": None,  # anything
     "docs": None,  # the examples
+}
+
+# Beyond this, files of bench/ by name: device memory, NVML, the trial of a NIC, transports that the doctor asks,
+# the trace writer, how a launcher started a process, other libraries' algorithms, test patterns.
+BENCH_ALSO = {
+    "core/foundation/device/device.h": r"driver/rank\.h|launch/memory\.c|limits/limits_kernels\.h|doctor/pairs\.c|check/",
+    "core/foundation/device/cuda_error.h": r"driver/measure\.c|engines/engine_nccl\.c|limits/|report/machine\.c"
+                                           r"|command/version\.c|check/",
+    "core/foundation/topo/topo_nvml.h": r"report/machine\.c|doctor/checks/gpu\.c",
+    "core/foundation/trace/trace_file.h": r"tools/simulated_trace\.c",
+    "transport/transport.h": r"doctor/rdma\.c|doctor/checks/transport\.c",
+    "transport/ib/ib_trial.h": r"doctor/checks/rails\.c",
+    "bootstrap/launch.h": r"launch/launcher\.c",
+    "algorithms/contenders/contender.h": r"tools/predict_rows\.c",
+    "core/foundation/model/types.h": r"limits/limits\.h|check/",  # for CUDA's compiler
+    "core/foundation/model/schedule.h": r"check/",
+    "kernels/numeric.h": r"check/",
 }
 
 # The folders of a communicator, lower ones first: each may include those before it. core/engine itself has comm.h.
@@ -92,6 +109,8 @@ def permitted(path, target):
     if target == "core/gyre.h" or room(target) == own:
         return True
     allowed = ALLOWED[own]
+    if own == "bench" and re.match(f"bench/({BENCH_ALSO.get(target, '$^')})", path):
+        return True
     return allowed is None or any(target == entry or (room(target) == entry) for entry in allowed)
 
 

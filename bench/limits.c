@@ -9,7 +9,7 @@
 #include "bench/launch/launcher.h"
 #include "bench/limits/limits.h"
 #include "core/foundation/base/param.h"
-#include "core/foundation/topo/topo.h"
+#include "core/gyre_model.h"
 
 #include <stdio.h>
 

@@ -5,12 +5,10 @@
  *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
-#include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/programs.h"
 #include "bench/tools/shape_options.h"
 #include "core/foundation/base/util.h"
-#include "core/foundation/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/driver/option_table.h"
 #include "bench/driver/streams.h"
-#include "core/foundation/topo/topo.h"
+#include "core/gyre_model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,6 @@
 #include "bench/tools/fit.h"
 #include "bench/tools/trials.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,8 +8,7 @@
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/plan.h"
-#include "core/foundation/model/fused.h"
+#include "core/gyre_model.h"
 
 #include <getopt.h>
 #include <inttypes.h>

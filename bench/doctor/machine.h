@@ -8,7 +8,7 @@
 
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/sock.h"
-#include "transport/ib/rules/ib_gid.h"
+#include "core/gyre_model.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/trial.h"
 
-#include "core/foundation/topo/topo.h"
+#include "core/gyre_model.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

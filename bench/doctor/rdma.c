@@ -5,8 +5,6 @@
 #include "bench/doctor/machine.h"
 
 #include "core/foundation/base/text.h"
-#include "core/foundation/topo/topo.h"
-#include "transport/ib/rules/ib_hca.h"
 #include "transport/transport.h"
 
 #include <limits.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/draw/drawing.h"
 
-#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
 
 #include <stdio.h>

@@ -5,8 +5,6 @@
 #ifndef GYRE_BENCH_DRAW_DRAWING_H
 #define GYRE_BENCH_DRAW_DRAWING_H
 
-#include "algorithms/simulate/simulate.h"
-#include "algorithms/verify/verify.h"
 #include "bench/tools/schedule_predict.h"
 
 #define BENCH_DRAW_NEVER     UINT32_MAX /* for steps that cannot run */

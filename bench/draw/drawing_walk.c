@@ -4,9 +4,7 @@
  */
 #include "bench/draw/drawing.h"
 
-#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
-#include "core/foundation/model/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
  */
 #include "bench/draw/page.h"
 
-#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
 

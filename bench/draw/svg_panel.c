@@ -4,7 +4,6 @@
  */
 #include "bench/draw/svg.h"
 
-#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
 #include "bench/limits/empty_launch.h"
 #include "bench/report/bus_factor.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdlib.h>

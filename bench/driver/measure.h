@@ -6,7 +6,6 @@
 #define GYRE_BENCH_MEASURE_H
 
 #include "bench/driver/rank.h"
-#include "core/engine/plan/plan.h"
 
 struct bench_stats {
     size_t n_samples; /* 0 = no other field is set */

@@ -3,7 +3,7 @@
 
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
-#include "core/foundation/model/types.h"
+#include "core/gyre_model.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -6,8 +6,7 @@
 #define GYRE_BENCH_OPTIONS_H
 
 #include "bench/driver/option_table.h"
-#include "core/foundation/model/types.h"
-#include "core/engine/plan/plan.h"
+#include "core/gyre_model.h"
 
 /* A bench is one struct bench_kind and one call of bench_main(). */
 struct bench_rank;

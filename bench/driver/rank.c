@@ -2,7 +2,6 @@
 #include "bench/driver/rank.h"
 
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
 #include "bench/check/pattern.h"
 
 #include <stdio.h>

@@ -10,8 +10,6 @@
 #include "bench/report/output.h"
 #include "bench/tools/trials.h"
 #include "core/foundation/base/text.h"
-#include "core/engine/comm/local.h"
-#include "kernels/executor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,6 @@
 
 #include "bench/driver/measure.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
-#include "core/engine/plan/plan.h"
 #include "bench/check/accuracy.h"
 
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include "bench/engines/compare.h"
 
 #include "bench/driver/measure.h"
-#include "core/engine/comm/local.h"
 #include "core/foundation/base/util.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
 #define GYRE_BENCH_COMPARE_H
 
 #include "bench/engines/engine.h"
-#include "core/engine/plan/plan.h"
 
 struct bench_comparison {
     bool is_present;

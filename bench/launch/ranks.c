@@ -4,7 +4,7 @@
  */
 #include "bench/launch/ranks.h"
 
-#include "core/foundation/model/schedule.h"
+#include "core/gyre_model.h"
 
 #include <stdlib.h>
 #include <string.h>

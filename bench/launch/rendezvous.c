@@ -5,7 +5,7 @@
  */
 #include "bench/launch/rendezvous.h"
 
-#include "core/engine/comm/local.h"
+#include "core/gyre_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef GYRE_BENCH_BUS_FACTOR_H
 #define GYRE_BENCH_BUS_FACTOR_H
 
-#include "core/foundation/model/types.h"
+#include "core/gyre_model.h"
 
 /** Busbw / algbw as in nccl-tests: how often data crosses the busiest link of an ideal algorithm.
  * Of n blocks a rank keeps its own, so (n - 1) / n crosses its link, in an all-reduce twice. It is

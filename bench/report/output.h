@@ -10,7 +10,6 @@
 #include "bench/engines/compare.h"
 #include "bench/limits/limits.h"
 #include "bench/report/machine.h"
-#include "core/engine/plan/plan.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/report_reader.h"
 
-#include "algorithms/algorithm.h"
-
 #include <math.h>
 #include <string.h>
 

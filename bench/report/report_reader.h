@@ -7,7 +7,6 @@
 
 #include "bench/tools/fit.h"
 #include "core/foundation/base/status.h"
-#include "core/foundation/model/types.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #define GYRE_BENCH_TIDY_H
 
 #include "core/foundation/base/status.h"
-#include "core/foundation/model/types.h"
+#include "core/gyre_model.h"
 
 #include <stdbool.h>
 #include <stdint.h>

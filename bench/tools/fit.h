@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_FIT_H
 #define GYRE_BENCH_FIT_H
 
-#include "core/engine/plan/plan.h"
+#include "core/gyre_model.h"
 
 struct bench_fit_row {
     enum gyre_collective coll;

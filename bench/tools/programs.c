@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/programs.h"
 
-#include "algorithms/verify/verify.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/status.h"
 

@@ -6,9 +6,7 @@
 #ifndef GYRE_BENCH_TOOLS_PROGRAMS_H
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
 
-#include "algorithms/algorithm.h"
-#include "algorithms/simulate/fabric.h"
-#include "core/foundation/model/program_file.h"
+#include "core/gyre_model.h"
 
 struct bench_programs {
     const char *user; /* begins messages */

@@ -6,11 +6,7 @@
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
-#include "algorithms/simulate/fabric.h"
-#include "algorithms/simulate/simulate.h"
-#include "algorithms/verify/verify.h"
 #include "bench/report/tidy.h"
-#include "core/engine/plan/plan.h"
 
 #include <stdio.h>
 

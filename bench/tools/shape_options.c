@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/tools/shape_options.h"
 
-#include "algorithms/library/library.h"
-#include "core/engine/plan/plan.h"
-
 #include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"
-#include "core/foundation/model/tile.h"
 #include "core/foundation/trace/trace_file.h"
 
 #include <math.h>

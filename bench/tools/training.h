@@ -7,7 +7,6 @@
 
 #include "bench/tools/shape_options.h"
 #include "core/foundation/base/status.h"
-#include "core/foundation/model/types.h"
 
 #define BENCH_MAX_TRAINING_CALLS 2
 

@@ -7,7 +7,6 @@
 #include "bench/driver/measure.h"
 #include "bench/driver/progress.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/comm/local.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #define GYRE_BENCH_TRIALS_H
 
 #include "bench/driver/rank.h"
-#include "core/engine/plan/plan.h"
 
 #define BENCH_MAX_TRIALS 2048
 

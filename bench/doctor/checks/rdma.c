@@ -4,8 +4,6 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include "transport/ib/rules/ib_hca.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
-#include "core/foundation/topo/topo.h"
 
 #include <limits.h>
 #include <stdlib.h>
