@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/algorithm.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 

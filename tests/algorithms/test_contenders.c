@@ -8,8 +8,6 @@
 #include "algorithms/library/library.h"
 #include "tests/support/simulated.h"
 
-#include <string.h>
-
 static const struct gyre_contender_machine hgx_h100 = {
     .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = 50, .cpu = GYRE_CPU_INTEL};
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/simulated.h"
-#include "algorithms/simulate/simulate.h"
-#include "tests/support/check.h"
 #include "tests/support/locale.h"
 
 TEST_CASE("a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes")

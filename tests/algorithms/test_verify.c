@@ -19,14 +19,6 @@ static int max_ranks(void)
     return getenv("TEST_FEW") != NULL ? 64 : 256;
 }
 
-static uint64_t hash_all(struct gyre_program **programs, int n_ranks)
-{
-    uint64_t hash = 0;
-    for (int rank = 0; rank < n_ranks; rank++)
-        hash = hash * 31 + gyre_program_hash(programs[rank]);
-    return hash;
-}
-
 static void prove(struct gyre_program **programs, int n_ranks, bool in_place, const char *hosts,
                   struct summary *summary)
 {
@@ -66,7 +58,10 @@ static bool prove_variant(const struct gyre_algorithm *algorithm, const struct g
     CHECK_MSG(programs != NULL, "%s", gyre_cause());
     if (programs == NULL)
         return false;
-    const uint64_t hash = hash_all(programs, shape->n_ranks);
+    const int n_ranks = shape->n_ranks;
+    uint64_t hash = 0;
+    for (int rank = 0; rank < n_ranks; rank++)
+        hash = hash * 31 + gyre_program_hash(programs[rank]);
     const bool is_new = !shape->is_placed || any_placed(programs, shape->n_ranks);
     if (shape->grouping == NULL)
         *hash_of_one_host = hash;

@@ -38,20 +38,6 @@ static void raise_all(int32_t *times, const int32_t *known, uint32_t n)
         times[i] = times[i] > known[i] ? times[i] : known[i];
 }
 
-/* Both clocks, at times around the known one. */
-static void ask(struct course *course, const struct gyre_view *view, const int32_t *known,
-                uint32_t of)
-{
-    for (int32_t time = known[of] < 1 ? 1 : known[of]; time <= known[of] + 1; time++) {
-        const bool is_after = known[of] >= time;
-        CHECK_MSG(gyre_view_is_after(course->clocks, view, of, time) == is_after,
-                  "worker %u of worker %u: knows time %d, was asked for %d", view->worker, of,
-                  known[of], time);
-        course->n_after += is_after;
-        course->n_not_after += !is_after;
-    }
-}
-
 /* Receives some slots, perhaps asks, perhaps sends. Only a step beside others must have few inputs.
  */
 static void run_step(struct course *course, struct gyre_view *view, uint32_t n_receives,
@@ -72,8 +58,17 @@ static void run_step(struct course *course, struct gyre_view *view, uint32_t n_r
     raise_all(view->is_apart ? course->learned : course->times[view->worker], known, n);
     const bool is_asked = pick(4) == 0;
     for (uint32_t of = 0; of < n && is_asked; of++)
-        if (of != view->worker)
-            ask(course, view, known, of);
+        if (of != view->worker) {
+            /* Both clocks, at times around the known one. */
+            for (int32_t time = known[of] < 1 ? 1 : known[of]; time <= known[of] + 1; time++) {
+                const bool is_after = known[of] >= time;
+                CHECK_MSG(gyre_view_is_after(course->clocks, view, of, time) == is_after,
+                          "worker %u of worker %u: knows time %d, was asked for %d", view->worker,
+                          of, known[of], time);
+                course->n_after += is_after;
+                course->n_not_after += !is_after;
+            }
+        }
     if (view->worker == 0 || n_sends == 0 || course->n_slots + n_sends > MOST_SLOTS)
         return;
     const uint32_t snapshot = gyre_clocks_snapshot(course->clocks, view, n_sends);
@@ -83,26 +78,6 @@ static void run_step(struct course *course, struct gyre_view *view, uint32_t n_r
         slot->snapshot = snapshot;
         memcpy(slot->times, known, sizeof(known));
     }
-}
-
-/* One step, or several at a time, in whose clocks the worker has its previous time. */
-static void run_worker(struct course *course, uint32_t worker, uint32_t n_receives)
-{
-    const int32_t time = gyre_clocks_own_time(course->clocks, worker) + 1;
-    const bool is_apart = pick(3) == 0;
-    struct gyre_view view = {.worker = worker, .time = time, .is_apart = is_apart};
-    CHECK(time == course->times[worker][worker] + 1);
-    memset(course->learned, 0, sizeof(course->learned));
-    if (!is_apart) {
-        gyre_clocks_set_time(course->clocks, worker, time);
-        course->times[worker][worker] = time;
-    }
-    for (uint32_t i = 0; i < (is_apart ? 1 + pick(3) : 1); i++)
-        run_step(course, &view, n_receives, pick(3) == 0 ? course->n_workers : pick(3));
-    CHECK(gyre_clocks_learn(course->clocks, worker));
-    raise_all(course->times[worker], course->learned, course->n_workers);
-    gyre_clocks_set_time(course->clocks, worker, time);
-    course->times[worker][worker] = time;
 }
 
 /* Receives the only slot, and sends the next one. */
@@ -131,8 +106,26 @@ static void follow(uint32_t n_workers, int n_turns, uint64_t max_time, bool is_r
     for (int turn = 0; turn < n_turns && course->clocks != NULL; turn++)
         if (is_relay)
             run_relay(course, 1 + (uint32_t)turn % (n_workers - 1));
-        else
-            run_worker(course, pick(n_workers), pick(8) == 0 ? n_workers / 3 : pick(3));
+        else {
+            /* One step, or several at a time, in whose clocks the worker has its previous time. */
+            const uint32_t worker = pick(n_workers);
+            const uint32_t n_receives = pick(8) == 0 ? n_workers / 3 : pick(3);
+            const int32_t time = gyre_clocks_own_time(course->clocks, worker) + 1;
+            const bool is_apart = pick(3) == 0;
+            struct gyre_view view = {.worker = worker, .time = time, .is_apart = is_apart};
+            CHECK(time == course->times[worker][worker] + 1);
+            memset(course->learned, 0, sizeof(course->learned));
+            if (!is_apart) {
+                gyre_clocks_set_time(course->clocks, worker, time);
+                course->times[worker][worker] = time;
+            }
+            for (uint32_t i = 0; i < (is_apart ? 1 + pick(3) : 1); i++)
+                run_step(course, &view, n_receives, pick(3) == 0 ? course->n_workers : pick(3));
+            CHECK(gyre_clocks_learn(course->clocks, worker));
+            raise_all(course->times[worker], course->learned, course->n_workers);
+            gyre_clocks_set_time(course->clocks, worker, time);
+            course->times[worker][worker] = time;
+        }
     CHECK(course->n_after > n_turns / 100 && course->n_not_after > n_turns / 100);
     gyre_clocks_close(course->clocks);
     free(course);
@@ -166,17 +159,6 @@ struct plain {
 
 static struct plain plains[MOST_VALUES];
 
-/* Ranks in a row, a rank and the newest value, or anything. */
-static uint32_t choose(uint32_t n_ranks, uint32_t n, uint32_t *ins)
-{
-    const uint32_t kind = pick(3), first = pick(n_ranks);
-    for (uint32_t i = 0; i < 3; i++)
-        ins[i] = kind == 0 ? (first + i) % n_ranks : kind == 1 ? first : pick(n);
-    if (kind == 1)
-        ins[pick(2)] = n - 1;
-    return kind == 1 ? 2 : 1 + pick(3);
-}
-
 /* False if they share a rank. */
 static bool unite(uint32_t n_ranks, const uint32_t *ins, uint32_t n_ins, struct plain *sum)
 {
@@ -202,7 +184,13 @@ static void reduce_at_random(uint32_t n_ranks)
     for (int turn = 0; turn < 6000 && n < MOST_VALUES && values != NULL; turn++) {
         struct plain sum;
         uint32_t ins[3], numbers[3], again;
-        const uint32_t n_ins = choose(n_ranks, n, ins);
+        /* Ranks in a row, a rank and the newest value, or anything. */
+        const uint32_t kind = pick(3), first = pick(n_ranks);
+        for (uint32_t i = 0; i < 3; i++)
+            ins[i] = kind == 0 ? (first + i) % n_ranks : kind == 1 ? first : pick(n);
+        if (kind == 1)
+            ins[pick(2)] = n - 1;
+        const uint32_t n_ins = kind == 1 ? 2 : 1 + pick(3);
         const bool is_disjoint = unite(n_ranks, ins, n_ins, &sum), is_final = pick(4) == 0;
         for (uint32_t i = 0; i < 3; i++)
             numbers[i] = plains[ins[i]].value;

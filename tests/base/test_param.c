@@ -2,9 +2,6 @@
 #include "core/foundation/base/param.h"
 #include "tests/support/check.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 static struct gyre_params params;
 
 static gyre_status load(char *a, char *b, char *c)

@@ -2,7 +2,6 @@
 #include "tests/support/ranks.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
 
 /* Bit n - 1 is signal n. False: the thread has ended. */

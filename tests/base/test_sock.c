@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #define LONG_NS 30000000000ULL
 

@@ -13,7 +13,6 @@
 #include "bench/launch/memory.h"
 #include "bench/launch/option_agreement.h"
 
-#include <unistd.h>
 #include <sys/stat.h>
 
 TEST_CASE("order statistics are those of the definition")

@@ -5,8 +5,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define N_RANKS 3
 #define COUNT   5
@@ -64,22 +62,6 @@ static int expected(enum gyre_collective coll, int rank, size_t i)
     }
 }
 
-static void place(const struct job *job, int rank, int *send, int *recv, struct bench_call *call)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
-    const size_t own = (size_t)rank * COUNT;
-    call->send = send;
-    call->recv = recv;
-    if (!job->is_in_place)
-        return;
-    call->recv = traits->in_blocks && !traits->out_blocks ? send + own : send;
-    if (traits->out_blocks && !traits->in_blocks) {
-        call->recv = recv;
-        call->send = recv + own;
-        memcpy(recv + own, send, COUNT * sizeof(int));
-    }
-}
-
 static bool has_defined_values(const struct job *job, int rank)
 {
     if (job->is_in_place && (job->coll == GYRE_COLL_ALL_TO_ALL || job->coll == GYRE_COLL_SEND_RECV))
@@ -98,7 +80,19 @@ static void *run_rank(void *argument)
         send[i] = input(me->rank, i);
     struct bench_call call = {
         .what = {.coll = job->coll, .count = COUNT, .dtype = GYRE_INT32, .root = ROOT}};
-    place(job, me->rank, send, recv, &call);
+    const int rank = me->rank;
+    const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
+    const size_t own = (size_t)rank * COUNT;
+    call.send = send;
+    call.recv = recv;
+    if (job->is_in_place) {
+        call.recv = traits->in_blocks && !traits->out_blocks ? send + own : send;
+        if (traits->out_blocks && !traits->in_blocks) {
+            call.recv = recv;
+            call.send = recv + own;
+            memcpy(recv + own, send, COUNT * sizeof(int));
+        }
+    }
     struct bench_nccl_config config = bench_nccl_config_of(&job->api, 0);
     CHECK(job->api.init_config(&comm, N_RANKS, job->id, me->rank, &config) == 0);
     CHECK_OK(bench_nccl_call(&job->api, comm, &member, &call, NULL));

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 struct rank_run {
     pthread_t thread;
@@ -574,31 +573,6 @@ TEST_CASE("the words of a reset do not depend on who saw its error")
     }
 }
 
-/* Each rank has its own id; rank 0 comes last. */
-static void make_at_address(const char *address, int n_ranks)
-{
-    gyre_comm *comms[3] = {NULL};
-    uint64_t ids[3] = {0};
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
-    setenv("NCCL_COMM_ID", address, 1);
-    CHECK_OK(gyre_group_start());
-    for (int rank = n_ranks - 1; rank >= 0; rank--) {
-        gyre_unique_id id;
-        CHECK_OK(gyre_get_unique_id(&id));
-        CHECK_OK(gyre_comm_init_rank(&comms[rank], n_ranks, &id, rank, &config));
-    }
-    CHECK_OK(gyre_group_end());
-    for (int rank = 0; rank < n_ranks; rank++) {
-        gyre_properties facts = GYRE_PROPERTIES_INIT;
-        CHECK_OK(gyre_comm_properties(comms[rank], &facts));
-        CHECK(facts.rank == rank && facts.n_ranks == n_ranks);
-        ids[rank] = facts.id;
-        CHECK(ids[rank] == ids[0]);
-        CHECK_OK(gyre_comm_destroy(comms[rank]));
-    }
-}
-
 TEST_CASE("ranks that make the id themselves meet at the address")
 {
     static const char *const hosts[] = {"127.0.0.1", "[::1]", "localhost", "127.0.0.1"};
@@ -606,7 +580,28 @@ TEST_CASE("ranks that make the id themselves meet at the address")
     const int port = free_port();
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(hosts); i++) {
         snprintf(address, sizeof(address), "%s:%d", hosts[i], port);
-        make_at_address(address, 3 - (int)i % 3); /* also a communicator of one rank */
+        /* Each rank has its own id; rank 0 comes last. */
+        const int n_ranks = 3 - (int)i % 3;
+        gyre_comm *comms[3] = {NULL};
+        uint64_t ids[3] = {0};
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = GYRE_DEVICE_HOST;
+        setenv("NCCL_COMM_ID", address, 1);
+        CHECK_OK(gyre_group_start());
+        for (int rank = n_ranks - 1; rank >= 0; rank--) {
+            gyre_unique_id id;
+            CHECK_OK(gyre_get_unique_id(&id));
+            CHECK_OK(gyre_comm_init_rank(&comms[rank], n_ranks, &id, rank, &config));
+        }
+        CHECK_OK(gyre_group_end());
+        for (int rank = 0; rank < n_ranks; rank++) {
+            gyre_properties facts = GYRE_PROPERTIES_INIT;
+            CHECK_OK(gyre_comm_properties(comms[rank], &facts));
+            CHECK(facts.rank == rank && facts.n_ranks == n_ranks);
+            ids[rank] = facts.id;
+            CHECK(ids[rank] == ids[0]);
+            CHECK_OK(gyre_comm_destroy(comms[rank]));
+        } /* also a communicator of one rank */
     }
 }
 

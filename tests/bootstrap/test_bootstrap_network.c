@@ -5,8 +5,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* Far above gyre's 8 s, far below TCP's minutes. */
 #define END_MS 15000
@@ -88,36 +86,6 @@ static struct gyre_regroup regroup_of(const struct gyre_params *params, int rank
                                  .check = go_on};
 }
 
-static void run_joiner(int from_parent, int to_parent)
-{
-    const struct gyre_params params = network_params();
-    const struct gyre_regroup regroup = regroup_of(&params, 1);
-    struct gyre_bootstrap *bootstrap = NULL;
-    struct task task;
-    char text[512] = "";
-    char all[2];
-    alarm(60);
-    if (unshare(CLONE_NEWNET) != 0 || write(to_parent, "n", 1) != 1 ||
-        read(from_parent, &task, sizeof(task)) != sizeof(task))
-        _exit(1);
-    gyre_status status = GYRE_SUCCESS;
-    if (task.regroups)
-        status = gyre_regroup_join(&task.regroup_addresses, &regroup, &task.id);
-    if (status == GYRE_SUCCESS)
-        status = open_tcp(&params, &task.id, 2, 1, &bootstrap);
-    if (status == GYRE_SUCCESS)
-        status = bootstrap->ops->all_gather(bootstrap, "x", 1, all);
-    if (status != GYRE_SUCCESS)
-        snprintf(text, sizeof(text), "not joined: %s", gyre_cause());
-    else
-        post_until_lost(bootstrap, text, sizeof(text));
-    if (write(to_parent, text, sizeof(text)) != sizeof(text))
-        _exit(1);
-    /* The namespace keeps the veth pair, of which rank 0 may need its end. */
-    for (;;)
-        pause();
-}
-
 static struct net open_net(void)
 {
     struct net net;
@@ -128,8 +96,36 @@ static struct net open_net(void)
     CHECK(pipe(down) == 0 && pipe(up) == 0);
     CHECK(unshare(CLONE_NEWNET) == 0);
     net.joiner = fork();
-    if (net.joiner == 0)
-        run_joiner(down[0], up[1]);
+    if (net.joiner == 0) {
+        const int from_parent = down[0];
+        const int to_parent = up[1];
+        const struct gyre_params params = network_params();
+        const struct gyre_regroup regroup = regroup_of(&params, 1);
+        struct gyre_bootstrap *bootstrap = NULL;
+        struct task task;
+        char text[512] = "";
+        char all[2];
+        alarm(60);
+        if (unshare(CLONE_NEWNET) != 0 || write(to_parent, "n", 1) != 1 ||
+            read(from_parent, &task, sizeof(task)) != sizeof(task))
+            _exit(1);
+        gyre_status status = GYRE_SUCCESS;
+        if (task.regroups)
+            status = gyre_regroup_join(&task.regroup_addresses, &regroup, &task.id);
+        if (status == GYRE_SUCCESS)
+            status = open_tcp(&params, &task.id, 2, 1, &bootstrap);
+        if (status == GYRE_SUCCESS)
+            status = bootstrap->ops->all_gather(bootstrap, "x", 1, all);
+        if (status != GYRE_SUCCESS)
+            snprintf(text, sizeof(text), "not joined: %s", gyre_cause());
+        else
+            post_until_lost(bootstrap, text, sizeof(text));
+        if (write(to_parent, text, sizeof(text)) != sizeof(text))
+            _exit(1);
+        /* The namespace keeps the veth pair, of which rank 0 may need its end. */
+        for (;;)
+            pause();
+    }
     close(up[1]);
     net.to_joiner = down[1];
     net.from_joiner = up[0];
@@ -287,7 +283,7 @@ TEST_CASE("an id of another host's loopback is an error at once")
     CHECK_MSG(strstr(text, "on its own host alone") != NULL, "rank 1: \"%s\"", text);
 }
 
-static bool can_make_networks(void)
+TEST_BEFORE
 {
     int status = 0;
     fflush(NULL);
@@ -300,13 +296,8 @@ static bool can_make_networks(void)
                   ? 0
                   : 1);
     }
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
-}
-
-TEST_BEFORE
-{
-    if (!can_make_networks())
+    if (!(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+          WEXITSTATUS(status) == 0))
         test_skip_case("two network namespaces need root, ip (iproute2), nsenter (util-linux) and "
                        "the kernel's veth");
     test_n_together = 8;

@@ -5,8 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *id, int n_ranks,
                        int rank)

@@ -238,19 +238,6 @@ static void start(struct guest *guest, int rank, int n_ranks, const char *addres
     CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
 }
 
-static void start_with(struct guest *guest, const struct gyre_params *params, const char *address,
-                       int port, uint64_t timeout_ms)
-{
-    *guest = (struct guest){.place = {.n_ranks = 2,
-                                      .source = "MASTER_ADDR",
-                                      .address = address,
-                                      .port = port,
-                                      .job = "",
-                                      .timeout_ns = timeout_ms * 1000000,
-                                      .params = params}};
-    CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
-}
-
 static void finish(struct guest *guest, gyre_status status, const char *words)
 {
     CHECK(pthread_join(guest->thread, NULL) == 0);
@@ -293,7 +280,16 @@ TEST_CASE("rank 0 listens where it is told")
         const bool is_told = i % 2 == 0;
         CHECK_OK(gyre_params_from(is_told ? only_loopback : nonsense, &params));
         start(&guests[1], 1, 2, targets[i / 2], port, "", is_told && i == 6 ? 600 : 20000);
-        start_with(&guests[0], &params, "127.0.7.1", port, is_told && i == 6 ? 400 : 20000);
+        struct guest *guest = &guests[0];
+        const uint64_t timeout_ms = is_told && i == 6 ? 400 : 20000;
+        *guest = (struct guest){.place = {.n_ranks = 2,
+                                          .source = "MASTER_ADDR",
+                                          .address = "127.0.7.1",
+                                          .port = port,
+                                          .job = "",
+                                          .timeout_ns = timeout_ms * 1000000,
+                                          .params = &params}};
+        CHECK(pthread_create(&guest->thread, NULL, run_guest, guest) == 0);
         for (int rank = 0; rank < 2; rank++)
             finish(&guests[rank], is_told && i == 6 ? GYRE_ERROR_TIMEOUT : GYRE_SUCCESS,
                    rank == 0 ? "rank 0 listens on 127.0.0.1:" : "refused");

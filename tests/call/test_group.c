@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
@@ -311,7 +310,8 @@ TEST_CASE("messages of a group wait for no other peer's messages")
     test_on_threads(3, pass_on_in_a_circle, NULL);
 }
 
-TEST_RANK(mix_with_a_broadcast)
+TEST_ON_THREADS_WITH("a group may name messages and collectives in any order", 2,
+                     "GYRE_TIMEOUT=20000")
 {
     const int peer = n_ranks - 1 - rank;
     struct message message = make_message(comm, rank, peer, N_LONG);
@@ -329,12 +329,6 @@ TEST_RANK(mix_with_a_broadcast)
     check_message(comm, &message, peer, rank);
     check_message(comm, &root, 0, 0);
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
-}
-
-TEST_CASE("a group may name messages and collectives in any order")
-{
-    setenv("GYRE_TIMEOUT", "20000", 1);
-    test_on_threads(2, mix_with_a_broadcast, NULL);
 }
 
 static void send_very_many(void)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "core/foundation/device/host_stream.h"
 #include "tests/support/ranks.h"
@@ -93,7 +92,7 @@ TEST_CASE("communicators whose calls are compared may share a stream")
 }
 
 /* It calls the pair's communicator first. */
-TEST_RANK(skip_a_message)
+TEST_ON_THREADS_WITH("a message may skip a rank", 3, "GYRE_TIMEOUT=" OPERATION_TIMEOUT_MS)
 {
     gyre_comm *pair = NULL;
     struct sum message = make_sum(comm), all = make_sum(comm), two = make_sum(comm);
@@ -116,12 +115,6 @@ TEST_RANK(skip_a_message)
     check_sum(&two, 2, rank < 2 ? 1 : 0);
     if (pair != NULL)
         CHECK_OK(gyre_comm_destroy(pair));
-}
-
-TEST_CASE("a message may skip a rank")
-{
-    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
-    test_on_threads(3, skip_a_message, NULL);
 }
 
 /* Two communicators of two ranks; one thread serves both ranks, each with one stream. On GPUs a
@@ -191,7 +184,9 @@ TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
 }
 
 /* Rank 1 waits for the first sum; rank 0 has both in one group. */
-TEST_RANK(cut_groups_differently)
+TEST_ON_THREADS_WITH("compared calls are launched as soon as they are compared", 2,
+                     "GYRE_TIMEOUT=" OPERATION_TIMEOUT_MS, "GYRE_BOOTSTRAP_TIMEOUT=20",
+                     "GYRE_CHECK=calls")
 {
     gyre_comm *child = NULL;
     CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
@@ -213,15 +208,8 @@ TEST_RANK(cut_groups_differently)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_CASE("compared calls are launched as soon as they are compared")
-{
-    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
-    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
-    setenv("GYRE_CHECK", "calls", 1);
-    test_on_threads(2, cut_groups_differently, NULL);
-}
-
-TEST_RANK(differ_in_one_communicator)
+TEST_ON_THREADS_WITH("calls of a group that differ are refused before data moves", 2,
+                     "GYRE_CHECK=calls")
 {
     gyre_comm *child = NULL;
     gyre_status status = GYRE_SUCCESS;
@@ -243,12 +231,6 @@ TEST_RANK(differ_in_one_communicator)
     check_sum(&good, n_ranks, 1);
     check_sum(&bad, n_ranks, 0);
     CHECK_OK(gyre_comm_destroy(child));
-}
-
-TEST_CASE("calls of a group that differ are refused before data moves")
-{
-    setenv("GYRE_CHECK", "calls", 1);
-    test_on_threads(2, differ_in_one_communicator, NULL);
 }
 
 TEST_RANK(compare_during_a_split)

@@ -75,31 +75,6 @@ static void take_sample(const char *line, struct file *file)
     CHECK_MSG(end != at + 2 && *end == '\0', "\"%s\"", line);
 }
 
-static struct file read_file(const char *path)
-{
-    struct file file = {.n_samples = 0};
-    char line[600], name[64] = "";
-    FILE *stream = fopen(path, "r");
-    CHECK_MSG(stream != NULL, "%s", path);
-    while (stream != NULL && fgets(line, sizeof(line), stream) != NULL) {
-        char *end = strchr(line, '\n');
-        CHECK(end != NULL);
-        if (end != NULL)
-            *end = '\0';
-        if (strncmp(line, "# TYPE ", 7) == 0) { /* every family is declared before its samples */
-            const char *at = take_name(line + 7, name, sizeof(name));
-            CHECK(strcmp(at, " counter") == 0 || strcmp(at, " gauge") == 0);
-            file.n_types++;
-        } else if (strncmp(line, "# HELP ", 7) != 0) {
-            take_sample(line, &file);
-            CHECK(strcmp(file.samples[file.n_samples - 1].name, name) == 0);
-        }
-    }
-    if (stream != NULL)
-        fclose(stream);
-    return file;
-}
-
 static double value_of(const struct file *file, const char *name, const char *collective,
                        const char *up_to)
 {
@@ -159,7 +134,27 @@ TEST_CASE("the file counts calls and bytes by collective and size")
     setlocale(LC_ALL, "C");
     for (int rank = 0; rank < N; rank++) {
         snprintf(path, sizeof(path), "%s/%ld-%d%%n.prom", folder, (long)getpid(), rank);
-        const struct file file = read_file(path);
+        struct file file = {.n_samples = 0};
+        char line[600], name[64] = "";
+        FILE *stream = fopen(path, "r");
+        CHECK_MSG(stream != NULL, "%s", path);
+        while (stream != NULL && fgets(line, sizeof(line), stream) != NULL) {
+            char *end = strchr(line, '\n');
+            CHECK(end != NULL);
+            if (end != NULL)
+                *end = '\0';
+            if (strncmp(line, "# TYPE ", 7) ==
+                0) { /* every family is declared before its samples */
+                const char *at = take_name(line + 7, name, sizeof(name));
+                CHECK(strcmp(at, " counter") == 0 || strcmp(at, " gauge") == 0);
+                file.n_types++;
+            } else if (strncmp(line, "# HELP ", 7) != 0) {
+                take_sample(line, &file);
+                CHECK(strcmp(file.samples[file.n_samples - 1].name, name) == 0);
+            }
+        }
+        if (stream != NULL)
+            fclose(stream);
         CHECK(file.n_types == 4);
         CHECK(file.n_samples == 16 && atoi(file.samples[0].rank) == rank);
         CHECK(value_of(&file, "gyre_calls_total", "all_reduce", "1024") == 3);

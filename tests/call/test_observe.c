@@ -141,19 +141,6 @@ static bool are_all_stages(const char *stages)
     return strcmp(stages, "SLMBEF") == 0 || strcmp(stages, "SLBMEF") == 0;
 }
 
-static void check_seen(const struct seen *own, int rank)
-{
-    CHECK(own->n_tags == 5 && own->n_launches == 3 && own->n_closed == 1);
-    for (int i = 0; i < 4; i++)
-        CHECK_MSG(are_all_stages(own->stages[i]), "%s", own->stages[i]);
-    CHECK_MSG(strcmp(own->stages[4], "SF") == 0, "%s", own->stages[4]);
-    CHECK(own->calls[0].kind == GYRE_CALL_ALL_REDUCE && own->calls[0].root == -1);
-    CHECK(strcmp(own->algorithm[0], "ring") == 0 && own->calls[0].count == COUNT);
-    CHECK(own->calls[1].kind == GYRE_CALL_ALL_GATHER && own->calls[1].dtype == GYRE_FLOAT32);
-    CHECK(own->calls[2].kind == GYRE_OBSERVED_SEND && own->calls[2].root == 1 - rank);
-    CHECK(own->calls[3].kind == GYRE_OBSERVED_RECV && own->calls[3].count == 3);
-}
-
 TEST_CASE("every call goes through its stages")
 {
     struct test_thread threads[N];
@@ -167,8 +154,18 @@ TEST_CASE("every call goes through its stages")
     }
     for (int rank = 0; rank < N; rank++)
         pthread_join(threads[rank].thread, NULL); /* it has destroyed its communicator */
-    for (int rank = 0; rank < N; rank++)
-        check_seen(&seen[rank], rank);
+    for (int rank = 0; rank < N; rank++) {
+        const struct seen *own = &seen[rank];
+        CHECK(own->n_tags == 5 && own->n_launches == 3 && own->n_closed == 1);
+        for (int i = 0; i < 4; i++)
+            CHECK_MSG(are_all_stages(own->stages[i]), "%s", own->stages[i]);
+        CHECK_MSG(strcmp(own->stages[4], "SF") == 0, "%s", own->stages[4]);
+        CHECK(own->calls[0].kind == GYRE_CALL_ALL_REDUCE && own->calls[0].root == -1);
+        CHECK(strcmp(own->algorithm[0], "ring") == 0 && own->calls[0].count == COUNT);
+        CHECK(own->calls[1].kind == GYRE_CALL_ALL_GATHER && own->calls[1].dtype == GYRE_FLOAT32);
+        CHECK(own->calls[2].kind == GYRE_OBSERVED_SEND && own->calls[2].root == 1 - rank);
+        CHECK(own->calls[3].kind == GYRE_OBSERVED_RECV && own->calls[3].count == 3);
+    }
 }
 
 TEST_CASE("an observer that lacks a function is refused")

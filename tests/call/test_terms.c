@@ -90,7 +90,7 @@ TEST_ON_THREADS("every collective has a kind", N)
     }
 }
 
-TEST_RANK(use_empty_lists)
+TEST_ON_THREADS_WITH("empty lists of algorithms and protocols are no terms", N, "GYRE_CHECK=calls")
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
@@ -104,12 +104,6 @@ TEST_RANK(use_empty_lists)
     CHECK_OK(gyre_collective(&args, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
     check_values(data);
-}
-
-TEST_CASE("empty lists of algorithms and protocols are no terms")
-{
-    setenv("GYRE_CHECK", "calls", 1);
-    test_on_threads(N, use_empty_lists, NULL);
 }
 
 /* The linker sends calls to the function with "wrap". */
@@ -212,7 +206,7 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     check_values(data);
 }
 
-TEST_RANK(ask_in_a_group)
+TEST_ON_THREADS("in a group such terms are refused at the call, and the other calls run", N)
 {
     float first[COUNT], second[COUNT], blocks[N];
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
@@ -238,10 +232,9 @@ TEST_RANK(ask_in_a_group)
     CHECK(blocks[0] == 7);
 }
 
-TEST_RUNS("in a group such terms are refused at the call, and the other calls run",
-          test_on_threads(N, ask_in_a_group, NULL))
-
-TEST_RANK(prefer)
+TEST_ON_THREADS_WITH(
+    "a preference that no algorithm fulfils does not count, and the call is planned once", N,
+    "GYRE_CHECK=calls")
 {
     static const char *const preferences[] = {"tree", "nvls_tree", "two_level_ring", "^ring"};
     float data[COUNT], blocks[N], out[N];
@@ -288,24 +281,12 @@ TEST_RANK(prefer)
     }
 }
 
-TEST_CASE("a preference that no algorithm fulfils does not count, and the call is planned once")
-{
-    setenv("GYRE_CHECK", "calls", 1);
-    test_on_threads(N, prefer, NULL);
-    unsetenv("GYRE_CHECK");
-}
-
-TEST_RANK(differ)
+TEST_ON_THREADS_WITH("ranks with different terms get an error that shows both calls", 2,
+                     "GYRE_CHECK=calls")
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
     fill(data, rank);
     args.algorithm = rank == 0 ? "ring" : "tree";
     CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "on terms");
-}
-
-TEST_CASE("ranks with different terms get an error that shows both calls")
-{
-    setenv("GYRE_CHECK", "calls", 1);
-    test_on_threads(2, differ, NULL);
 }

@@ -4,7 +4,6 @@
  */
 #include "tests/comm/puts_rig.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/call/batch.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
@@ -11,9 +10,9 @@ struct buffers {
     void *block; /* what to free */
 };
 
-/* At element alignment only; in place where the job says so. */
-static struct buffers make_buffers(const struct test_job *job, const struct test_place *place)
+static void run_job(const struct test_job *job, const struct test_place *place)
 {
+    /* At element alignment only; in place where the job says so. */
     struct gyre_device *device = place->device;
     const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
     const size_t element = gyre_dtype_bytes(job->dtype);
@@ -35,12 +34,6 @@ static struct buffers make_buffers(const struct test_job *job, const struct test
     }
     const struct gyre_pattern pattern = test_job_pattern(job, place->n_ranks);
     CHECK_OK(gyre_pattern_fill(device, &pattern, (uint32_t)place->rank, 0, n_in, b.send));
-    return b;
-}
-
-static void run_job(const struct test_job *job, const struct test_place *place)
-{
-    struct buffers b = make_buffers(job, place);
     struct gyre_pattern_errors errors = {0};
     CHECK_OK(test_job_call(job, place, b.send, b.recv));
     CHECK_OK(gyre_stream_synchronize(place->stream, test_device()));

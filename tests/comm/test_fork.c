@@ -8,8 +8,6 @@
  */
 #include "tests/support/ranks.h"
 
-#include <sched.h>
-
 #define N_ELEMS 20000
 
 #ifdef __SANITIZE_THREAD__ /* forbids a forked child to start threads or run exit() */

@@ -138,7 +138,8 @@ TEST_CASE("a bad argument of one rank is an error of all ranks at once")
     test_on_threads(N_OLD, grow_by_bad_pointers, NULL);
 }
 
-TEST_RANK(split_with_bad_arguments)
+TEST_ON_THREADS_WITH("a bad argument of one rank of a split is an error of its color", N_OLD,
+                     "GYRE_BOOTSTRAP_TIMEOUT=20")
 {
     gyre_comm *child = NULL;
     CHECK_FAILS(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
@@ -151,12 +152,6 @@ TEST_RANK(split_with_bad_arguments)
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
         CHECK_OK(gyre_comm_destroy(child));
     }
-}
-
-TEST_CASE("a bad argument of one rank of a split is an error of its color")
-{
-    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
-    test_on_threads(N_OLD, split_with_bad_arguments, NULL);
 }
 
 TEST_ON_THREADS("a communicator tells its properties", 2)

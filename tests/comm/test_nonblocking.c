@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/ranks.h"
 
-#include <sched.h>
 #include <time.h>
 
 static gyre_config without_blocking(int rank)
@@ -227,21 +226,6 @@ TEST_CASE("a parent may go while its split is under way")
     test_destroy_all(comms, N);
 }
 
-static void exit_while_ranks_meet(long after_ns)
-{
-    enum { N = 3 };
-    gyre_comm *comms[N];
-    gyre_unique_id id;
-    const struct timespec pause = {0, after_ns};
-    CHECK_OK(gyre_get_unique_id(&id));
-    for (int rank = 0; rank < N; rank++) {
-        const gyre_config config = without_blocking(rank);
-        (void)gyre_comm_init_rank(&comms[rank], N, &id, rank, &config);
-    }
-    nanosleep(&pause, NULL);
-    exit(0);
-}
-
 TEST_CASE("a process may exit while an init goes on")
 {
     enum { N_PROCESSES = 12 };
@@ -250,8 +234,20 @@ TEST_CASE("a process may exit while an init goes on")
         return;
     for (int i = 0; i < N_PROCESSES; i++) {
         pids[i] = fork();
-        if (pids[i] == 0)
-            exit_while_ranks_meet(i * 250000L); /* each at another moment of it */
+        if (pids[i] == 0) {
+            const long after_ns = i * 250000L;
+            enum { N = 3 };
+            gyre_comm *comms[N];
+            gyre_unique_id id;
+            const struct timespec pause = {0, after_ns};
+            CHECK_OK(gyre_get_unique_id(&id));
+            for (int rank = 0; rank < N; rank++) {
+                const gyre_config config = without_blocking(rank);
+                (void)gyre_comm_init_rank(&comms[rank], N, &id, rank, &config);
+            }
+            nanosleep(&pause, NULL);
+            exit(0);
+        } /* each at another moment of it */
     }
     for (int i = 0; i < N_PROCESSES; i++) {
         int status = 0;

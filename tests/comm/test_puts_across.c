@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/comm/puts_rig.h"
-#include "tests/support/ranks.h"
 
 #include <signal.h>
 #include <time.h>
-#include <pthread.h>
 #ifdef TEST_WITH_VERBS
 #include "tests/nic/verbs_memory.h"
 #endif

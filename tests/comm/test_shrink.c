@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
@@ -137,20 +136,14 @@ struct refusal {
     uint32_t n_there;
 };
 
-static gyre_config refused_config(const struct refusal *refusal, int rank)
+TEST_RANK(refuse_on_one_rank)
 {
+    struct refusal *refusal = argument;
     gyre_config config = test_config(rank);
     if (refusal->is_of_config)
         config.struct_bytes = 1;
     else
         config.transport = "pigeon";
-    return config;
-}
-
-TEST_RANK(refuse_on_one_rank)
-{
-    struct refusal *refusal = argument;
-    const gyre_config config = refused_config(refusal, rank);
     const int excluded[] = {3};
     char words[32] = "";
     gyre_comm *child = NULL;

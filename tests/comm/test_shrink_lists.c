@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
@@ -14,12 +13,6 @@ struct lists {
     uint32_t n_ended; /* ranks whose call has ended */
     uint32_t n_there;
 };
-
-static void wait_for(uint32_t *n_there, int n)
-{
-    gyre_fetch_add_u32(n_there, 1);
-    test_await(n_there, (uint32_t)n);
-}
 
 TEST_RANK(exclude_different_ranks)
 {
@@ -38,7 +31,8 @@ TEST_RANK(exclude_different_ranks)
     CHECK(child == NULL);
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_SUCCESS);
-    wait_for(&lists->n_there, n_ranks); /* a rank that leaves would be another error */
+    gyre_fetch_add_u32(&lists->n_there, 1);
+    test_await(&lists->n_there, (uint32_t)n_ranks); /* a rank that leaves would be another error */
 }
 
 static void check_lists(struct lists lists)

@@ -2,9 +2,6 @@
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 /* The linker sends calls to the functions with "wrap". */
 gyre_status __real_gyre_signals_import(struct gyre_comm *comm, int rank,
                                        const struct gyre_share_handle *handle);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
 #include "core/engine/comm.h"
 #include "tests/support/ranks.h"
 
 #include <fenv.h>
-#include <sched.h>
 #ifdef __x86_64__
 #include <xmmintrin.h>
 #endif
@@ -361,25 +359,6 @@ static void reduce_with_a_state(int state, struct float_rank *ranks)
         pthread_join(ranks[rank].thread, NULL);
 }
 
-static void check_float_sums(const struct float_rank *own)
-{
-    for (int i = 0; i < FLOAT_ELEMS; i++) {
-        float narrow[2];
-        double wide[2];
-        for (int rank = 0; rank < 2; rank++) {
-            const uint32_t bits = (uint32_t)float_bits(0, rank, i);
-            const uint64_t wide_bits = float_bits(1, rank, i);
-            memcpy(&narrow[rank], &bits, sizeof(bits));
-            memcpy(&wide[rank], &wide_bits, sizeof(wide_bits));
-        }
-        narrow[0] += narrow[1];
-        wide[0] += wide[1];
-        CHECK_MSG(memcmp(&own->results[0][0][i], &narrow[0], sizeof(narrow[0])) == 0 &&
-                      memcmp(&own->results[1][0][i], &wide[0], sizeof(wide[0])) == 0,
-                  "state %d, rank %d, element %d", own->state, own->rank, i);
-    }
-}
-
 TEST_CASE("the caller's floating-point state does not reach the data")
 {
     static const char *const algos[] = {"direct", "ring", "tree"};
@@ -389,7 +368,22 @@ TEST_CASE("the caller's floating-point state does not reach the data")
     for (int algo = 0; algo < 3; algo++) {
         setenv("GYRE_ALGO", algos[algo], 1);
         reduce_with_a_state(0, plain);
-        check_float_sums(&plain[0]);
+        const struct float_rank *own = &plain[0];
+        for (int i = 0; i < FLOAT_ELEMS; i++) {
+            float narrow[2];
+            double wide[2];
+            for (int rank = 0; rank < 2; rank++) {
+                const uint32_t bits = (uint32_t)float_bits(0, rank, i);
+                const uint64_t wide_bits = float_bits(1, rank, i);
+                memcpy(&narrow[rank], &bits, sizeof(bits));
+                memcpy(&wide[rank], &wide_bits, sizeof(wide_bits));
+            }
+            narrow[0] += narrow[1];
+            wide[0] += wide[1];
+            CHECK_MSG(memcmp(&own->results[0][0][i], &narrow[0], sizeof(narrow[0])) == 0 &&
+                          memcmp(&own->results[1][0][i], &wide[0], sizeof(wide[0])) == 0,
+                      "state %d, rank %d, element %d", own->state, own->rank, i);
+        }
         for (int state = 1; state < N_STATES && test_n_failures == 0; state++) {
             reduce_with_a_state(state, ranks);
             for (int rank = 0; rank < 2; rank++)

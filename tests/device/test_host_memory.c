@@ -59,27 +59,6 @@ struct announced {
     uint32_t is_ready;
 };
 
-static void write_from_child(struct announced *announced)
-{
-    void *base = NULL;
-    while (gyre_load_acquire_u32(&announced->is_ready) == 0)
-        sched_yield();
-    const struct gyre_shared_file *file = &announced->file;
-    struct gyre_shared_file other = *file;
-    other.token[0] ^= 1;
-    CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "token");
-    other = *file;
-    other.n_bytes += 4096;
-    CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "has ended");
-    other = *file;
-    other.fd = 1000000;
-    CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "is gone");
-    CHECK_OK(gyre_host_memory_acquire(file, false, &base));
-    CHECK(strcmp((char *)base + GYRE_HOST_MEMORY_OFFSET_BYTES + 5, "parent") == 0);
-    strcpy((char *)base + GYRE_HOST_MEMORY_OFFSET_BYTES + N_BYTES - 6, "child");
-    gyre_host_memory_release(base);
-}
-
 TEST_CASE("another process reads and writes the memory")
 {
     struct announced *announced =
@@ -88,7 +67,23 @@ TEST_CASE("another process reads and writes the memory")
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
-        write_from_child(announced);
+        void *base = NULL;
+        while (gyre_load_acquire_u32(&announced->is_ready) == 0)
+            sched_yield();
+        const struct gyre_shared_file *file = &announced->file;
+        struct gyre_shared_file other = *file;
+        other.token[0] ^= 1;
+        CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "token");
+        other = *file;
+        other.n_bytes += 4096;
+        CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "has ended");
+        other = *file;
+        other.fd = 1000000;
+        CHECK_FAILS(gyre_host_memory_acquire(&other, false, &base), GYRE_ERROR_REMOTE, "is gone");
+        CHECK_OK(gyre_host_memory_acquire(file, false, &base));
+        CHECK(strcmp((char *)base + GYRE_HOST_MEMORY_OFFSET_BYTES + 5, "parent") == 0);
+        strcpy((char *)base + GYRE_HOST_MEMORY_OFFSET_BYTES + N_BYTES - 6, "child");
+        gyre_host_memory_release(base);
         _exit(test_n_failures == 0 ? 0 : 1);
     }
     char *ptr = allocate(N_BYTES);

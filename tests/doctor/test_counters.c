@@ -3,11 +3,7 @@
 #include "tests/support/check.h"
 
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PORT "sys/class/infiniband/mlx5_0/ports/1"
 

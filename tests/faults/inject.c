@@ -78,16 +78,6 @@ __attribute__((destructor)) static void end(void)
         return;
 }
 
-static void tell(uint64_t number, uintptr_t caller)
-{
-    char line[100];
-    const int n =
-        snprintf(line, sizeof(line), "injected %s %llu +0x%llx\n", class_names[injected_class],
-                 (unsigned long long)number, (unsigned long long)(caller - text_begin));
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return;
-}
-
 static bool fails(enum call_class of_call, void *return_address)
 {
     const uintptr_t caller = (uintptr_t)return_address;
@@ -100,8 +90,14 @@ static bool fails(enum call_class of_call, void *return_address)
         return number % first_failing == 0;
     if (number < first_failing || number - first_failing >= n_failing)
         return false;
-    if (number == first_failing)
-        tell(number, caller);
+    if (number == first_failing) {
+        char line[100];
+        const int n =
+            snprintf(line, sizeof(line), "injected %s %llu +0x%llx\n", class_names[injected_class],
+                     (unsigned long long)number, (unsigned long long)(caller - text_begin));
+        if (write(STDERR_FILENO, line, (size_t)n) >= 0) {
+        }
+    }
     return true;
 }
 

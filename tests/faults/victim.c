@@ -177,16 +177,6 @@ static gyre_status go_on_without(struct victim_rank *own, int dead_rank)
     return status;
 }
 
-/* The campaign's file "dead". */
-static void write_dead(const struct victim_rank *own)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s/dead", own->options->directory);
-    const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        close(fd);
-}
-
 static void *run_rank(void *argument)
 {
     struct victim_rank *own = argument;
@@ -195,8 +185,14 @@ static void *run_rank(void *argument)
     /* The ranks failed at different calls; the first calls of go_on_without() must be alike. */
     own->random = own->options->seed;
     own->n_calls = 0;
-    if (status != GYRE_SUCCESS)
-        write_dead(own); /* this rank makes no more ids */
+    if (status != GYRE_SUCCESS) {
+        /* The campaign's file "dead". */
+        char path[512];
+        snprintf(path, sizeof(path), "%s/dead", own->options->directory);
+        const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            close(fd);
+    } /* this rank makes no more ids */
     if (status != GYRE_SUCCESS && own->options->dead_rank >= 0 && own->comm != NULL)
         go_on_without(own, own->options->dead_rank);
     if (own->second != NULL)
@@ -229,21 +225,6 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* For all threads, 2000 times a second. */
-static void start_storm(void)
-{
-    const struct sigaction action = {.sa_handler = on_alarm}; /* without SA_RESTART */
-    const struct itimerval often = {{0, 500}, {0, 500}};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &often, NULL);
-}
-
-static void limit_descriptors(int n)
-{
-    const struct rlimit limit = {(rlim_t)n, (rlim_t)n};
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static const char *option_of(int argc, char **argv, const char *name, const char *preset)
 {
     const size_t n = strlen(name);
@@ -251,30 +232,6 @@ static const char *option_of(int argc, char **argv, const char *name, const char
         if (strncmp(argv[i], name, n) == 0 && argv[i][n] == '=')
             return argv[i] + n + 1;
     return preset;
-}
-
-static struct victim_options read_options(int argc, char **argv)
-{
-    struct victim_options options = {
-        .n_ranks = atoi(option_of(argc, argv, "ranks", "1")),
-        .first_rank = atoi(option_of(argc, argv, "rank", "0")),
-        .n_threads = atoi(option_of(argc, argv, "threads", "1")),
-        .directory = option_of(argc, argv, "directory", "."),
-        .phase = option_of(argc, argv, "phase", "data"),
-        .run_s = atof(option_of(argc, argv, "seconds", "1")),
-        .seed = strtoull(option_of(argc, argv, "seed", "1"), NULL, 10),
-        .dead_rank = atoi(option_of(argc, argv, "dead", "-1")),
-        .misbehave = option_of(argc, argv, "misbehave", ""),
-    };
-    if (options.n_threads < 1 || options.n_threads > MAX_THREADS ||
-        victim_find_phase(options.phase) == NULL) {
-        fprintf(stderr, "usage: see the head of tests/faults/victim.c\n");
-        exit(2);
-    }
-    const int n_descriptors = atoi(option_of(argc, argv, "descriptors", "0"));
-    if (n_descriptors > 0)
-        limit_descriptors(n_descriptors);
-    return options;
 }
 
 static void prepare_rank(struct victim_rank *own, const struct victim_options *options, int rank)
@@ -316,11 +273,36 @@ int main(int argc, char **argv)
     sigemptyset(&aborts);
     sigaddset(&aborts, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &aborts, NULL);
-    const struct victim_options options = read_options(argc, argv);
+    struct victim_options options = {
+        .n_ranks = atoi(option_of(argc, argv, "ranks", "1")),
+        .first_rank = atoi(option_of(argc, argv, "rank", "0")),
+        .n_threads = atoi(option_of(argc, argv, "threads", "1")),
+        .directory = option_of(argc, argv, "directory", "."),
+        .phase = option_of(argc, argv, "phase", "data"),
+        .run_s = atof(option_of(argc, argv, "seconds", "1")),
+        .seed = strtoull(option_of(argc, argv, "seed", "1"), NULL, 10),
+        .dead_rank = atoi(option_of(argc, argv, "dead", "-1")),
+        .misbehave = option_of(argc, argv, "misbehave", ""),
+    };
+    if (options.n_threads < 1 || options.n_threads > MAX_THREADS ||
+        victim_find_phase(options.phase) == NULL) {
+        fprintf(stderr, "usage: see the head of tests/faults/victim.c\n");
+        exit(2);
+    }
+    const int n_descriptors = atoi(option_of(argc, argv, "descriptors", "0"));
+    if (n_descriptors > 0) {
+        const struct rlimit limit = {(rlim_t)n_descriptors, (rlim_t)n_descriptors};
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
     for (int i = 0; i < options.n_threads; i++)
         prepare_rank(&ranks[i], &options, options.first_rank + i);
-    if (atoi(option_of(argc, argv, "storm", "0")) != 0)
-        start_storm();
+    if (atoi(option_of(argc, argv, "storm", "0")) != 0) {
+        /* For all threads, 2000 times a second. */
+        const struct sigaction action = {.sa_handler = on_alarm}; /* without SA_RESTART */
+        const struct itimerval often = {{0, 500}, {0, 500}};
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &often, NULL);
+    }
     if (options.n_threads > 1 && !victim_makes_comm(options.phase) &&
         init_all(ranks, &options) != 0)
         return 0;

@@ -4,7 +4,6 @@
  * meanwhile. All ranks derive the same sequence from the seed; every byte of every buffer is
  * compared with what the fuzzer computed by itself. docs/testing.md says how to use it.
  */
-#include "tests/fuzz/options.h"
 #include "tests/fuzz/run.h"
 
 #include <stdio.h>

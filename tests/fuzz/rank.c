@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/rank.h"
 
 #include "tests/fuzz/calls/calls.h"
 #include "tests/fuzz/run.h"

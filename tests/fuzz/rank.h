@@ -7,7 +7,6 @@
 #ifndef GYRE_TESTS_FUZZ_RANK_H
 #define GYRE_TESTS_FUZZ_RANK_H
 
-#include "core/gyre.h"
 #include "tests/fuzz/device/device.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/calls/values.h"

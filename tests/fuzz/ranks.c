@@ -80,17 +80,6 @@ static void run_threads(const struct fuzz_device *device, int first, int n_ranks
     /* `ranks` stays for the watchdog until the process ends. */
 }
 
-/* Rank r is on host r % H, and hosts reach each other by sockets only. */
-static void set_host(int rank)
-{
-    char name[32];
-    if (fuzz_options.n_hosts == 0)
-        return;
-    snprintf(name, sizeof(name), "fuzz%d", rank % (int)fuzz_options.n_hosts);
-    setenv("GYRE_HOSTID", name, 1);
-    setenv("GYRE_NET", "Socket", 1);
-}
-
 /* 0, or the run's status. */
 static int judge(int rank, int status)
 {
@@ -179,7 +168,13 @@ int fuzz_ranks_run(void)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(FUZZ_FAILED);
-        set_host(rank);
+        /* Rank r is on host r % H, and hosts reach each other by sockets only. */
+        char name[32];
+        if (fuzz_options.n_hosts != 0) {
+            snprintf(name, sizeof(name), "fuzz%d", rank % (int)fuzz_options.n_hosts);
+            setenv("GYRE_HOSTID", name, 1);
+            setenv("GYRE_NET", "Socket", 1);
+        }
         run_threads(device, rank, 1);
         exit(0);
     }

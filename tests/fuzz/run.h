@@ -6,11 +6,8 @@
 #ifndef GYRE_TESTS_FUZZ_RUN_H
 #define GYRE_TESTS_FUZZ_RUN_H
 
-#include "core/gyre.h"
 #include "tests/fuzz/options.h"
 #include "tests/fuzz/rank.h"
-
-#include <stdatomic.h>
 
 struct fuzz_shared {
     /* World communicator i, from 1 on, is made with ids[i % 2]; its rank 0 writes n_ids = i once

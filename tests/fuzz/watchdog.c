@@ -71,21 +71,6 @@ static void read_line(long thread, const char *name, char *text_out, size_t n_by
     text_out[strcspn(text_out, "\n")] = '\0';
 }
 
-static void print_thread(long thread)
-{
-    char name[64], waits_in[64];
-    const int n_before = atomic_load(&n_answers);
-    read_line(thread, "comm", name, sizeof(name));
-    read_line(thread, "wchan", waits_in, sizeof(waits_in));
-    fprintf(stderr, "  thread %ld (%s, in the kernel at %s):\n", thread, name, waits_in);
-    if (syscall(SYS_tgkill, (long)getpid(), thread, BACKTRACE_SIGNAL) != 0)
-        return; /* it has ended */
-    for (int i = 0; i < 1000 && atomic_load(&n_answers) == n_before; i++)
-        usleep(1000);
-    if (atomic_load(&n_answers) == n_before)
-        fprintf(stderr, "  it blocks signals, or does not leave the kernel\n");
-}
-
 static void print_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -94,8 +79,20 @@ static void print_threads(void)
         return;
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         const long thread = strtol(entry->d_name, NULL, 10);
-        if (thread > 0 && thread != own)
-            print_thread(thread);
+        if (thread > 0 && thread != own) {
+            char name[64], waits_in[64];
+            const int n_before = atomic_load(&n_answers);
+            read_line(thread, "comm", name, sizeof(name));
+            read_line(thread, "wchan", waits_in, sizeof(waits_in));
+            fprintf(stderr, "  thread %ld (%s, in the kernel at %s):\n", thread, name, waits_in);
+            if (syscall(SYS_tgkill, (long)getpid(), thread, BACKTRACE_SIGNAL) == 0) {
+                /* it has ended */
+                for (int i = 0; i < 1000 && atomic_load(&n_answers) == n_before; i++)
+                    usleep(1000);
+                if (atomic_load(&n_answers) == n_before)
+                    fprintf(stderr, "  it blocks signals, or does not leave the kernel\n");
+            }
+        }
     }
     closedir(folder);
 }

@@ -61,20 +61,6 @@ static void connect_rank(const struct gpu_rig *rig, const struct gyre_slab_layou
         }
 }
 
-static void enable_peers(int n_gpus)
-{
-    for (int i = 0; i < n_gpus; i++)
-        for (int k = 0; k < n_gpus; k++) {
-            if (i == k)
-                continue;
-            GPU_OK(cudaSetDevice(i));
-            const cudaError_t error = cudaDeviceEnablePeerAccess(k, 0);
-            if (error != cudaErrorPeerAccessAlreadyEnabled)
-                GPU_OK(error);
-            (void)cudaGetLastError();
-        }
-}
-
 void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec)
 {
     gpu_rig_open_hosts(rig, n_ranks, spec, NULL);
@@ -90,7 +76,17 @@ void gpu_rig_open_hosts(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo
     must(gyre_device_cuda.count(&rig->n_gpus), "count");
     if (rig->n_gpus > n_ranks)
         rig->n_gpus = n_ranks;
-    enable_peers(rig->n_gpus);
+    const int n_gpus = rig->n_gpus;
+    for (int i = 0; i < n_gpus; i++)
+        for (int k = 0; k < n_gpus; k++) {
+            if (i == k)
+                continue;
+            GPU_OK(cudaSetDevice(i));
+            const cudaError_t error = cudaDeviceEnablePeerAccess(k, 0);
+            if (error != cudaErrorPeerAccessAlreadyEnabled)
+                GPU_OK(error);
+            (void)cudaGetLastError();
+        }
     must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_RING_PREV, &layout), "layout");
     for (int rank = 0; rank < n_ranks; rank++) {
         void *slab;

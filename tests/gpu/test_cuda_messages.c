@@ -158,23 +158,6 @@ static void launch(struct ring *ring, int rank, const struct test_work *works, i
         gyre_ready_free(ready[i]);
 }
 
-static void launch_ahead(struct ring *ring, int rank, const struct test_work *send,
-                         const struct test_work *receive)
-{
-    struct gyre_cuda_executor *executor = gyre_cuda_own(ring->gpus.executors[rank]);
-    gpu_rig_use(&ring->gpus, rank);
-    struct gyre_ready *ready[2];
-    CHECK_OK(test_work_ready(&executor->base, send, &ready[0]));
-    CHECK_OK(test_work_ready(&executor->base, receive, &ready[1]));
-    const struct gyre_work of_plans[2] = {test_work_of(send, ready[0]),
-                                          test_work_of(receive, ready[1])};
-    CHECK_OK(
-        gyre_cuda_enqueue_ahead(executor, &of_plans[0], &of_plans[1], ring->gpus.streams[rank]));
-    gyre_ready_free(ready[0]);
-    gyre_ready_free(ready[1]);
-    launch(ring, rank, receive, 1);
-}
-
 static bool has_arrived(struct ring *ring, const struct round *round, int rank)
 {
     const uint32_t elem_bytes = gyre_dtype_bytes(round->dtype);
@@ -228,7 +211,18 @@ static void run_round(struct ring *ring, const struct round *round)
             const struct test_work both[2] = {receives_first ? receive : send,
                                               receives_first ? send : receive};
             if (round->goes_ahead) {
-                launch_ahead(ring, rank, &send, &receive);
+                struct gyre_cuda_executor *executor = gyre_cuda_own(ring->gpus.executors[rank]);
+                gpu_rig_use(&ring->gpus, rank);
+                struct gyre_ready *ready[2];
+                CHECK_OK(test_work_ready(&executor->base, &send, &ready[0]));
+                CHECK_OK(test_work_ready(&executor->base, &receive, &ready[1]));
+                const struct gyre_work of_plans[2] = {test_work_of(&send, ready[0]),
+                                                      test_work_of(&receive, ready[1])};
+                CHECK_OK(gyre_cuda_enqueue_ahead(executor, &of_plans[0], &of_plans[1],
+                                                 ring->gpus.streams[rank]));
+                gyre_ready_free(ready[0]);
+                gyre_ready_free(ready[1]);
+                launch(ring, rank, &receive, 1);
             } else if (round->answers && rank > 0) {
                 launch(ring, rank, &receive, 1);
                 launch(ring, rank, &send, 1);
@@ -326,36 +320,6 @@ TEST_CASE("flags that wrap never match stale lines")
     close_ring(&ring);
 }
 
-/* An all-to-all by the fused kernel. A rank gives credit by its next launch that receives. */
-static void fill_all_slots(struct ring *ring, const struct round *round)
-{
-    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL,
-                                     .n_ranks = (uint16_t)wanted_ranks};
-    const struct gpu_run run = {
-        .proto = round->protos[0], .n_channels = round->n_channels, .reduction = copy_of(round)};
-    struct end ends[GPU_RIG_MAX_RANKS];
-    for (int rank = 0; rank < wanted_ranks; rank++) {
-        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &ends[rank].program));
-        const struct gyre_load_config config = {.program = ends[rank].program,
-                                                .n_channels = round->n_channels,
-                                                .proto = run.proto,
-                                                .n_threads = round->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(ring->gpus.executors[rank], &config, &ends[rank].loaded));
-    }
-    for (int rank = 0; rank < wanted_ranks; rank++) {
-        struct test_work work = {.loaded = ends[rank].loaded,
-                                 .in = ring->in[rank],
-                                 .out = ring->out[rank],
-                                 .split = gpu_run_split(&run, ends[rank].program->n_chunks),
-                                 .reduction = run.reduction};
-        work.split.count = (uint64_t)work.split.tile_elems * gpu_run_spec.depth * round->n_channels;
-        launch(ring, rank, &work, 1);
-    }
-    CHECK(gpu_rig_wait(&ring->gpus, GPU_RIG_DEADLINE_S));
-    for (int rank = 0; rank < wanted_ranks; rank++)
-        unload_end(ring, rank, &ends[rank]);
-}
-
 TEST_CASE("sends ahead of receives free each other's slots")
 {
     struct ring ring;
@@ -366,7 +330,36 @@ TEST_CASE("sends ahead of receives free each other's slots")
         set_protos(&round, ll128 ? GYRE_PROTO_LL128 : GYRE_PROTO_LL);
         for (int rank = 0; rank < wanted_ranks; rank++)
             round.counts[rank] = most_that_slots_hold(&round, rank) - (uint64_t)rank;
-        fill_all_slots(&ring, &round);
+        /* An all-to-all by the fused kernel. A rank gives credit by its next launch that receives.
+         */
+        const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL,
+                                         .n_ranks = (uint16_t)wanted_ranks};
+        const struct gpu_run run = {
+            .proto = round.protos[0], .n_channels = round.n_channels, .reduction = copy_of(&round)};
+        struct end ends[GPU_RIG_MAX_RANKS];
+        for (int rank = 0; rank < wanted_ranks; rank++) {
+            CHECK_OK(
+                gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &ends[rank].program));
+            const struct gyre_load_config config = {.program = ends[rank].program,
+                                                    .n_channels = round.n_channels,
+                                                    .proto = run.proto,
+                                                    .n_threads = round.n_threads};
+            CHECK_OK(
+                gyre_executor_cuda.load(ring.gpus.executors[rank], &config, &ends[rank].loaded));
+        }
+        for (int rank = 0; rank < wanted_ranks; rank++) {
+            struct test_work work = {.loaded = ends[rank].loaded,
+                                     .in = ring.in[rank],
+                                     .out = ring.out[rank],
+                                     .split = gpu_run_split(&run, ends[rank].program->n_chunks),
+                                     .reduction = run.reduction};
+            work.split.count =
+                (uint64_t)work.split.tile_elems * gpu_run_spec.depth * round.n_channels;
+            launch(&ring, rank, &work, 1);
+        }
+        CHECK(gpu_rig_wait(&ring.gpus, GPU_RIG_DEADLINE_S));
+        for (int rank = 0; rank < wanted_ranks; rank++)
+            unload_end(&ring, rank, &ends[rank]);
         run_round(&ring, &round);
     }
     close_ring(&ring);

@@ -222,25 +222,6 @@ struct hogs {
     cudaStream_t streams[GPU_RIG_MAX_RANKS];
 };
 
-static void start_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
-{
-    GPU_OK(cudaHostAlloc((void **)&hogs->words, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t),
-                         cudaHostAllocMapped | cudaHostAllocPortable));
-    memset(hogs->words, 0, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t));
-    for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        const uint32_t n_blocks = gyre_cuda_own(gpus->executors[rank])->n_sms - FREE_SMS;
-        uint32_t *n_started = &hogs->words[rank + 1];
-        gpu_rig_use(gpus, rank);
-        GPU_OK(cudaStreamCreateWithFlags(&hogs->streams[rank], cudaStreamNonBlocking));
-        GPU_OK(hog_start((int)n_blocks, hogs->words, n_started, hogs->streams[rank]));
-        const uint64_t begin_ns = gyre_now_ns();
-        while (gyre_load_acquire_u32(n_started) < n_blocks &&
-               gyre_now_ns() - begin_ns < DEADLINE_NS)
-            sched_yield();
-        CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
-    }
-}
-
 static void stop_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
 {
     gyre_store_release_u32(hogs->words, 1);
@@ -282,7 +263,21 @@ TEST_CASE("block places are filled on a busy GPU")
     gpu_rig_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
     gpu_rig_block_placement_bytes = before;
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
-    start_hogs(&gpus, &hogs);
+    GPU_OK(cudaHostAlloc((void **)&hogs.words, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t),
+                         cudaHostAllocMapped | cudaHostAllocPortable));
+    memset(hogs.words, 0, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t));
+    for (int rank = 0; rank < gpus.n_ranks; rank++) {
+        const uint32_t n_blocks = gyre_cuda_own(gpus.executors[rank])->n_sms - FREE_SMS;
+        uint32_t *n_started = &hogs.words[rank + 1];
+        gpu_rig_use(&gpus, rank);
+        GPU_OK(cudaStreamCreateWithFlags(&hogs.streams[rank], cudaStreamNonBlocking));
+        GPU_OK(hog_start((int)n_blocks, hogs.words, n_started, hogs.streams[rank]));
+        const uint64_t begin_ns = gyre_now_ns();
+        while (gyre_load_acquire_u32(n_started) < n_blocks &&
+               gyre_now_ns() - begin_ns < DEADLINE_NS)
+            sched_yield();
+        CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
+    }
     for (int i = 0; i < 3; i++)
         gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
     const bool has_ended = have_completed(&gpus, 3);
@@ -327,67 +322,6 @@ static size_t gathered_bytes(const struct gathers *gathers)
     return (size_t)gathers->gpus.n_ranks * GATHER_COUNT * sizeof(int32_t);
 }
 
-static void open_gathers(struct gathers *gathers)
-{
-    struct gpu_rig *gpus = &gathers->gpus;
-    gpu_rig_open(gpus, wanted_ranks, &gpu_run_spec);
-    gathers->placement = (struct gyre_placement){gathers->bases, gathers->bases};
-    for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        const struct gyre_shape shape = {
-            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)gpus->n_ranks, .is_placed = true};
-        CHECK_OK(
-            gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers->programs[rank]));
-        const struct gyre_load_config config = {
-            .program = gathers->programs[rank], .n_channels = 1, .by_copy_engines = true};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &gathers->loaded[rank]));
-        gpu_rig_use(gpus, rank);
-        GPU_OK(cudaMalloc((void **)&gathers->ins[rank], GATHER_COUNT * sizeof(int32_t)));
-        GPU_OK(cudaMalloc(&gathers->bases[rank], gathered_bytes(gathers)));
-        GPU_OK(cudaStreamCreateWithFlags(&gathers->others[rank], cudaStreamNonBlocking));
-    }
-}
-
-static void close_gathers(struct gathers *gathers)
-{
-    struct gpu_rig *gpus = &gathers->gpus;
-    for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gyre_executor_cuda.unload(gpus->executors[rank], gathers->loaded[rank]);
-        gyre_program_free(gathers->programs[rank]);
-        gpu_rig_use(gpus, rank);
-        GPU_OK(cudaGraphExecDestroy(gathers->graphs[0][rank]));
-        GPU_OK(cudaGraphExecDestroy(gathers->graphs[1][rank]));
-        GPU_OK(cudaFree(gathers->ins[rank]));
-        GPU_OK(cudaFree(gathers->bases[rank]));
-        GPU_OK(cudaStreamDestroy(gathers->others[rank]));
-    }
-    gpu_rig_close(gpus);
-}
-
-/* With two calls each and open at the same time. */
-static void capture_gathers(struct gathers *gathers, int rank)
-{
-    struct gpu_rig *gpus = &gathers->gpus;
-    const struct test_work work = {.loaded = gathers->loaded[rank],
-                                   .in = gathers->ins[rank],
-                                   .out = gathers->bases[rank],
-                                   .split = {GATHER_COUNT, 1, 1, 1 << 20, 4},
-                                   .reduction = no_reduction,
-                                   .placement = &gathers->placement,
-                                   .n_bases = gpus->n_ranks};
-    const cudaStream_t streams[] = {gpus->streams[rank], gathers->others[rank]};
-    gpu_rig_use(gpus, rank);
-    for (int i = 0; i < 2; i++)
-        GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
-    for (int i = 0; i < 4; i++)
-        CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, streams[i % 2]));
-    for (int i = 0; i < 2; i++) {
-        cudaGraph_t graph;
-        GPU_OK(cudaStreamEndCapture(streams[i], &graph));
-        GPU_OK(cudaGraphInstantiate(&gathers->graphs[i][rank], graph, 0));
-        GPU_OK(cudaGraphDestroy(graph));
-    }
-}
-
 static int32_t gathered(int32_t replay, int rank, uint64_t i)
 {
     return replay * 1000000 + rank * 10000 + (int32_t)i;
@@ -424,12 +358,57 @@ TEST_CASE("copy engines replay from graphs")
 {
     struct gathers gathers;
     memset(&gathers, 0, sizeof(gathers));
-    open_gathers(&gathers);
-    for (int rank = 0; rank < gathers.gpus.n_ranks; rank++)
-        capture_gathers(&gathers, rank);
+    struct gpu_rig *gpus = &gathers.gpus;
+    gpu_rig_open(gpus, wanted_ranks, &gpu_run_spec);
+    gathers.placement = (struct gyre_placement){gathers.bases, gathers.bases};
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const struct gyre_shape shape = {
+            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)gpus->n_ranks, .is_placed = true};
+        CHECK_OK(
+            gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers.programs[rank]));
+        const struct gyre_load_config config = {
+            .program = gathers.programs[rank], .n_channels = 1, .by_copy_engines = true};
+        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &gathers.loaded[rank]));
+        gpu_rig_use(gpus, rank);
+        GPU_OK(cudaMalloc((void **)&gathers.ins[rank], GATHER_COUNT * sizeof(int32_t)));
+        GPU_OK(cudaMalloc(&gathers.bases[rank], gathered_bytes(&gathers)));
+        GPU_OK(cudaStreamCreateWithFlags(&gathers.others[rank], cudaStreamNonBlocking));
+    }
+    for (int rank = 0; rank < gathers.gpus.n_ranks; rank++) {
+        /* With two calls each and open at the same time. */
+        const struct test_work work = {.loaded = gathers.loaded[rank],
+                                       .in = gathers.ins[rank],
+                                       .out = gathers.bases[rank],
+                                       .split = {GATHER_COUNT, 1, 1, 1 << 20, 4},
+                                       .reduction = no_reduction,
+                                       .placement = &gathers.placement,
+                                       .n_bases = gpus->n_ranks};
+        const cudaStream_t streams[] = {gpus->streams[rank], gathers.others[rank]};
+        gpu_rig_use(gpus, rank);
+        for (int i = 0; i < 2; i++)
+            GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
+        for (int i = 0; i < 4; i++)
+            CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, streams[i % 2]));
+        for (int i = 0; i < 2; i++) {
+            cudaGraph_t graph;
+            GPU_OK(cudaStreamEndCapture(streams[i], &graph));
+            GPU_OK(cudaGraphInstantiate(&gathers.graphs[i][rank], graph, 0));
+            GPU_OK(cudaGraphDestroy(graph));
+        }
+    }
     for (int32_t replay = 1; replay <= 4; replay++)
         replay_gathers(&gathers, replay);
-    close_gathers(&gathers);
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gyre_executor_cuda.unload(gpus->executors[rank], gathers.loaded[rank]);
+        gyre_program_free(gathers.programs[rank]);
+        gpu_rig_use(gpus, rank);
+        GPU_OK(cudaGraphExecDestroy(gathers.graphs[0][rank]));
+        GPU_OK(cudaGraphExecDestroy(gathers.graphs[1][rank]));
+        GPU_OK(cudaFree(gathers.ins[rank]));
+        GPU_OK(cudaFree(gathers.bases[rank]));
+        GPU_OK(cudaStreamDestroy(gathers.others[rank]));
+    }
+    gpu_rig_close(gpus);
 }
 
 /* As the host sees it while ranks wait, and after the abort. */
@@ -444,29 +423,6 @@ static void check_progress(const struct gpu_rig *gpus, const struct gpu_run *run
     }
 }
 
-static void abort_waiting(const struct gpu_run *run)
-{
-    struct gpu_rig gpus;
-    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-    float *buffers[GPU_RIG_MAX_RANKS];
-    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
-    gpu_run_load_all(&gpus, run, programs, loaded, buffers);
-    /* The last rank does not launch. */
-    for (int i = 0; i < 3; i++)
-        gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, run, buffers);
-    for (int rank = 0; rank < gpus.n_ranks - 1; rank++)
-        CHECK_MSG(gpu_rig_await_begun(&gpus, rank, 1), "did not begin: %s", gpu_run_text(run));
-    CHECK_MSG(!gpu_rig_wait(&gpus, 0.05), "they did not wait");
-    check_progress(&gpus, run, 0, 1);
-    for (int rank = 0; rank < gpus.n_ranks; rank++)
-        gyre_executor_cuda.abort(gpus.executors[rank]);
-    CHECK_MSG(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S), "still runs: %s", gpu_run_text(run));
-    check_progress(&gpus, run, 3, 3);
-    gpu_run_unload_all(&gpus, programs, loaded, buffers);
-    gpu_rig_close(&gpus);
-}
-
 TEST_CASE("an abort ends kernels that wait and those behind them")
 {
     static const struct gyre_algorithm *const algorithms[] = {
@@ -476,7 +432,28 @@ TEST_CASE("an abort ends kernels that wait and those behind them")
             struct gpu_run run = gpu_run_ring;
             run.algorithm = algorithms[a];
             run.proto = (enum gyre_proto)proto;
-            abort_waiting(&run);
+            struct gpu_rig gpus;
+            struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+            struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+            float *buffers[GPU_RIG_MAX_RANKS];
+            gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
+            gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+            /* The last rank does not launch. */
+            for (int i = 0; i < 3; i++)
+                gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, &run,
+                                   buffers);
+            for (int rank = 0; rank < gpus.n_ranks - 1; rank++)
+                CHECK_MSG(gpu_rig_await_begun(&gpus, rank, 1), "did not begin: %s",
+                          gpu_run_text(&run));
+            CHECK_MSG(!gpu_rig_wait(&gpus, 0.05), "they did not wait");
+            check_progress(&gpus, &run, 0, 1);
+            for (int rank = 0; rank < gpus.n_ranks; rank++)
+                gyre_executor_cuda.abort(gpus.executors[rank]);
+            CHECK_MSG(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S), "still runs: %s",
+                      gpu_run_text(&run));
+            check_progress(&gpus, &run, 3, 3);
+            gpu_run_unload_all(&gpus, programs, loaded, buffers);
+            gpu_rig_close(&gpus);
         }
 }
 

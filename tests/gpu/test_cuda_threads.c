@@ -215,20 +215,15 @@ static void *watch(void *unused)
     _exit(1);
 }
 
-static void start_watching(void)
-{
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
-    CHECK(pthread_detach(thread) == 0);
-}
-
 /* CUDA may wait where it makes kernels, events and memory. */
 static void open_ranks(void)
 {
     gyre_comm *comms[RANKS];
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_CUDA;
-    start_watching();
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
+    CHECK(pthread_detach(thread) == 0);
     CHECK_OK(gyre_comm_init_all(comms, RANKS, NULL, &config));
     for (int i = 0; i < RANKS; i++) {
         struct rank *own = &ranks[i];

@@ -326,7 +326,8 @@ static void *call_in_other_order(void *pointer)
 TEST_RUNS("communicators that are called in another order are told apart",
           on_threads(2, 2, call_in_other_order, NULL))
 
-TEST_RANK(receive_from_rank_1)
+TEST_ON_PROCESSES_WITH("a message that is not sent is named by its sender", 2, "GYRE_TIMEOUT=1000",
+                       "GYRE_TRANSPORT=socket")
 {
     static const struct words words = {
         {"rank 0, channel 0, worker 0, step 0 of sendrecv", "seq 1",
@@ -339,13 +340,6 @@ TEST_RANK(receive_from_rank_1)
         CHECK_OK(gyre_recv(data, COUNT, GYRE_FLOAT32, 1, comm, NULL));
     expect_error(comm, rank, &pace, &words);
     free(data);
-}
-
-TEST_CASE("a message that is not sent is named by its sender")
-{
-    setenv("GYRE_TIMEOUT", "1000", 1);
-    setenv("GYRE_TRANSPORT", "socket", 1);
-    test_on_processes(2, receive_from_rank_1, NULL);
 }
 
 /* Between the ranks and the parent. */
@@ -509,18 +503,6 @@ TEST_CASE("a dump tells where all ranks are and disturbs no call")
     pthread_barrier_destroy(&barrier);
 }
 
-static void dump_to(gyre_comm *comm, char *text, size_t text_bytes)
-{
-    FILE *file = tmpfile();
-    CHECK(file != NULL);
-    if (file == NULL)
-        exit(1);
-    CHECK_OK(gyre_comm_dump(comm, fileno(file)));
-    rewind(file);
-    text[fread(text, 1, text_bytes - 1, file)] = '\0';
-    fclose(file);
-}
-
 TEST_CASE("a dump of many ranks describes the most useful ones and counts the other ones")
 {
     enum { N_MANY = 20, N_DESCRIBED = 16 };
@@ -531,7 +513,17 @@ TEST_CASE("a dump of many ranks describes the most useful ones and counts the ot
     CHECK_OK(gyre_comm_init_all(comms, N_MANY, NULL, &config));
     CHECK_OK(gyre_comm_finalize(comms[19]));
     while (strstr(text, "has left") == NULL) /* until the message is there */
-        dump_to(comms[5], text, sizeof(text));
+    {
+        gyre_comm *comm = comms[5];
+        FILE *file = tmpfile();
+        CHECK(file != NULL);
+        if (file == NULL)
+            exit(1);
+        CHECK_OK(gyre_comm_dump(comm, fileno(file)));
+        rewind(file);
+        text[fread(text, 1, (sizeof(text)) - 1, file)] = '\0';
+        fclose(file);
+    }
     for (const char *at = text; (at = strstr(at, "\n  rank ")) != NULL; at++) {
         CHECK_MSG(n_lines != 0 || strncmp(at, "\n  rank 5 ", 10) == 0, "%s", text);
         CHECK_MSG(n_lines != 1 || strncmp(at, "\n  rank 19 ", 11) == 0, "%s", text);

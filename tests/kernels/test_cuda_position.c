@@ -4,8 +4,6 @@
 #include "kernels/cuda/host/position.h"
 #include "tests/support/check.h"
 
-#include <stdlib.h>
-
 enum { N_RANKS = 4, N_FIFOS = 4, N_ENDS = N_RANKS * N_FIFOS * 2, DEPTH = 4, N_CHANNELS = 2 };
 enum { N_TILES = 5, TILES_BEFORE = 7 };
 

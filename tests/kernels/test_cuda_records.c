@@ -2,8 +2,6 @@
 #include "kernels/cuda/host/records.h"
 #include "tests/support/check.h"
 
-#include <stdlib.h>
-
 enum { CAPACITY = 64, N_BLOCKS = 3 };
 
 static union gyre_cuda_record rings[N_BLOCKS * CAPACITY];

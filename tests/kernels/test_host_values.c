@@ -66,44 +66,6 @@ static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
     return reduction;
 }
 
-static void prepare(const struct call *call, struct host_rig *rig, int rank, struct rank_call *own)
-{
-    const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
-    const size_t skip_bytes = GUARD_BYTES + call->offset_elems * elem_bytes;
-    const size_t in_bytes = (size_t)in_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
-    const size_t out_bytes = (size_t)out_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
-    const size_t block_bytes = (size_t)rank * (size_t)call->count * elem_bytes;
-    memset(own, 0, sizeof(*own));
-    own->rig = rig;
-    own->rank = rank;
-    own->loaded = load(rig, rank, call->kind, call->root, call->n_channels);
-    own->in_area = malloc(in_bytes > out_bytes ? in_bytes : out_bytes);
-    own->out_area = malloc(out_bytes);
-    memset(own->in_area, 0x5a, in_bytes > out_bytes ? in_bytes : out_bytes);
-    memset(own->out_area, 0x5a, out_bytes);
-    unsigned char *in = own->in_area + skip_bytes;
-    unsigned char *out = own->out_area + skip_bytes;
-    if (call->is_in_place) {
-        out = in;
-        const struct gyre_collective_traits *traits = &gyre_collectives[call->kind->coll];
-        if (traits->in_blocks && !traits->out_blocks)
-            out += block_bytes;
-        if (traits->out_blocks && !traits->in_blocks)
-            in += block_bytes;
-    }
-    CHECK_OK(gyre_pattern_fill(rig->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
-    own->work = (struct test_work){
-        .loaded = own->loaded,
-        .in = in,
-        .out = out,
-        .split = {call->count, call->n_channels, own->loaded->n_chunks, call->tile_elems,
-                  call->unit_elems},
-        .reduction = reduction_of(&call->pattern),
-        .signature = 0xfeed0000U + call->pattern.seed,
-        .sequence = call->pattern.seed,
-    };
-}
-
 static void *run_rank(void *argument)
 {
     struct rank_call *own = argument;
@@ -181,7 +143,42 @@ static void run_call(const struct call *call, struct host_rig *rig)
     void *bases[HOST_RIG_MAX_RANKS];
     const struct gyre_placement placement = {.bases = bases};
     for (int rank = 0; rank < rig->n_ranks; rank++) {
-        prepare(call, rig, rank, &ranks[rank]);
+        struct rank_call *own = &ranks[rank];
+        const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
+        const size_t skip_bytes = GUARD_BYTES + call->offset_elems * elem_bytes;
+        const size_t in_bytes = (size_t)in_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
+        const size_t out_bytes = (size_t)out_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
+        const size_t block_bytes = (size_t)rank * (size_t)call->count * elem_bytes;
+        memset(own, 0, sizeof(*own));
+        own->rig = rig;
+        own->rank = rank;
+        own->loaded = load(rig, rank, call->kind, call->root, call->n_channels);
+        own->in_area = malloc(in_bytes > out_bytes ? in_bytes : out_bytes);
+        own->out_area = malloc(out_bytes);
+        memset(own->in_area, 0x5a, in_bytes > out_bytes ? in_bytes : out_bytes);
+        memset(own->out_area, 0x5a, out_bytes);
+        unsigned char *in = own->in_area + skip_bytes;
+        unsigned char *out = own->out_area + skip_bytes;
+        if (call->is_in_place) {
+            out = in;
+            const struct gyre_collective_traits *traits = &gyre_collectives[call->kind->coll];
+            if (traits->in_blocks && !traits->out_blocks)
+                out += block_bytes;
+            if (traits->out_blocks && !traits->in_blocks)
+                in += block_bytes;
+        }
+        CHECK_OK(
+            gyre_pattern_fill(rig->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
+        own->work = (struct test_work){
+            .loaded = own->loaded,
+            .in = in,
+            .out = out,
+            .split = {call->count, call->n_channels, own->loaded->n_chunks, call->tile_elems,
+                      call->unit_elems},
+            .reduction = reduction_of(&call->pattern),
+            .signature = 0xfeed0000U + call->pattern.seed,
+            .sequence = call->pattern.seed,
+        };
         bases[rank] = (unsigned char *)ranks[rank].work.out - BEFORE_OUT;
         ranks[rank].work.out_offset_bytes = BEFORE_OUT;
         if (call->kind->is_placed)
@@ -237,24 +234,11 @@ TEST_CASE("every collective is right over many tiles")
     }
 }
 
-static uint32_t depth_of(const struct kind *kind, int n, uint32_t *max_range_out)
+static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                              int n, bool is_placed)
 {
-    uint32_t depth = 2;
-    *max_range_out = 1;
-    for (int root = 0; root < n; root++) {
-        for (int rank = 0; rank < n; rank++) {
-            struct gyre_program *program = make_program(kind, n, rank, root);
-            if (program->min_depth > depth)
-                depth = program->min_depth;
-            *max_range_out = program->max_range;
-            gyre_program_free(program);
-        }
-    }
-    return depth;
-}
-
-static struct gyre_grouping random_grouping(int n)
-{
+    enum { N_CALLS = GYRE_N_DTYPES };
+    static uint32_t seed = 1000;
     struct gyre_grouping grouping = {.n_hosts = 0};
     for (int rank = 0; rank < n; rank++) {
         const uint16_t host = (uint16_t)random_below(grouping.n_hosts + 1U);
@@ -262,22 +246,23 @@ static struct gyre_grouping random_grouping(int n)
         if (host == grouping.n_hosts)
             grouping.n_hosts++;
     }
-    return grouping;
-}
-
-static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
-                              int n, bool is_placed)
-{
-    enum { N_CALLS = GYRE_N_DTYPES };
-    static uint32_t seed = 1000;
-    const struct gyre_grouping grouping = random_grouping(n);
     const struct kind kind = {.coll = coll,
                               .algorithm = algorithm,
                               .grouping = n % 2 == 0 ? NULL : &grouping,
                               .is_placed = is_placed};
     struct host_rig rig;
     uint32_t max_range;
-    const uint32_t depth = depth_of(&kind, n, &max_range);
+    uint32_t depth = 2;
+    max_range = 1;
+    for (int root = 0; root < n; root++) {
+        for (int rank = 0; rank < n; rank++) {
+            struct gyre_program *program = make_program(&kind, n, rank, root);
+            if (program->min_depth > depth)
+                depth = program->min_depth;
+            max_range = program->max_range;
+            gyre_program_free(program);
+        }
+    }
     const uint32_t slot_bytes = 104 * max_range;
     host_rig_open(&rig, n, MAX_CHANNELS * GYRE_MAX_LANES, depth, slot_bytes);
     for (int k = 0; k < N_CALLS; k++) {

@@ -124,15 +124,6 @@ static bool has_lost_port(const struct direction *way, const unsigned char *byte
     return false;
 }
 
-/* Behind the IP header, under the receiver's TCP checksum. */
-static void corrupt(unsigned char *bytes, size_t n_bytes)
-{
-    const size_t n_headers = sizeof(struct virtio_net_hdr) + 20;
-    if (n_bytes > n_headers)
-        bytes[n_headers + (size_t)lrand48() % (n_bytes - n_headers)] ^=
-            (unsigned char)(1 << lrand48() % 8);
-}
-
 static void enqueue(struct direction *way, const unsigned char *bytes, size_t n_bytes)
 {
     if (way->n == QUEUE_PACKETS)
@@ -161,8 +152,14 @@ static void take_in(struct direction *way)
             return;
         if (happens(way->loss) || has_lost_port(way, bytes, (size_t)n_read))
             continue;
-        if (happens(way->corruption))
-            corrupt(bytes, (size_t)n_read);
+        if (happens(way->corruption)) {
+            /* Behind the IP header, under the receiver's TCP checksum. */
+            const size_t n_bytes = (size_t)n_read;
+            const size_t n_headers = sizeof(struct virtio_net_hdr) + 20;
+            if (n_bytes > n_headers)
+                bytes[n_headers + (size_t)lrand48() % (n_bytes - n_headers)] ^=
+                    (unsigned char)(1 << lrand48() % 8);
+        }
         enqueue(way, bytes, (size_t)n_read);
         if (happens(way->duplication))
             enqueue(way, bytes, (size_t)n_read);

@@ -79,14 +79,6 @@ static uint32_t out_index(const struct play *play, uint32_t block, uint32_t chun
     return gyre_collectives[play->coll].out_blocks ? block : chunk;
 }
 
-static void scatter(struct play *play, int rank)
-{
-    const struct gyre_fused_program *own = &play->ranks[rank];
-    for (unsigned p = 0; p < own->n_peers && scatters(own); p++)
-        play->sent[rank][own->peers[p].rank][0] =
-            play->in[rank][in_index(play, own->peers[p].in_block, own->peers[p].chunk)];
-}
-
 static void make_result(struct play *play, int rank)
 {
     const struct gyre_fused_program *own = &play->ranks[rank];
@@ -146,8 +138,12 @@ static void check_play(const struct gyre_algorithm *algorithm, enum gyre_collect
         for (int i = 0; i < n_ranks; i++)
             play.in[rank][i] = (uint64_t)(rank * 1000 + i + 1);
     }
-    for (int rank = 0; rank < n_ranks; rank++)
-        scatter(&play, rank);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_fused_program *own = &play.ranks[rank];
+        for (unsigned p = 0; p < own->n_peers && scatters(own); p++)
+            play.sent[rank][own->peers[p].rank][0] =
+                play.in[rank][in_index(&play, own->peers[p].in_block, own->peers[p].chunk)];
+    }
     for (int rank = 0; rank < n_ranks; rank++)
         make_result(&play, rank);
     for (int rank = 0; rank < n_ranks; rank++)

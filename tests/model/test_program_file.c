@@ -3,8 +3,6 @@
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 
-#include <string.h>
-
 static char text[1 << 16];
 
 static void add_text(const char *more)

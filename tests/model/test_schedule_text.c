@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/model/schedule.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
 #include "tests/support/shapes.h"

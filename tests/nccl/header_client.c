@@ -64,37 +64,6 @@ static void *join_growth(void *argument)
     return NULL;
 }
 
-static void check_later(ncclComm_t comm, int rank, ncclConfig_t *config)
-{
-    ncclComm_t grown = NULL;
-    ncclWindow_t window = NULL;
-    int *memory = NULL;
-    void *found = NULL;
-    int value = 40 + rank;
-    uint64_t n_bytes = 1;
-    pthread_t newcomer;
-    OK(ncclMemAlloc((void **)&memory, 4096));
-    OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
-    OK(ncclWinGetUserPtr(comm, window, &found));
-    MUST(found == (void *)memory);
-    ncclWaitSignalDesc_t wait = {1, 1 - rank, 0, 0};
-    OK(ncclPutSignal(&value, 1, ncclInt, 1 - rank, window, 8, 0, 0, 0, comm, NULL));
-    OK(ncclWaitSignal(1, &wait, comm, NULL));
-    synchronize();
-    MUST(memory[2] == 41 - rank);
-    OK(ncclCommMemStats(comm, ncclStatGpuMemTotal, &n_bytes));
-    OK(ncclCommWindowDeregister(comm, window));
-    OK(ncclMemFree(memory));
-    if (rank == 0) {
-        OK(ncclCommGetUniqueId(comm, &growth_id));
-        pthread_create(&newcomer, NULL, join_growth, config);
-    }
-    OK(ncclCommGrow(comm, 3, rank == 0 ? &growth_id : NULL, -1, &grown, config));
-    check_collectives(grown, rank, 3);
-    OK(ncclCommDestroy(grown));
-    if (rank == 0)
-        pthread_join(newcomer, NULL);
-}
 #endif
 
 static void *run(void *argument)
@@ -111,7 +80,36 @@ static void *run(void *argument)
     check_collectives(half, 0, 1);
     OK(ncclCommDestroy(half));
 #if HEADER_VERSION >= 22900
-    check_later(comm, rank, &config);
+    {
+        ncclComm_t grown = NULL;
+        ncclWindow_t window = NULL;
+        int *memory = NULL;
+        void *found = NULL;
+        int value = 40 + rank;
+        uint64_t n_bytes = 1;
+        pthread_t newcomer;
+        OK(ncclMemAlloc((void **)&memory, 4096));
+        OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+        OK(ncclWinGetUserPtr(comm, window, &found));
+        MUST(found == (void *)memory);
+        ncclWaitSignalDesc_t wait = {1, 1 - rank, 0, 0};
+        OK(ncclPutSignal(&value, 1, ncclInt, 1 - rank, window, 8, 0, 0, 0, comm, NULL));
+        OK(ncclWaitSignal(1, &wait, comm, NULL));
+        synchronize();
+        MUST(memory[2] == 41 - rank);
+        OK(ncclCommMemStats(comm, ncclStatGpuMemTotal, &n_bytes));
+        OK(ncclCommWindowDeregister(comm, window));
+        OK(ncclMemFree(memory));
+        if (rank == 0) {
+            OK(ncclCommGetUniqueId(comm, &growth_id));
+            pthread_create(&newcomer, NULL, join_growth, &config);
+        }
+        OK(ncclCommGrow(comm, 3, rank == 0 ? &growth_id : NULL, -1, &grown, &config));
+        check_collectives(grown, rank, 3);
+        OK(ncclCommDestroy(grown));
+        if (rank == 0)
+            pthread_join(newcomer, NULL);
+    }
 #endif
     OK(ncclCommGetAsyncError(comm, &state));
     MUST(state == ncclSuccess);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/nccl/nccl.h"
-#include "tests/support/check.h"
 #include "tests/nccl/clients.h"
 
 #include <dlfcn.h>
@@ -43,17 +41,6 @@ TEST_CASE("every symbol that torch and nccl-tests need is there")
 {
     check_symbols(torch_symbols);
     check_symbols(tests_symbols);
-}
-
-static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
-{
-    void *handle = NULL;
-    void *again = NULL;
-    CHECK(ncclCommRegister(comm, buffer, n_bytes, &handle) == ncclSuccess && handle != NULL);
-    CHECK(ncclCommRegister(comm, buffer, n_bytes, &again) == ncclSuccess && again == handle);
-    NCCL_OK(ncclCommDeregister(comm, handle));
-    NCCL_OK(ncclCommDeregister(comm, handle));
-    NCCL_FAILS(ncclCommDeregister(comm, handle), ncclInvalidArgument, "not a registration");
 }
 
 static void use_windows(ncclComm_t comm, int rank, int n)
@@ -119,7 +106,14 @@ TEST_CLIENT(run_client)
     NCCL_FAILS(ncclAllReduce(NULL, out, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument,
                "send buffer is NULL");
     NCCL_FAILS(ncclDevCommCreate(comm, NULL, NULL), ncclInvalidUsage, "device API");
-    register_buffers(comm, in, sizeof(in));
+    void *buffer = in;
+    void *handle = NULL;
+    void *again = NULL;
+    CHECK(ncclCommRegister(comm, buffer, sizeof(in), &handle) == ncclSuccess && handle != NULL);
+    CHECK(ncclCommRegister(comm, buffer, sizeof(in), &again) == ncclSuccess && again == handle);
+    NCCL_OK(ncclCommDeregister(comm, handle));
+    NCCL_OK(ncclCommDeregister(comm, handle));
+    NCCL_FAILS(ncclCommDeregister(comm, handle), ncclInvalidArgument, "not a registration");
     use_windows(comm, client->rank, n);
     ncclResult_t result = ncclCommFinalize(comm);
     CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));

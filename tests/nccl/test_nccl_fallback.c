@@ -3,8 +3,6 @@
 #include "tests/nccl/fake_nccl.h"
 
 #include <dlfcn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { N = 3 };
 

@@ -56,20 +56,6 @@ static int count_of(unsigned type, int rank)
     return n;
 }
 
-static void check_event(const struct profiler_event *event)
-{
-    const struct profiler_comm *comm = event->context;
-    CHECK(event->n_stops == 1 && event->started < event->stopped);
-    CHECK(comm != NULL && comm->rank == event->rank);
-    if (event->parent != NULL) {
-        CHECK(event->parent->started < event->started);
-        CHECK(event->parent->context == event->context);
-    }
-    for (int state = 0; state < N_STATES; state++)
-        if (event->states[state] != 0)
-            CHECK(event->started < event->states[state] && event->states[state] < event->stopped);
-}
-
 static void check_job(int n_comms)
 {
     CHECK(records.n_wrong == 0 && records.n_events < MAX_EVENTS);
@@ -79,8 +65,20 @@ static void check_job(int n_comms)
         CHECK(records.comms[i].n_ranks == N && records.comms[i].name[0] != '\0');
         CHECK(records.comms[i].id == records.comms[0].id);
     }
-    for (int i = 0; i < records.n_events; i++)
-        check_event(&records.events[i]);
+    for (int i = 0; i < records.n_events; i++) {
+        const struct profiler_event *event = &records.events[i];
+        const struct profiler_comm *comm = event->context;
+        CHECK(event->n_stops == 1 && event->started < event->stopped);
+        CHECK(comm != NULL && comm->rank == event->rank);
+        if (event->parent != NULL) {
+            CHECK(event->parent->started < event->started);
+            CHECK(event->parent->context == event->context);
+        }
+        for (int state = 0; state < N_STATES; state++)
+            if (event->states[state] != 0)
+                CHECK(event->started < event->states[state] &&
+                      event->states[state] < event->stopped);
+    }
 }
 
 static void check_channels(const struct profiler_event *call)
@@ -113,26 +111,6 @@ static void check_coll(const struct profiler_event *event, int *n_all_reduces)
         CHECK(strcmp(event->datatype, "ncclBfloat16") == 0);
     }
     check_channels(event);
-}
-
-static void check_p2p(const struct profiler_event *event)
-{
-    const bool is_send = strcmp(event->func, "Send") == 0;
-    CHECK(is_send || strcmp(event->func, "Recv") == 0);
-    CHECK(event->count == 10 && strcmp(event->datatype, "ncclInt32") == 0);
-    CHECK(event->root_or_peer == (event->rank + (is_send ? 1 : N - 1)) % N);
-    check_channels(event);
-}
-
-static void check_tree(const struct profiler_event *event)
-{
-    const bool is_coll = event->type == NCCL_EVENT_COLL;
-    CHECK(event->parent->type == (unsigned)(is_coll ? NCCL_EVENT_COLL_API : NCCL_EVENT_P2P_API));
-    CHECK(strcmp(event->parent->func, event->func) == 0 && event->parent->count == event->count);
-    CHECK(strcmp(event->parent->datatype, event->datatype) == 0);
-    CHECK(event->parent->parent->type == NCCL_EVENT_GROUP_API);
-    CHECK(event->group->type == NCCL_EVENT_GROUP && event->group->rank == event->rank);
-    CHECK(event->group->started < event->started && event->stopped < event->group->stopped);
 }
 
 static void check_group_api(const struct profiler_event *event)
@@ -177,15 +155,29 @@ static void run_version(const char *plugin, int version)
                 continue;
             if (event->type == NCCL_EVENT_COLL)
                 check_coll(event, &n_all_reduces);
-            if (event->type == NCCL_EVENT_P2P)
-                check_p2p(event);
+            if (event->type == NCCL_EVENT_P2P) {
+                const bool is_send = strcmp(event->func, "Send") == 0;
+                CHECK(is_send || strcmp(event->func, "Recv") == 0);
+                CHECK(event->count == 10 && strcmp(event->datatype, "ncclInt32") == 0);
+                CHECK(event->root_or_peer == (event->rank + (is_send ? 1 : N - 1)) % N);
+                check_channels(event);
+            }
             if (event->type == NCCL_EVENT_GROUP_API)
                 check_group_api(event);
             if (event->type != NCCL_EVENT_COLL && event->type != NCCL_EVENT_P2P)
                 continue;
-            if (version >= 5)
-                check_tree(event);
-            else
+            if (version >= 5) {
+                const bool is_coll = event->type == NCCL_EVENT_COLL;
+                CHECK(event->parent->type ==
+                      (unsigned)(is_coll ? NCCL_EVENT_COLL_API : NCCL_EVENT_P2P_API));
+                CHECK(strcmp(event->parent->func, event->func) == 0 &&
+                      event->parent->count == event->count);
+                CHECK(strcmp(event->parent->datatype, event->datatype) == 0);
+                CHECK(event->parent->parent->type == NCCL_EVENT_GROUP_API);
+                CHECK(event->group->type == NCCL_EVENT_GROUP && event->group->rank == event->rank);
+                CHECK(event->group->started < event->started &&
+                      event->stopped < event->group->stopped);
+            } else
                 CHECK(event->parent->type == NCCL_EVENT_GROUP);
         }
     }

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <unistd.h>
 
 static void print_faults(struct ib_rig *rig)
 {

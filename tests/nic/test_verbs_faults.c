@@ -10,9 +10,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 /* 4 tries of 67 ms, as the rig sets its queue pairs */
 #define WINDOW_NS (4 * (4096ULL << 14))

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define NORMAL ((struct rig_options){0})
 

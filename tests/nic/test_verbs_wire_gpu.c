@@ -4,7 +4,6 @@
 #include "tests/support/check.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #define PLACES(n_pairs, n) \
     ((struct rig_options){.has_places = true, .n_qps = (n_pairs), .n_receives = (n)})

@@ -8,8 +8,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 void rig_barrier(struct rig_end *end)
 {

@@ -7,10 +7,8 @@
 #ifndef GYRE_TESTS_WIRE_RIG_H
 #define GYRE_TESTS_WIRE_RIG_H
 
-#include "core/foundation/base/sync.h"
 #include "tests/nic/verbs_wire/fake_cuda/fake_cuda.h"
 #include "tests/nic/verbs_wire/protocol.h"
-#include "transport/ib/ib_verbs.h"
 
 #include <stdbool.h>
 

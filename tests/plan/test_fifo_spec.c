@@ -6,9 +6,6 @@
 #include "transport/proxy.h"
 #include "transport/slab.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static const int some_ranks[] = {2, 3, 4, 5, 8, 16, 33, 64, 128};
 
 TEST_CASE("connection memory stays within the budget")
@@ -314,20 +311,6 @@ TEST_CASE("near peers are few")
     CHECK(counts.n_inside == 7 && counts.n_near == 0 && counts.n_far == 0);
 }
 
-/* Proxied slots lie at both ends, others at the receiver. */
-static uint64_t slots_of_rank(const struct gyre_fifo_spec *spec,
-                              const struct gyre_peer_counts *peers)
-{
-    const uint64_t near = gyre_round_up(spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE], 4096);
-    const uint64_t far = gyre_proxy_slots_bytes(spec->depth, spec->far.slot_bytes);
-    uint64_t lines = 0; /* only inside a host */
-    for (int proto = GYRE_PROTO_SIMPLE + 1; proto < GYRE_N_SLOT_PROTOS; proto++)
-        lines += gyre_round_up(spec->depth * spec->slot_bytes[proto], 4096);
-    return (2ULL * peers->n_near + peers->n_inside) * spec->n_fifos * near +
-           (uint64_t)peers->n_inside * spec->n_fifos * lines +
-           2ULL * peers->n_far * spec->far.n_fifos * far;
-}
-
 TEST_CASE("the budget holds on any number of hosts")
 {
     static const char *const hosts[] = {"2x1",   "2x8",    "3x5",    "8x8",   "16x1", "64x8", "7+8",
@@ -345,7 +328,16 @@ TEST_CASE("the budget holds on any number of hosts")
                                             false, i % 3 != 0, 0, i % 2 == 0 ? UINT32_MAX : 3);
             const uint64_t budget =
                 kind == 0 ? GYRE_FIFO_BUDGET_BYTES : GYRE_FIFO_BUDGET_ACROSS_BYTES;
-            const uint64_t n_bytes = slots_of_rank(&spec, &peers);
+            /* Proxied slots lie at both ends, others at the receiver. */
+            const uint64_t near =
+                gyre_round_up(spec.depth * spec.slot_bytes[GYRE_PROTO_SIMPLE], 4096);
+            const uint64_t far = gyre_proxy_slots_bytes(spec.depth, spec.far.slot_bytes);
+            uint64_t lines = 0; /* only inside a host */
+            for (int proto = GYRE_PROTO_SIMPLE + 1; proto < GYRE_N_SLOT_PROTOS; proto++)
+                lines += gyre_round_up(spec.depth * spec.slot_bytes[proto], 4096);
+            const uint64_t n_bytes = (2ULL * peers.n_near + peers.n_inside) * spec.n_fifos * near +
+                                     (uint64_t)peers.n_inside * spec.n_fifos * lines +
+                                     2ULL * peers.n_far * spec.far.n_fifos * far;
             CHECK_MSG(n_bytes <= budget + budget / 64, "%s: %" PRIu64 " bytes", hosts[i], n_bytes);
             CHECK((spec.slot_bytes[GYRE_PROTO_LL] > 0) == (spec.slot_bytes[GYRE_PROTO_LL128] > 0));
             CHECK(spec.slot_bytes[GYRE_PROTO_LL] == 0 || (kind == 1 && peers.n_inside > 0));

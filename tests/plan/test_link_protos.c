@@ -156,24 +156,19 @@ static struct gyre_choice choose_message(struct gyre_tuner_facts facts, uint64_t
     return choice;
 }
 
-static struct gyre_tuner_facts facts_inside(void)
-{
-    struct gyre_tuner_facts facts = facts_across();
-    facts.n_ranks = 4;
-    facts.n_hosts = 1;
-    facts.is_proxied = facts.is_direct_inside = false;
-    facts.is_near = true;
-    facts.cost = NULL;
-    return facts;
-}
-
 TEST_CASE("a message inside a host goes as in a communicator of one host")
 {
     const struct gyre_tuner_facts across = facts_across();
     const struct gyre_tuner_pair inside = {.n_ranks_inside = 4, .is_near = true};
     const struct gyre_tuner_pair between = {.n_ranks_inside = 4, .is_proxied = true};
     for (uint64_t n_bytes = 8; n_bytes <= 256 << 20; n_bytes *= 3) {
-        const struct gyre_choice expected = choose_message(facts_inside(), n_bytes);
+        struct gyre_tuner_facts facts = facts_across();
+        facts.n_ranks = 4;
+        facts.n_hosts = 1;
+        facts.is_proxied = facts.is_direct_inside = false;
+        facts.is_near = true;
+        facts.cost = NULL;
+        const struct gyre_choice expected = choose_message(facts, n_bytes);
         const struct gyre_choice found =
             choose_message(gyre_tuner_facts_of_pair(&across, &inside), n_bytes);
         const struct gyre_choice far =

@@ -19,16 +19,13 @@ struct ranks {
     struct gyre_plan_cache *caches[MAX_RANKS];
 };
 
-static uint32_t count_inside(const struct ranks *ranks, int rank)
+/* @sizes: ranks of each host; 0 ends the list. */
+static void open_ranks(struct ranks *ranks, const int *sizes)
 {
-    uint32_t n = 0;
-    for (int r = 0; r < ranks->n_ranks; r++)
-        n += ranks->grouping.host_of[r] == ranks->grouping.host_of[rank];
-    return n;
-}
-
-static struct gyre_tuner_facts facts_of(struct ranks *ranks)
-{
+    memset(ranks, 0, sizeof(*ranks));
+    for (; sizes[ranks->grouping.n_hosts] > 0; ranks->grouping.n_hosts++)
+        for (int i = 0; i < sizes[ranks->grouping.n_hosts]; i++)
+            ranks->grouping.host_of[ranks->n_ranks++] = ranks->grouping.n_hosts;
     const uint32_t n_hosts = ranks->grouping.n_hosts;
     const bool is_alone = n_hosts == ranks->n_ranks;
     struct gyre_peer_counts peers;
@@ -47,17 +44,6 @@ static struct gyre_tuner_facts facts_of(struct ranks *ranks)
             ? gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, ranks->n_ranks, false, 0, UINT32_MAX)
             : gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, false, true, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
-    return facts;
-}
-
-/* @sizes: ranks of each host; 0 ends the list. */
-static void open_ranks(struct ranks *ranks, const int *sizes)
-{
-    memset(ranks, 0, sizeof(*ranks));
-    for (; sizes[ranks->grouping.n_hosts] > 0; ranks->grouping.n_hosts++)
-        for (int i = 0; i < sizes[ranks->grouping.n_hosts]; i++)
-            ranks->grouping.host_of[ranks->n_ranks++] = ranks->grouping.n_hosts;
-    const struct gyre_tuner_facts facts = facts_of(ranks);
     for (int rank = 0; rank < ranks->n_ranks; rank++) {
         struct gyre_links *links = &ranks->links[rank];
         struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
@@ -73,7 +59,10 @@ static void open_ranks(struct ranks *ranks, const int *sizes)
         cache->member = &ranks->members[rank];
         cache->links = links;
         cache->facts = facts;
-        cache->n_ranks_inside = count_inside(ranks, rank);
+        uint32_t n = 0;
+        for (int r = 0; r < ranks->n_ranks; r++)
+            n += ranks->grouping.host_of[r] == ranks->grouping.host_of[rank];
+        cache->n_ranks_inside = n;
         CHECK_OK(gyre_filter_parse("", "", "", &cache->filter));
         ranks->caches[rank] = cache;
     }

@@ -5,7 +5,6 @@
 #include "tests/support/check.h"
 
 #include <math.h>
-#include <string.h>
 
 static bool is_near(double a, double b)
 {

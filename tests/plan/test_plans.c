@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/algorithm.h"
 #include "core/engine/comm.h"
 #include "core/engine/plan/plan.h"
 #include "tests/support/ranks.h"

@@ -34,23 +34,6 @@ void stand_in_nodes_clear(struct stand_in_nodes *nodes)
     *nodes = (struct stand_in_nodes){0};
 }
 
-/* A launch overlaps with a kernel only. */
-static cudaGraphNode_t add_node(cudaGraph_t graph, const struct stand_in_op *op,
-                                const struct stand_in_nodes *before, bool overlaps)
-{
-    cudaGraphNode_t node = stand_in_realloc(NULL, sizeof(*node));
-    *node = (struct CUgraphNode_st){.op = stand_in_op_copy(op), .n_edges = before->n};
-    node->edges = stand_in_realloc(NULL, before->n * sizeof(*node->edges));
-    for (size_t i = 0; i < before->n; i++) {
-        cudaGraphNode_t from = before->nodes[i];
-        from->is_followed = true;
-        node->edges[i] = (struct stand_in_edge){from, overlaps && from->op.kind == STAND_IN_KERNEL};
-    }
-    graph->nodes = stand_in_realloc(graph->nodes, (graph->n_nodes + 1) * sizeof(cudaGraphNode_t));
-    graph->nodes[graph->n_nodes++] = node;
-    return node;
-}
-
 static bool forbids(const struct stand_in_capture *capture)
 {
     if (capture->mode == cudaStreamCaptureModeRelaxed || own_mode == cudaStreamCaptureModeRelaxed)
@@ -84,7 +67,18 @@ cudaError_t stand_in_capture_add(struct CUstream_st *stream, const struct stand_
 {
     if (stream->capture->is_invalid)
         return cudaErrorStreamCaptureInvalidated;
-    cudaGraphNode_t node = add_node(stream->capture->graph, op, &stream->heads, overlaps);
+    /* A launch overlaps with a kernel only. */
+    const cudaGraph_t graph = stream->capture->graph;
+    cudaGraphNode_t node = stand_in_realloc(NULL, sizeof(*node));
+    *node = (struct CUgraphNode_st){.op = stand_in_op_copy(op), .n_edges = stream->heads.n};
+    node->edges = stand_in_realloc(NULL, stream->heads.n * sizeof(*node->edges));
+    for (size_t i = 0; i < stream->heads.n; i++) {
+        cudaGraphNode_t from = stream->heads.nodes[i];
+        from->is_followed = true;
+        node->edges[i] = (struct stand_in_edge){from, overlaps && from->op.kind == STAND_IN_KERNEL};
+    }
+    graph->nodes = stand_in_realloc(graph->nodes, (graph->n_nodes + 1) * sizeof(cudaGraphNode_t));
+    graph->nodes[graph->n_nodes++] = node;
     stand_in_nodes_clear(&stream->heads);
     stand_in_nodes_add(&stream->heads, &(struct stand_in_nodes){&node, 1});
     return cudaSuccess;

@@ -65,37 +65,6 @@ static struct stand_in_memory **find_base(const void *base, enum stand_in_memory
     return link;
 }
 
-static void remove_memory(struct stand_in_memory **link)
-{
-    struct stand_in_memory *memory = *link;
-    *link = memory->next;
-    switch (memory->kind) {
-    case STAND_IN_MEMORY_DEVICE:
-        close(memory->fd);
-        munmap(memory->base, memory->n_mapped_bytes);
-        break;
-    case STAND_IN_MEMORY_IMPORTED:
-        munmap(memory->base, memory->n_mapped_bytes);
-        break;
-    case STAND_IN_MEMORY_HOST:
-        free(memory->base);
-        break;
-    case STAND_IN_MEMORY_REGISTERED:
-        break;
-    }
-    free(memory);
-}
-
-/* Every allocation has a file. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static void *map(int fd, size_t n_bytes)
 {
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -113,7 +82,12 @@ static cudaError_t alloc(size_t n_bytes, void **ptr_out)
     if (memory.n_mapped_bytes < n_bytes ||
         memory.n_mapped_bytes > STAND_IN_GPU_MEMORY_BYTES - stand_in_memory_in_use(memory.gpu))
         return cudaErrorMemoryAllocation;
-    raise_limit();
+    /* Every allocation has a file. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
     memory.fd = memfd_create("stand-in GPU", MFD_CLOEXEC);
     if (memory.fd < 0)
         return cudaErrorMemoryAllocation;
@@ -155,8 +129,25 @@ static cudaError_t free_memory(void *ptr, enum stand_in_memory_kind kind)
         if (gpu == own || kind == STAND_IN_MEMORY_REGISTERED)
             stand_in_gpu_wait(gpu);
     link = find_base(ptr, kind); /* the list may have changed */
-    if (*link != NULL)
-        remove_memory(link);
+    if (*link != NULL) {
+        struct stand_in_memory *memory = *link;
+        *link = memory->next;
+        switch (memory->kind) {
+        case STAND_IN_MEMORY_DEVICE:
+            close(memory->fd);
+            munmap(memory->base, memory->n_mapped_bytes);
+            break;
+        case STAND_IN_MEMORY_IMPORTED:
+            munmap(memory->base, memory->n_mapped_bytes);
+            break;
+        case STAND_IN_MEMORY_HOST:
+            free(memory->base);
+            break;
+        case STAND_IN_MEMORY_REGISTERED:
+            break;
+        }
+        free(memory);
+    }
     return stand_in_leave(cudaSuccess);
 }
 

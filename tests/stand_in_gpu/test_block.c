@@ -5,8 +5,6 @@
 #include "tests/support/check.h"
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { THREADS = 96, ROUNDS = 50 };
 

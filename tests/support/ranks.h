@@ -13,10 +13,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/types.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define TEST_MAX_RANKS 16
 
@@ -57,6 +56,16 @@ static inline void *test_share(size_t n_bytes)
 {
     void *shared = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return shared != MAP_FAILED ? shared : NULL;
+}
+
+/** Sets variables "NAME=value"; NULL ends the list. */
+static inline void test_set(const char *setting, ...)
+{
+    va_list settings;
+    va_start(settings, setting);
+    for (; setting != NULL; setting = va_arg(settings, const char *))
+        CHECK(putenv(strdup(setting)) == 0);
+    va_end(settings);
 }
 
 /** Until the word is `least` or more. */
@@ -230,16 +239,24 @@ static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argume
     static void name(__attribute__((unused)) gyre_comm *comm, __attribute__((unused)) int rank, \
                      __attribute__((unused)) int n_ranks, __attribute__((unused)) void *argument)
 
-/* Each rank runs the body: comm, rank and n_ranks are its own. */
-#define TEST_ON_THREADS(sentence, n)   TEST_ON(test_on_threads, true, sentence, n, __LINE__)
-#define TEST_ON_PROCESSES(sentence, n) TEST_ON(test_on_processes, true, sentence, n, __LINE__)
+/* Each rank runs the body: comm, rank and n_ranks are its own. _WITH: variables "NAME=value". */
+#define TEST_ON_THREADS(sentence, n)   TEST_ON(test_on_threads, true, sentence, n, __LINE__, NULL)
+#define TEST_ON_PROCESSES(sentence, n) TEST_ON(test_on_processes, true, sentence, n, __LINE__, NULL)
 #define TEST_ON_HOST_THREADS(sentence, n) \
-    TEST_ON(test_on_threads, test_device() == GYRE_DEVICE_HOST, sentence, n, __LINE__)
-#define TEST_ON(run, is_fit, sentence, n, at) TEST_ON_RANKS(run, is_fit, sentence, n, at)
-#define TEST_ON_RANKS(run, is_fit, sentence, n, at)                                     \
+    TEST_ON(test_on_threads, test_device() == GYRE_DEVICE_HOST, sentence, n, __LINE__, NULL)
+#define TEST_ON_HOST_PROCESSES(sentence, n) \
+    TEST_ON(test_on_processes, test_device() == GYRE_DEVICE_HOST, sentence, n, __LINE__, NULL)
+#define TEST_ON_THREADS_WITH(sentence, n, ...) \
+    TEST_ON(test_on_threads, true, sentence, n, __LINE__, __VA_ARGS__, NULL)
+#define TEST_ON_PROCESSES_WITH(sentence, n, ...) \
+    TEST_ON(test_on_processes, true, sentence, n, __LINE__, __VA_ARGS__, NULL)
+#define TEST_ON(run, is_fit, sentence, n, at, ...) \
+    TEST_ON_RANKS(run, is_fit, sentence, n, at, __VA_ARGS__)
+#define TEST_ON_RANKS(run, is_fit, sentence, n, at, ...)                                \
     static void test_rank_##at(gyre_comm *comm, int rank, int n_ranks, void *argument); \
     TEST_CASE_OF(sentence, at)                                                          \
     {                                                                                   \
+        test_set(__VA_ARGS__);                                                          \
         if (is_fit)                                                                     \
             run(n, test_rank_##at, NULL);                                               \
     }                                                                                   \

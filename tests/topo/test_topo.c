@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int32_t find_net(const struct gyre_topo *topo, const char *name, int port)
 {
@@ -112,16 +111,6 @@ static void put_rdma(const char *path, const char *name, int numa)
     put("b83f:d203:0012:3456", "class/infiniband/%s/sys_image_guid", name);
     snprintf(target, sizeof(target), "devices/%s", path);
     snprintf(link, sizeof(link), "class/infiniband/%s/device", name);
-    put_symlink(target, link);
-}
-
-static void put_interface(const char *path, const char *name, const char *speed)
-{
-    char target[PATH_MAX], link[128];
-    put_pci(path, "0x020000", "0x8086", 0);
-    put(speed, "class/net/%s/speed", name);
-    snprintf(target, sizeof(target), "devices/%s", path);
-    snprintf(link, sizeof(link), "class/net/%s/device", name);
     put_symlink(target, link);
 }
 
@@ -257,7 +246,14 @@ TEST_CASE("a PC has its GPU and its interface at PHB")
     put_pci("pci0000:00/0000:00:02.0", "0x030000", "0x8086", -1); /* graphics of the processor */
     put_pci("pci0000:00/0000:00:01.0", "0x060400", "0x8086", -1);
     put_gpu("pci0000:00/0000:00:01.0/0000:01:00.0", -1);
-    put_interface("pci0000:00/0000:00:1c.0/0000:02:00.0", "enp2s0", "1000");
+    const char *path = "pci0000:00/0000:00:1c.0/0000:02:00.0";
+    const char *name = "enp2s0";
+    char target[PATH_MAX], link[128];
+    put_pci(path, "0x020000", "0x8086", 0);
+    put("1000", "class/net/%s/speed", name);
+    snprintf(target, sizeof(target), "devices/%s", path);
+    snprintf(link, sizeof(link), "class/net/%s/device", name);
+    put_symlink(target, link);
     put("1000", "class/net/docker0/speed"); /* no device: virtual */
     detect("", &topo);
     CHECK(gyre_topo_count(&topo, GYRE_TOPO_CPU) == 1);

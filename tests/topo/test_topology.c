@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
-#include "core/foundation/base/util.h"
 #include "core/foundation/topo/topo.h"
 #include "tests/support/ranks.h"
 #include "transport/transport.h"

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PATIENCE_NS 20000000000ULL
 

@@ -3,28 +3,24 @@
  * TCP connections that a middle box resets while calls run are connected again, and every result is
  * right in every bit.
  */
-#include "core/foundation/base/util.h"
-#include "core/gyre.h"
 #include "tests/fuzz/random.h"
 #include "tests/support/ranks.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { N_RANKS = 4, MAX_FDS = 1024, MAX_COUNT = 100000 };
 
 /* ---- resets --------------------------------------------------------------------------------- */
 
-/* Those with a limit of unsent bytes. */
-static int list_connections(int *fds)
+/* Both ends get ECONNRESET: connect(2) to no address sends a reset and leaves the descriptor. */
+static bool reset_one(uint64_t choice)
 {
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    int fds[MAX_FDS];
+    /* Those with a limit of unsent bytes. */
     int n = 0;
     for (int fd = 3; fd < MAX_FDS; fd++) {
         struct tcp_info info;
@@ -36,15 +32,6 @@ static int list_connections(int *fds)
             lowat_bytes == 262144)
             fds[n++] = fd;
     }
-    return n;
-}
-
-/* Both ends get ECONNRESET: connect(2) to no address sends a reset and leaves the descriptor. */
-static bool reset_one(uint64_t choice)
-{
-    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-    int fds[MAX_FDS];
-    const int n = list_connections(fds);
     return n > 0 && connect(fds[choice % (uint64_t)n], &nobody, sizeof(nobody)) == 0;
 }
 
@@ -83,27 +70,6 @@ static void check_sum(const struct call *call, const uint32_t *out, size_t count
     }
 }
 
-static void all_reduce(const struct call *call, size_t count)
-{
-    CHECK_OK(gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, call->comm,
-                             call->stream));
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    check_sum(call, call->out, count, 0, 1);
-}
-
-static void halves_at_once(const struct call *call, size_t count)
-{
-    CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, call->half,
-                             call->stream));
-    CHECK_OK(gyre_all_reduce(call->in, call->out + count, count, GYRE_UINT32, GYRE_SUM, call->comm,
-                             call->stream));
-    CHECK_OK(gyre_group_end());
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    check_sum(call, call->out, count, call->rank % 2, 2);
-    check_sum(call, call->out + count, count, 0, 1);
-}
-
 static void send_around(const struct call *call, size_t count)
 {
     const int next = (call->rank + 1) % call->n_ranks;
@@ -121,15 +87,6 @@ static void send_around(const struct call *call, size_t count)
         }
 }
 
-/* About every second round, in the middle of the others' call. */
-static void inject(const struct call *call, struct fuzz_rng *random)
-{
-    for (uint64_t n = fuzz_below(random, 64); n > 0; n--)
-        sched_yield();
-    if (call->rank == 0 && reset_one(fuzz_next(random)))
-        gyre_store_release_u32(&injected.n_resets, injected.n_resets + 1);
-}
-
 TEST_RANK(call_through_resets)
 {
     static const size_t counts[] = {2, 100, 3000, MAX_COUNT};
@@ -144,12 +101,27 @@ TEST_RANK(call_through_resets)
         const size_t count = counts[call.round % GYRE_ARRAY_LENGTH(counts)];
         for (size_t i = 0; i < count; i++)
             call.in[i] = value_of(rank, call.round, i);
-        inject(&call, &random);
-        if (call.round % 3 == 0)
-            all_reduce(&call, count);
-        else if (call.round % 3 == 1)
-            halves_at_once(&call, count);
-        else
+        /* About every second round, in the middle of the others' call. */
+        for (uint64_t n = fuzz_below(&random, 64); n > 0; n--)
+            sched_yield();
+        if (call.rank == 0 && reset_one(fuzz_next(&random)))
+            gyre_store_release_u32(&injected.n_resets, injected.n_resets + 1);
+        if (call.round % 3 == 0) {
+            CHECK_OK(gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, call.comm,
+                                     call.stream));
+            CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
+            check_sum(&call, call.out, count, 0, 1);
+        } else if (call.round % 3 == 1) {
+            CHECK_OK(gyre_group_start());
+            CHECK_OK(gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, call.half,
+                                     call.stream));
+            CHECK_OK(gyre_all_reduce(call.in, call.out + count, count, GYRE_UINT32, GYRE_SUM,
+                                     call.comm, call.stream));
+            CHECK_OK(gyre_group_end());
+            CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
+            check_sum(&call, call.out, count, call.rank % 2, 2);
+            check_sum(&call, call.out + count, count, 0, 1);
+        } else
             send_around(&call, count);
         call.round++;
         /* All ranks stop after the same round. */

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/sync.h"
-#include "core/foundation/base/util.h"
-#include "core/gyre.h"
 #include "tests/support/ranks.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

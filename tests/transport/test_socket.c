@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PATIENCE_NS 30000000000ULL
 

@@ -9,7 +9,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 enum { LINE_FIFOS = 4, LINE_DEPTH = 4, LINE_MOST_BYTES = 8192, LINE_MOST_PIPES = 64 };
 
@@ -134,20 +133,6 @@ static void line_pass(const struct rig_rank *self, struct line_pipe *pipes, size
               n_pipes, gyre_fault_is_raised(&self->fault) ? self->fault.cause : "no fault");
 }
 
-static size_t line_all_pipes(const struct rig_rank *self, const struct gyre_connector *connectors,
-                             struct line_pipe *pipes)
-{
-    const struct gyre_fifo_spec *spec = &self->options->spec;
-    size_t n = 0;
-    for (int peer = 0; peer < self->options->n_ranks; peer++)
-        for (uint32_t end = 0; peer != self->rank && end < 2 * spec->n_fifos; end++)
-            if (connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, end % 2)].inbox !=
-                NULL)
-                pipes[n++] =
-                    line_pipe_of(spec, connectors, self->rank, peer, end / 2, end % 2 != 0);
-    return n;
-}
-
 static struct line_pipe line_first_pipe(const struct rig_rank *self,
                                         const struct gyre_connector *connectors)
 {
@@ -175,7 +160,14 @@ static void pass_all(struct gyre_transport *transport, struct gyre_connector *co
 {
     struct rig_rank *self = context;
     struct line_pipe pipes[LINE_MOST_PIPES];
-    const size_t n_pipes = line_all_pipes(self, connectors, pipes);
+    const struct gyre_fifo_spec *spec = &self->options->spec;
+    size_t n_pipes = 0;
+    for (int peer = 0; peer < self->options->n_ranks; peer++)
+        for (uint32_t end = 0; peer != self->rank && end < 2 * spec->n_fifos; end++)
+            if (connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, end % 2)].inbox !=
+                NULL)
+                pipes[n_pipes++] =
+                    line_pipe_of(spec, connectors, self->rank, peer, end / 2, end % 2 != 0);
     CHECK(transport->ops->has_lines && transport->ops->takes_lines(transport));
     line_pass(self, pipes, n_pipes, N_SLOTS);
     CHECK_MSG(rig_traffic(self, connectors), "rank %d: %s", rank, self->fault.cause);

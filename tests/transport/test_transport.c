@@ -8,8 +8,6 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define N_SLOTS 80
 static void conform(const struct gyre_transport_ops *ops, bool use_processes)

@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define RIG_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
 
@@ -72,12 +70,6 @@ static uint32_t bytes_of(const struct lane *lane, uint64_t step)
     return (uint32_t)((draw >> 8) % (lane->slot_bytes + 1));
 }
 
-static void fill(unsigned char *slot, uint32_t n_bytes, uint64_t draw)
-{
-    for (uint32_t i = 0; i < n_bytes; i++)
-        slot[i] = (unsigned char)(draw >> 16) ^ (unsigned char)(i * 31 + (i >> 8));
-}
-
 static bool is_filled(const unsigned char *slot, uint32_t n_bytes, uint64_t draw)
 {
     for (uint32_t i = 0; i < n_bytes; i++)
@@ -96,8 +88,10 @@ static bool send_one(struct lane *lane)
         return false;
     const uint64_t index = lane->n_moved % connector->depth;
     const uint32_t n_bytes = bytes_of(lane, lane->n_moved);
-    fill(connector->slots[lane->proto] + index * lane->slot_bytes, n_bytes,
-         mix(lane->seed, lane->n_moved));
+    unsigned char *slot = connector->slots[lane->proto] + index * lane->slot_bytes;
+    const uint64_t draw = mix(lane->seed, lane->n_moved);
+    for (uint32_t i = 0; i < n_bytes; i++)
+        slot[i] = (unsigned char)(draw >> 16) ^ (unsigned char)(i * 31 + (i >> 8));
     if (lane->proto == GYRE_PROTO_SIMPLE)
         gyre_store_relaxed_u64(&connector->inbox->slot_info[index],
                                gyre_slot_info(n_bytes, (uint32_t)lane->n_moved));
@@ -131,17 +125,6 @@ static bool is_far_pair(int a, int b)
     return (a + b) % 2 != 0;
 }
 
-/* What a far pair lacks stays empty. */
-static void check_absent(const struct gyre_fifo_spec *spec, struct gyre_connector *connectors,
-                         int peer, uint32_t n_fifos)
-{
-    for (uint32_t fifo = n_fifos; fifo < spec->n_fifos; fifo++)
-        for (int is_send = 0; is_send < 2; is_send++)
-            CHECK(
-                connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send != 0)].inbox ==
-                NULL);
-}
-
 static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *connectors,
                          struct lane *lanes)
 {
@@ -149,7 +132,12 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
     size_t n = 0;
     for (int peer = 0; peer < rank->options->n_ranks; peer++) {
         const struct gyre_fifo_size size = gyre_fifo_size_of(spec, is_far_pair(rank->rank, peer));
-        check_absent(spec, connectors, peer, size.n_fifos);
+        /* What a far pair lacks stays empty. */
+        const uint32_t n_fifos = size.n_fifos;
+        for (uint32_t fifo = n_fifos; fifo < spec->n_fifos; fifo++)
+            for (int is_send = 0; is_send < 2; is_send++)
+                CHECK(connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send != 0)]
+                          .inbox == NULL);
         for (uint32_t end = 0; peer != rank->rank && end < size.n_fifos * 2; end++)
             for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
                 const bool is_send = end % 2;
@@ -201,18 +189,6 @@ bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors)
     return n_moved == total;
 }
 
-static size_t concatenate(const struct rig_shared *shared, unsigned char *blobs, size_t *offsets)
-{
-    size_t n_bytes = 0;
-    for (uint32_t r = 0; r < shared->n_ranks; r++) {
-        offsets[r] = n_bytes;
-        memcpy(blobs + n_bytes, shared->blobs[r], shared->blob_bytes[r]);
-        n_bytes += shared->blob_bytes[r];
-    }
-    offsets[shared->n_ranks] = n_bytes;
-    return n_bytes;
-}
-
 static void connect_and_move(struct rig_rank *rank, struct gyre_transport *transport)
 {
     const struct rig_options *options = rank->options;
@@ -220,7 +196,14 @@ static void connect_and_move(struct rig_rank *rank, struct gyre_transport *trans
     size_t offsets[RIG_MAX_RANKS + 1];
     struct gyre_connector *connectors =
         calloc((size_t)options->n_ranks * options->spec.n_fifos * 2, sizeof(*connectors));
-    concatenate(rank->shared, blobs, offsets);
+    const struct rig_shared *shared = rank->shared;
+    size_t n_bytes = 0;
+    for (uint32_t r = 0; r < shared->n_ranks; r++) {
+        offsets[r] = n_bytes;
+        memcpy(blobs + n_bytes, shared->blobs[r], shared->blob_bytes[r]);
+        n_bytes += shared->blob_bytes[r];
+    }
+    offsets[shared->n_ranks] = n_bytes;
     const gyre_status status = options->ops->connect(
         transport, blobs, offsets, gyre_now_ns() + RIG_PATIENCE_NS / 2, connectors);
     CHECK_MSG(status == GYRE_SUCCESS, "rank %d: %s", rank->rank, gyre_cause());
@@ -304,37 +287,6 @@ static void *rank_thread(void *argument)
     return NULL;
 }
 
-static void run_threads(const struct rig_options *options, struct rig_rank *ranks)
-{
-    pthread_t threads[RIG_MAX_RANKS];
-    for (int r = 0; r < options->n_ranks; r++)
-        CHECK(pthread_create(&threads[r], NULL, rank_thread, &ranks[r]) == 0);
-    for (int r = 0; r < options->n_ranks; r++)
-        pthread_join(threads[r], NULL);
-}
-
-static void run_processes(const struct rig_options *options, struct rig_rank *ranks)
-{
-    pid_t pids[RIG_MAX_RANKS];
-    fflush(NULL);
-    for (int r = 0; r < options->n_ranks; r++) {
-        pids[r] = fork();
-        if (pids[r] != 0)
-            continue;
-        test_n_failures = 0;
-        run_rank(&ranks[r]);
-        gyre_fetch_add_u32(&ranks[r].shared->n_failures, (uint32_t)test_n_failures);
-        exit(0); /* so that LeakSanitizer looks */
-    }
-    for (int r = 0; r < options->n_ranks; r++) {
-        int wait_status = -1;
-        waitpid(pids[r], &wait_status, 0);
-        const bool was_killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == 9;
-        CHECK_MSG(wait_status == 0 || (was_killed && options->body != NULL),
-                  "rank %d: wait status 0x%x", r, (unsigned)wait_status);
-    }
-}
-
 void rig_run(const struct rig_options *options)
 {
     struct rig_shared *shared =
@@ -348,10 +300,32 @@ void rig_run(const struct rig_options *options)
     shared->n_ranks = (uint32_t)options->n_ranks;
     for (int r = 0; r < options->n_ranks; r++)
         ranks[r] = (struct rig_rank){.options = options, .shared = shared, .rank = r};
-    if (options->use_processes)
-        run_processes(options, ranks);
-    else
-        run_threads(options, ranks);
+    if (options->use_processes) {
+        pid_t pids[RIG_MAX_RANKS];
+        fflush(NULL);
+        for (int r = 0; r < options->n_ranks; r++) {
+            pids[r] = fork();
+            if (pids[r] != 0)
+                continue;
+            test_n_failures = 0;
+            run_rank(&ranks[r]);
+            gyre_fetch_add_u32(&ranks[r].shared->n_failures, (uint32_t)test_n_failures);
+            exit(0); /* so that LeakSanitizer looks */
+        }
+        for (int r = 0; r < options->n_ranks; r++) {
+            int wait_status = -1;
+            waitpid(pids[r], &wait_status, 0);
+            const bool was_killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == 9;
+            CHECK_MSG(wait_status == 0 || (was_killed && options->body != NULL),
+                      "rank %d: wait status 0x%x", r, (unsigned)wait_status);
+        }
+    } else {
+        pthread_t threads[RIG_MAX_RANKS];
+        for (int r = 0; r < options->n_ranks; r++)
+            CHECK(pthread_create(&threads[r], NULL, rank_thread, &ranks[r]) == 0);
+        for (int r = 0; r < options->n_ranks; r++)
+            pthread_join(threads[r], NULL);
+    }
     CHECK_MSG(shared->n_failures == 0, "%u failed checks in processes", shared->n_failures);
     free(ranks);
     munmap(shared, sizeof(*shared));

@@ -60,16 +60,6 @@ static void put_sent(const struct fuzz_rank *rank, const struct fuzz_call *call,
         put(data, n_bytes, i, sent(rank, call, call->comm->rank, i));
 }
 
-/* An all-to-all's block lies in the sender's buffer where this rank's is. */
-static void put_blocks(const struct fuzz_rank *rank, const struct fuzz_call *call, uint8_t *data)
-{
-    const unsigned n_bytes = fuzz_types[call->values.type].n_bytes;
-    const size_t at = call->kind == FUZZ_ALL_TO_ALL ? (size_t)call->comm->rank * call->count : 0;
-    for (int peer = 0; peer < call->comm->n_ranks; peer++)
-        for (size_t i = 0; i < call->count; i++)
-            put(data, n_bytes, (size_t)peer * call->count + i, sent(rank, call, peer, at + i));
-}
-
 static uint64_t result(const struct fuzz_rank *rank, const struct fuzz_call *call, size_t i)
 {
     const size_t mine = (size_t)call->comm->rank * call->count;
@@ -95,7 +85,12 @@ static void put_result(const struct fuzz_rank *rank, const struct fuzz_call *cal
         return;
     if (call->kind == FUZZ_ALL_GATHER || call->kind == FUZZ_GATHER ||
         call->kind == FUZZ_ALL_TO_ALL) {
-        put_blocks(rank, call, data);
+        /* An all-to-all's block lies in the sender's buffer where this rank's is. */
+        const size_t at =
+            call->kind == FUZZ_ALL_TO_ALL ? (size_t)call->comm->rank * call->count : 0;
+        for (int peer = 0; peer < call->comm->n_ranks; peer++)
+            for (size_t i = 0; i < call->count; i++)
+                put(data, n_bytes, (size_t)peer * call->count + i, sent(rank, call, peer, at + i));
         return;
     }
     uint8_t *own = data + (fuzz_check_sends_all(call) ? fuzz_check_own_part(call) : 0) * n_bytes;

@@ -110,17 +110,6 @@ static gyre_status issue_collective(const struct fuzz_call *call, const struct p
     }
 }
 
-/* --skip: the last rank makes no further call, so the others wait for ever. */
-static void stop_if_asked(struct fuzz_rank *rank, const struct fuzz_call *call)
-{
-    const bool is_asked = fuzz_options.skip_at >= 0 && call->index >= fuzz_options.skip_at;
-    if (!is_asked || rank->world_rank != (int)fuzz_options.n_ranks - 1)
-        return;
-    fuzz_rank_phase(rank, "skipping a call, as --skip asks");
-    for (;;)
-        pause();
-}
-
 static void issue_call(struct fuzz_rank *rank, int number, struct fuzz_rng *pace)
 {
     const struct fuzz_call *call = &rank->calls[number];
@@ -135,7 +124,13 @@ static void issue_call(struct fuzz_rank *rank, int number, struct fuzz_rng *pace
         fprintf(stderr, "rank %d: %s\n", rank->world_rank, text);
     }
     atomic_store(&rank->issuing, number);
-    stop_if_asked(rank, call);
+    /* --skip: the last rank makes no further call, so the others wait for ever. */
+    const bool is_asked = fuzz_options.skip_at >= 0 && call->index >= fuzz_options.skip_at;
+    if (is_asked && rank->world_rank == (int)fuzz_options.n_ranks - 1) {
+        fuzz_rank_phase(rank, "skipping a call, as --skip asks");
+        for (;;)
+            pause();
+    }
     if (call->kind == FUZZ_SEND_RECV)
         issue_messages(rank, call, &at, sends_first);
     else

@@ -95,13 +95,6 @@ static int64_t extend(uint64_t bits, int type)
     }
 }
 
-/* 3, 2 or 1, so that the product of all ranks is at most 3 * 2^5. */
-static int64_t factor(uint64_t hash, size_t turn)
-{
-    const int64_t value = turn == 0 ? 3 : turn < 6 ? 1 + (int64_t)(hash & 1) : 1;
-    return hash & 2 ? -value : value;
-}
-
 /* Averages of floats multiply by 1/n first. Where n is not a power of two, an operand is n * q,
  * whose product with the rounded 1/n rounds to q. */
 static int64_t multiple_of_n(const struct fuzz_values *values, uint64_t hash, size_t turn)
@@ -146,8 +139,11 @@ static int64_t operand(const struct fuzz_values *values, int rank, size_t i)
     const size_t turn = ((size_t)rank + i) % (size_t)n;
     if (!type->is_float && values->op != GYRE_AVG) /* integers wrap alike in any order */
         return (int64_t)(hash >> (hash & 3 ? 0 : 57));
-    if (values->op == GYRE_PROD)
-        return factor(hash, turn);
+    if (values->op == GYRE_PROD) {
+        /* 3, 2 or 1, so that the product of all ranks is at most 3 * 2^5. */
+        const int64_t value = turn == 0 ? 3 : turn < 6 ? 1 + (int64_t)(hash & 1) : 1;
+        return hash & 2 ? -value : value;
+    }
     if (values->op == GYRE_MAX || values->op == GYRE_MIN)
         return (int64_t)(hash % (uint64_t)(2 * type->exact + 1)) - type->exact;
     if (values->op == GYRE_AVG && type->is_float && (n & (n - 1)) != 0)
