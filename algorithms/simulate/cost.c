@@ -115,6 +115,8 @@ static const struct key keys[] = {
     KEY("cores_per_host", cores_per_host),
     KEY("nic_bytes_per_ns", nic_bytes_per_ns),
     KEY("nic_message_ns", nic_message_ns),
+    KEY("rendezvous_ns", rendezvous_ns),
+    KEY("rendezvous_bytes", rendezvous_bytes),
 };
 
 #define N_KEYS         (sizeof(keys) / sizeof(keys[0]))
@@ -127,7 +129,7 @@ static double *field_of(struct gyre_cost *cost, const struct key *key)
 
 static gyre_status fail_key(int line, const char *word)
 {
-    char legal[960] = "";
+    char legal[1000] = "";
     size_t used = 0;
     for (size_t i = 0; i < N_KEYS && used < sizeof(legal); i++)
         used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);

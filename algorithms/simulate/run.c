@@ -147,10 +147,11 @@ static void end_flow(void *context, uint32_t index, double now_ns)
     struct gyre_sim_state *state = context;
     const struct gyre_cost *cost = state->simulation->cost;
     struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, index);
-    const double seen_ns = now_ns + state->network->routes[index].latency_ns +
-                           cost->hop_ns[state->simulation->net_proto][GYRE_LINK_NETWORK];
     const struct gyre_sim_parcel *parcel =
         &state->parcels[(size_t)index * state->simulation->depth + fifo->fly_at];
+    const double seen_ns = now_ns + state->network->routes[index].latency_ns +
+                           gyre_sim_sight_ns(cost, state->simulation->net_proto, GYRE_LINK_NETWORK,
+                                             parcel->wire_bytes);
     if (state->simulation->arrive != NULL)
         state->simulation->arrive(state->simulation->observer, parcel->step, parcel->send, seen_ns);
     fifo->at_ns[fifo->fly_at] = seen_ns;

@@ -95,6 +95,14 @@ static inline double gyre_sim_later(double a_ns, double b_ns)
     return a_ns > b_ns ? a_ns : b_ns;
 }
 
+/* From the last byte's passage to the receiver's view. */
+static inline double gyre_sim_sight_ns(const struct gyre_cost *cost, enum gyre_proto proto,
+                                       uint32_t link, double wire_bytes)
+{
+    const bool is_fetched = link == GYRE_LINK_NETWORK && wire_bytes >= cost->rendezvous_bytes;
+    return cost->hop_ns[proto][link] + (is_fetched ? cost->rendezvous_ns : 0);
+}
+
 /* One channel of a variant stands for all. */
 static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, uint32_t variant)
 {

@@ -43,6 +43,8 @@ struct gyre_cost {
     double ingress_bytes_per_ns[GYRE_N_LINKS]; /* of a rank */
     double nic_bytes_per_ns;                   /* each way */
     double nic_message_ns;                     /* a slot */
+    double rendezvous_ns;    /* later, if the receiver has to fetch a slot, as it has to from */
+    double rendezvous_bytes; /* on the wire */
 };
 
 /** Threads or processes over shared memory. */

@@ -201,7 +201,7 @@ static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_ste
             gyre_sim_later(computed_ns,
                            send_slot(state, to, is_proxied ? computed_ns : now_ns, wire_bytes)) +
             (is_fenced ? cost->fence_ns : 0);
-        const double seen_ns = through_ns + cost->hop_ns[proto][to->link];
+        const double seen_ns = through_ns + gyre_sim_sight_ns(cost, proto, to->link, wire_bytes);
         fifo->at_ns[fifo->post_at] = seen_ns;
         fifo->post_at = gyre_sim_next_slot(state, fifo->post_at);
         fifo->n_filled++;

@@ -166,6 +166,7 @@ struct ask {
     enum gyre_collective coll;
     const struct gyre_fabric *fabric;
     double hop_ns;
+    double rendezvous_ns;
     uint32_t n_channels;
     uint64_t n_bytes;
     uint32_t tile_bytes; /* 0 = all in one tile */
@@ -176,7 +177,8 @@ static struct gyre_prediction predict(const struct ask *ask)
     const struct gyre_fabric *fabric = ask->fabric;
     static struct gyre_grouping grouping;
     gyre_fabric_group(fabric, &grouping);
-    const struct gyre_cost cost = plain_cost(ask->hop_ns);
+    struct gyre_cost cost = plain_cost(ask->hop_ns);
+    cost.rendezvous_ns = ask->rendezvous_ns;
     const struct gyre_shape shape = {
         .coll = ask->coll, .n_ranks = (uint16_t)fabric->n_ranks, .grouping = &grouping};
     const struct gyre_machine machine = {.grouping = &grouping, .fabric = fabric};
@@ -204,10 +206,11 @@ TEST_CASE("a ring over one leaf takes n-1 hops")
                                                  .coll = GYRE_COLL_ALL_GATHER,
                                                  .fabric = fabric,
                                                  .hop_ns = 1000,
+                                                 .rendezvous_ns = 500,
                                                  .n_channels = 1,
                                                  .n_bytes = 80000})
                                .time_ns;
-    CHECK_MSG(is_near(time_ns, 4 * (1000 + 60 + 80000 / 4.0)), "%g", time_ns);
+    CHECK_MSG(is_near(time_ns, 4 * (1000 + 500 + 60 + 80000 / 4.0)), "%g", time_ns);
     gyre_fabric_free(fabric);
 }
 

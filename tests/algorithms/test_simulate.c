@@ -324,6 +324,25 @@ TEST_CASE("the ranks of a host share its NIC")
     }
 }
 
+TEST_CASE("from rendezvous_bytes on a receiver sees a slot rendezvous_ns later")
+{
+    struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    cost.rendezvous_bytes = 65536;
+    cost.rendezvous_ns = 777;
+    struct gyre_grouping grouping = even_hosts(4, 1);
+    struct question question = {.algorithm = &gyre_algorithm_ring,
+                                .coll = GYRE_COLL_ALL_GATHER,
+                                .n_ranks = 4,
+                                .n_bytes = 65536,
+                                .grouping = &grouping};
+    CHECK_TIME(&cost, &question, 3 * (HOP_NS + 777 + 65536 / BYTES_PER_NS));
+    question.n_bytes = 65532;
+    CHECK_TIME(&cost, &question, 3 * (HOP_NS + 65532 / BYTES_PER_NS));
+    question.grouping = NULL;
+    question.n_bytes = 65536;
+    CHECK_TIME(&cost, &question, 3 * (HOP_NS + 65536 / BYTES_PER_NS));
+}
+
 /* Sockets between the ranks of one host, say. */
 TEST_CASE("one host can be all network")
 {
