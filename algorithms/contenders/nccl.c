@@ -362,7 +362,7 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
         .algorithm = &gyre_algorithm_nccl_p2p,
         .name = "p2p",
         .proto = is_small ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE,
-        .n_channels = gyre_clamp_u32(call->n_bytes / P2P_PART, 1, P2P_CHANNELS),
+        .n_channels = gyre_clamp_u32(gyre_div_round_up(of_peer, P2P_PART), 1, P2P_CHANNELS),
         .tile_bytes = is_small             ? LL_SLOT
                       : call->n_hosts == 1 ? SIMPLE_SLOT
                                            : P2P_NET_CHUNK,

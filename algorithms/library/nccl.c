@@ -13,12 +13,14 @@
  * a switch that sums and copies makes it (n+1)/n B, which the contender counts as faster links
  * (algorithms/contenders/nccl.c).
  *
- * nccl_p2p is NCCL's all-to-all, where sends to rank + 1, rank + 2, ... do not wait for the
- * receptions from rank - 1, rank - 2, ... It is not for calls in place.
+ * nccl_p2p is NCCL's all-to-all. Sends to rank + 1, rank + 2, ... and receptions from rank - 1,
+ * rank - 2, ... have blocks of their own, so none waits for another; from nine ranks on, several
+ * share one. It is not for calls in place.
  */
 #include "algorithms/algorithm.h"
 
 #define RESULT_LANE 1
+#define P2P_GROUPS  7 /* as many as GYRE_MAX_WORKERS allow */
 
 struct nvls {
     struct gyre_builder *builder;
@@ -108,21 +110,20 @@ const struct gyre_algorithm gyre_algorithm_nccl_nvls = {
 
 static void emit_p2p(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const int n = shape->n_ranks;
+    const int n = shape->n_ranks, n_groups = n - 1 < P2P_GROUPS ? n - 1 : P2P_GROUPS;
     const struct gyre_ref own_in = gyre_in(rank), own_out = gyre_out(rank);
     gyre_builder_worker(builder);
     gyre_builder_step(builder, rank, &own_in, 1, &own_out, 1, 0);
-    gyre_builder_worker(builder);
-    for (int i = 1; i < n; i++) {
-        const int peer = (rank + i) % n;
-        const struct gyre_ref in = gyre_in(peer), to = gyre_peer(peer, 0);
-        gyre_builder_step(builder, peer, &in, 1, &to, 1, i < n - 1 ? GYRE_STEP_WITH_NEXT : 0);
-    }
-    gyre_builder_worker(builder);
-    for (int i = 1; i < n; i++) {
-        const int peer = (rank + n - i) % n;
-        const struct gyre_ref from = gyre_peer(peer, 0), out = gyre_out(peer);
-        gyre_builder_step(builder, peer, &from, 1, &out, 1, i < n - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    for (int group = 0; group < 2 * n_groups; group++) {
+        gyre_builder_worker(builder);
+        for (int i = 1 + group / 2; i < n; i += n_groups) {
+            const bool is_send = group % 2 == 0;
+            const int peer = (rank + (is_send ? i : n - i)) % n;
+            const struct gyre_ref fifo = gyre_peer(peer, 0);
+            const struct gyre_ref data = is_send ? gyre_in(peer) : gyre_out(peer);
+            gyre_builder_step(builder, peer, is_send ? &data : &fifo, 1, is_send ? &fifo : &data, 1,
+                              i + n_groups < n ? GYRE_STEP_WITH_NEXT : 0);
+        }
     }
 }
 
