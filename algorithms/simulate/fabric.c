@@ -4,6 +4,7 @@
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,6 +23,66 @@ void gyre_fabric_free(struct gyre_fabric *fabric)
 static bool works(const struct gyre_fabric *fabric, uint32_t link)
 {
     return fabric->bytes_per_ns[link] > 0;
+}
+
+uint32_t gyre_fabric_n_uplinks(const struct gyre_fabric *fabric)
+{
+    return fabric->kind == GYRE_FABRIC_TORUS    ? 2 * fabric->n_hosts * fabric->n_dims
+           : fabric->kind == GYRE_FABRIC_LEAVES ? 2 * fabric->n_leaves * fabric->n_spines
+                                                : fabric->n_leaves * fabric->n_leaves;
+}
+
+gyre_status gyre_fabric_set_uplinks(struct gyre_fabric *fabric, double rate,
+                                    double oversubscription)
+{
+    if (fabric->kind == GYRE_FABRIC_TORUS) {
+        for (uint32_t link = 2 * fabric->n_nics; link < fabric->n_links; link++)
+            fabric->bytes_per_ns[link] = rate;
+        return GYRE_SUCCESS;
+    }
+    double *down = calloc(fabric->n_leaves, sizeof(*down));
+    if (down == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
+    for (uint32_t nic = 0; nic < fabric->n_nics; nic++)
+        down[fabric->leaf_of_nic[nic]] += fabric->bytes_per_ns[gyre_fabric_nic_link(nic, true)];
+    for (uint32_t i = 0; fabric->kind == GYRE_FABRIC_DRAGONFLY && i < gyre_fabric_n_uplinks(fabric);
+         i++) {
+        const uint32_t from = i / fabric->n_leaves, to = i % fabric->n_leaves;
+        fabric->bytes_per_ns[2 * fabric->n_nics + i] =
+            from == to ? 0
+            : rate > 0 ? rate
+                       : fmin(down[from], down[to]) / (fabric->n_leaves - 1) / oversubscription;
+    }
+    for (uint32_t leaf = 0; leaf < fabric->n_leaves; leaf++)
+        for (uint32_t spine = 0; spine < fabric->n_spines; spine++) {
+            const double own = rate > 0 ? rate : down[leaf] / fabric->n_spines / oversubscription;
+            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, true)] = own;
+            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, false)] = own;
+        }
+    free(down);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_fabric_assign_nics(struct gyre_fabric *fabric)
+{
+    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
+        const struct gyre_fabric_host *host = &fabric->hosts[h];
+        for (uint32_t i = 0; i < host->n_gpus; i++) {
+            uint32_t nic = host->n_nics < host->n_gpus
+                               ? (uint32_t)((uint64_t)i * host->n_nics / host->n_gpus)
+                               : i;
+            uint32_t n_dead = 0;
+            while (!(fabric->bytes_per_ns[gyre_fabric_nic_link(host->first_nic + nic, true)] > 0)) {
+                if (++n_dead == host->n_nics)
+                    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                     "every NIC of host %u is dead: nothing reaches its GPUs", h);
+                nic = (nic + 1) % host->n_nics;
+            }
+            fabric->nic_of_rank[host->first_rank + i] = host->first_nic + nic;
+            fabric->host_of_rank[host->first_rank + i] = h;
+        }
+    }
+    return GYRE_SUCCESS;
 }
 
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out)
@@ -88,6 +149,23 @@ static uint32_t host_of_nic(const struct gyre_fabric *fabric, uint32_t nic)
     return first;
 }
 
+/* The product of the later dimensions. */
+static uint32_t torus_stride(const struct gyre_fabric *fabric, uint32_t dim)
+{
+    uint32_t stride = 1;
+    while (++dim < fabric->n_dims)
+        stride *= fabric->dims[dim];
+    return stride;
+}
+
+static uint32_t torus_neighbour(const struct gyre_fabric *fabric, uint32_t host, uint32_t dim,
+                                bool is_forth)
+{
+    const uint32_t stride = torus_stride(fabric, dim), size = fabric->dims[dim];
+    const uint32_t at = host / stride % size, next = (at + (is_forth ? 1 : size - 1)) % size;
+    return host - at * stride + next * stride;
+}
+
 void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char *name_out)
 {
     const bool is_second = link % 2 != 0;
@@ -95,6 +173,18 @@ void gyre_fabric_link_name(const struct gyre_fabric *fabric, uint32_t link, char
         const uint32_t host = host_of_nic(fabric, link / 2);
         snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "%s host %u nic %u", is_second ? "to" : "from",
                  host, link / 2 - fabric->hosts[host].first_nic);
+        return;
+    }
+    const uint32_t own = link - 2 * fabric->n_nics;
+    if (fabric->kind == GYRE_FABRIC_DRAGONFLY) {
+        snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "group %u to group %u", own / fabric->n_leaves,
+                 own % fabric->n_leaves);
+        return;
+    }
+    if (fabric->kind == GYRE_FABRIC_TORUS) {
+        const uint32_t host = own / 2 / fabric->n_dims, dim = own / 2 % fabric->n_dims;
+        snprintf(name_out, GYRE_FABRIC_NAME_BYTES, "host %u to host %u", host,
+                 torus_neighbour(fabric, host, dim, !is_second));
         return;
     }
     const uint32_t pair = link / 2 - fabric->n_nics;
@@ -154,34 +244,63 @@ static gyre_status find_spine(const struct gyre_fabric *fabric, uint32_t from_ni
         }
 }
 
+uint32_t gyre_fabric_longest_route(const struct gyre_fabric *fabric)
+{
+    uint32_t n_links = fabric->kind == GYRE_FABRIC_LEAVES ? 4 : 3;
+    for (uint32_t dim = 0; dim < fabric->n_dims; dim++)
+        n_links += fabric->dims[dim] / 2;
+    return n_links;
+}
+
+/* Of two equally long ways hosts with even coordinates go forth, the others back. */
+static void add_torus_links(const struct gyre_fabric *fabric, uint32_t from, uint32_t to,
+                            struct gyre_fabric_route *route)
+{
+    for (uint32_t dim = 0; dim < fabric->n_dims; dim++) {
+        const uint32_t stride = torus_stride(fabric, dim), size = fabric->dims[dim];
+        const uint32_t at = from / stride % size, ahead = (to / stride % size + size - at) % size;
+        const bool is_forth = 2 * ahead < size || (2 * ahead == size && at % 2 == 0);
+        for (uint32_t left = is_forth ? ahead : (size - ahead) % size; left > 0; left--) {
+            route->links[route->n_links++] =
+                2 * (fabric->n_nics + from * fabric->n_dims + dim) + (is_forth ? 0 : 1);
+            from = torus_neighbour(fabric, from, dim, is_forth);
+        }
+    }
+}
+
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out)
 {
-    *route_out = (struct gyre_fabric_route){
-        .n_links = 2,
-        .links = {gyre_fabric_nic_link(fabric->nic_of_rank[from_rank], true),
-                  gyre_fabric_nic_link(fabric->nic_of_rank[to_rank], false)},
-        .latency_ns = 2 * fabric->nic_latency_ns};
+    route_out->n_links = 2;
+    route_out->links[0] = gyre_fabric_nic_link(fabric->nic_of_rank[from_rank], true);
+    route_out->links[1] = gyre_fabric_nic_link(fabric->nic_of_rank[to_rank], false);
+    route_out->latency_ns = 2 * fabric->nic_latency_ns;
 }
 
 gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
                               uint32_t to_rank, struct gyre_fabric_route *route_out)
 {
     const uint32_t from_nic = fabric->nic_of_rank[from_rank], to_nic = fabric->nic_of_rank[to_rank];
-    const uint32_t from_leaf = fabric->leaf_of_nic[from_nic];
-    const uint32_t to_leaf = fabric->leaf_of_nic[to_nic];
+    const uint32_t from = fabric->leaf_of_nic[from_nic], to = fabric->leaf_of_nic[to_nic];
     uint32_t spine = 0;
-    if (from_leaf == to_leaf) {
+    if (from == to) {
         gyre_fabric_route_in_leaf(fabric, from_rank, to_rank, route_out);
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(find_spine(fabric, from_nic, to_nic, &spine));
-    *route_out = (struct gyre_fabric_route){
-        .n_links = 4,
-        .links = {gyre_fabric_nic_link(from_nic, true),
-                  gyre_fabric_uplink(fabric, from_leaf, spine, true),
-                  gyre_fabric_uplink(fabric, to_leaf, spine, false),
-                  gyre_fabric_nic_link(to_nic, false)},
-        .latency_ns = 2 * fabric->nic_latency_ns + 2 * fabric->uplink_latency_ns};
+    if (fabric->kind == GYRE_FABRIC_LEAVES)
+        GYRE_TRY(find_spine(fabric, from_nic, to_nic, &spine));
+    route_out->n_links = 1;
+    route_out->links[0] = gyre_fabric_nic_link(from_nic, true);
+    if (fabric->kind == GYRE_FABRIC_LEAVES) {
+        route_out->links[route_out->n_links++] = gyre_fabric_uplink(fabric, from, spine, true);
+        route_out->links[route_out->n_links++] = gyre_fabric_uplink(fabric, to, spine, false);
+    } else if (fabric->kind == GYRE_FABRIC_DRAGONFLY) {
+        route_out->links[route_out->n_links++] = 2 * fabric->n_nics + from * fabric->n_leaves + to;
+    } else {
+        add_torus_links(fabric, from, to, route_out);
+    }
+    route_out->latency_ns =
+        2 * fabric->nic_latency_ns + (route_out->n_links - 1) * fabric->uplink_latency_ns;
+    route_out->links[route_out->n_links++] = gyre_fabric_nic_link(to_nic, false);
     return GYRE_SUCCESS;
 }

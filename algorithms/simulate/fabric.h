@@ -7,14 +7,14 @@
 
 #include "core/foundation/model/schedule.h"
 
-#define GYRE_FABRIC_MAX_RANKS     GYRE_MAX_RANKS
-#define GYRE_FABRIC_MAX_NICS      64
-#define GYRE_FABRIC_MAX_SWITCHES  1024
-#define GYRE_FABRIC_MAX_UPLINKS   65536
-#define GYRE_FABRIC_MAX_TEXT      131072
-#define GYRE_FABRIC_NAME_BYTES    64
-#define GYRE_FABRIC_ROUTE_N_LINKS 4
-#define GYRE_FABRIC_NO_LINK       UINT32_MAX
+#define GYRE_FABRIC_MAX_RANKS    GYRE_MAX_RANKS
+#define GYRE_FABRIC_MAX_NICS     64
+#define GYRE_FABRIC_MAX_SWITCHES 1024
+#define GYRE_FABRIC_MAX_UPLINKS  65536
+#define GYRE_FABRIC_MAX_TEXT     131072
+#define GYRE_FABRIC_NAME_BYTES   64
+#define GYRE_FABRIC_MAX_DIMS     6
+#define GYRE_FABRIC_NO_LINK      UINT32_MAX
 
 struct gyre_fabric_host {
     uint32_t first_rank;
@@ -23,13 +23,23 @@ struct gyre_fabric_host {
     uint32_t n_nics;
 };
 
-/* Links: from and to each NIC's host, then up and down for each pair of a leaf and a spine. */
+enum gyre_fabric_kind {
+    GYRE_FABRIC_LEAVES,
+    GYRE_FABRIC_TORUS,    /* a leaf a host, ranks along the last dimension first */
+    GYRE_FABRIC_DRAGONFLY /* a leaf a group, each linked to each */
+};
+
+/* Links: from and to each NIC's host. Then by kind: up and down for each pair of a leaf and a
+ * spine; forth and back of each host and dimension; from each group to each. */
 struct gyre_fabric {
+    enum gyre_fabric_kind kind;
     uint32_t n_hosts;
     uint32_t n_ranks;
     uint32_t n_nics;
     uint32_t n_leaves;
     uint32_t n_spines;
+    uint32_t n_dims;
+    uint32_t dims[GYRE_FABRIC_MAX_DIMS];
     uint32_t n_links;
     struct gyre_fabric_host *hosts;
     uint32_t *leaf_of_nic;
@@ -43,7 +53,7 @@ struct gyre_fabric {
 
 struct gyre_fabric_route {
     uint32_t n_links;
-    uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
+    uint32_t *links; /* the caller's, room for gyre_fabric_longest_route() */
     double latency_ns;
 };
 
@@ -52,14 +62,29 @@ gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_
 
 void gyre_fabric_free(struct gyre_fabric *fabric);
 
+/* Steps of gyre_fabric_from_text(). */
+uint32_t gyre_fabric_n_uplinks(const struct gyre_fabric *fabric);
+
+/** @rate: of each uplink; 0 = by what the NICs of a leaf or group carry, over
+ * @oversubscription. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_fabric_set_uplinks(struct gyre_fabric *fabric, double rate,
+                                    double oversubscription);
+
+/** Neighbours share a NIC if there are too few. A dead NIC's ranks take the host's next one that
+ * works. Errors: INVALID_ARGUMENT (all are dead). */
+gyre_status gyre_fabric_assign_nics(struct gyre_fabric *fabric);
+
 /** n_nics: working NICs of the host that has the fewest. */
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out);
 
 /** The slowest host's NICs together, in each direction. */
 double gyre_fabric_host_rate(const struct gyre_fabric *fabric);
 
-/** Always the same route, which avoids dead links. Errors: UNSUPPORTED, naming both NICs and what
- * is dead or missing between them. */
+uint32_t gyre_fabric_longest_route(const struct gyre_fabric *fabric);
+
+/** Always the same route, which avoids dead links; in a torus the shortest one, dimension after
+ * dimension. @route_out: with `links` set. Errors: UNSUPPORTED, naming both NICs and what is dead
+ * or missing between them. */
 gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_rank,
                               uint32_t to_rank, struct gyre_fabric_route *route_out);
 

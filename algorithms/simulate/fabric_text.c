@@ -15,6 +15,7 @@
 
 #define MAX_VALUES     6
 #define MAX_KEYWORDS   16
+#define MAX_TORI       16
 #define MAX_LATENCY_NS 1e6
 
 #define LINE_BYTES     128
@@ -149,9 +150,19 @@ static gyre_status check_rate(const struct line *line, double rate)
 
 enum pass { COUNTS, WIRES, RATES, LINKS };
 
+/* A file may give a torus for each of several numbers of hosts. */
+struct torus {
+    uint32_t n_dims, n_hosts;
+    uint32_t dims[GYRE_FABRIC_MAX_DIMS];
+    double rate;
+};
+
 struct reader {
     struct gyre_fabric *fabric;
     struct line line;
+    struct torus tori[MAX_TORI];
+    uint32_t n_tori;
+    uint32_t hosts_of_leaf;  /* 0 = by the number of leaves */
     double oversubscription; /* if uplink_rate is 0 */
     double uplink_rate;
     bool is_given[MAX_KEYWORDS];
@@ -205,13 +216,64 @@ static gyre_status take_count(struct reader *reader)
         return matches(line, hosts_form, values) ? add_hosts(reader, values)
                                                  : fail_form(line, hosts_form);
     const bool is_leaves = strcmp(line->words[0], "leaves") == 0;
+    const bool has_groups = matches(line, "dragonfly groups of N hosts", values);
+    if ((has_groups || matches(line, "leaves of N hosts", values)) && values[0].first > 0) {
+        reader->hosts_of_leaf = values[0].first;
+        reader->fabric->kind = has_groups ? GYRE_FABRIC_DRAGONFLY : reader->fabric->kind;
+        return GYRE_SUCCESS;
+    }
+    if (strcmp(line->words[0], "dragonfly") == 0)
+        return fail_form(line, "dragonfly groups of N hosts");
     if (!matches(line, is_leaves ? "leaves N" : "spines N", values))
-        return fail_form(line, is_leaves ? "leaves N" : "spines N");
+        return fail_form(line, is_leaves ? "\"leaves N\" or \"leaves of N hosts\"" : "spines N");
     if ((is_leaves && values[0].first == 0) || values[0].first > GYRE_FABRIC_MAX_SWITCHES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %u %s: expected %d to %d",
                          line->number, values[0].first, line->words[0], is_leaves ? 1 : 0,
                          GYRE_FABRIC_MAX_SWITCHES);
     *(is_leaves ? &reader->fabric->n_leaves : &reader->fabric->n_spines) = values[0].first;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_torus(struct reader *reader)
+{
+    const struct line *line = &reader->line;
+    struct torus torus = {.n_dims = (uint32_t)line->n_words - 3, .n_hosts = 1};
+    bool ok = line->n_words >= 4 && torus.n_dims <= GYRE_FABRIC_MAX_DIMS &&
+              strcmp(line->words[line->n_words - 2], "rate") == 0 &&
+              read_decimal(line->words[line->n_words - 1], &torus.rate) &&
+              reader->n_tori < MAX_TORI;
+    for (uint32_t dim = 0; ok && dim < torus.n_dims; dim++) {
+        const char *rest = read_digits(line->words[1 + dim], &torus.dims[dim]);
+        ok = rest != NULL && *rest == '\0' && torus.dims[dim] > 0 &&
+             torus.dims[dim] <= GYRE_FABRIC_MAX_RANKS / torus.n_hosts;
+        torus.n_hosts *= ok ? torus.dims[dim] : 1;
+    }
+    if (!ok)
+        return fail_form(line, "torus N N ... rate X, of 1 to 6 dimensions");
+    GYRE_TRY(check_rate(line, torus.rate));
+    reader->tori[reader->n_tori++] = torus;
+    return GYRE_SUCCESS;
+}
+
+/* The torus of as many hosts as there are. */
+static gyre_status choose_torus(struct reader *reader)
+{
+    struct gyre_fabric *fabric = reader->fabric;
+    const struct torus *torus = reader->tori;
+    if (reader->n_tori == 0)
+        return GYRE_SUCCESS;
+    while (torus < &reader->tori[reader->n_tori] && torus->n_hosts != fabric->n_hosts)
+        torus++;
+    if (torus == &reader->tori[reader->n_tori])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "no torus has %u hosts", fabric->n_hosts);
+    if (reader->hosts_of_leaf > 0 || fabric->n_leaves > 1 || fabric->n_spines > 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "a torus has neither leaves nor spines nor groups");
+    fabric->kind = GYRE_FABRIC_TORUS;
+    fabric->n_dims = torus->n_dims;
+    memcpy(fabric->dims, torus->dims, sizeof(fabric->dims));
+    fabric->n_leaves = fabric->n_hosts;
+    reader->uplink_rate = torus->rate;
     return GYRE_SUCCESS;
 }
 
@@ -221,11 +283,19 @@ static gyre_status open_fabric(struct reader *reader)
     if (fabric->n_hosts == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "no line says \"hosts N gpus N nics N rate X\"");
-    if ((uint64_t)fabric->n_leaves * fabric->n_spines > GYRE_FABRIC_MAX_UPLINKS)
+    GYRE_TRY(choose_torus(reader));
+    if (reader->hosts_of_leaf > 0)
+        fabric->n_leaves =
+            gyre_min_u32((fabric->n_hosts + reader->hosts_of_leaf - 1) / reader->hosts_of_leaf,
+                         GYRE_FABRIC_MAX_SWITCHES);
+    const uint32_t n_peers =
+        fabric->kind == GYRE_FABRIC_LEAVES ? fabric->n_spines : fabric->n_leaves;
+    if (fabric->kind != GYRE_FABRIC_TORUS &&
+        (uint64_t)fabric->n_leaves * n_peers > GYRE_FABRIC_MAX_UPLINKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%u leaves and %u spines have over %d links between them",
-                         fabric->n_leaves, fabric->n_spines, GYRE_FABRIC_MAX_UPLINKS);
-    fabric->n_links = 2 * (fabric->n_nics + fabric->n_leaves * fabric->n_spines);
+                         fabric->n_leaves, n_peers, GYRE_FABRIC_MAX_UPLINKS);
+    fabric->n_links = 2 * fabric->n_nics + gyre_fabric_n_uplinks(fabric);
     GYRE_TRY(grow(&fabric->bytes_per_ns, fabric->n_links, sizeof(*fabric->bytes_per_ns)));
     GYRE_TRY(grow(&fabric->leaf_of_nic, fabric->n_nics, sizeof(*fabric->leaf_of_nic)));
     GYRE_TRY(grow(&fabric->nic_of_rank, fabric->n_ranks, sizeof(*fabric->nic_of_rank)));
@@ -234,7 +304,9 @@ static gyre_status open_fabric(struct reader *reader)
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
             fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] =
-                (uint32_t)((uint64_t)h * fabric->n_leaves / fabric->n_hosts);
+                reader->hosts_of_leaf > 0
+                    ? gyre_min_u32(h / reader->hosts_of_leaf, fabric->n_leaves - 1)
+                    : (uint32_t)((uint64_t)h * fabric->n_leaves / fabric->n_hosts);
     return GYRE_SUCCESS;
 }
 
@@ -259,6 +331,10 @@ static gyre_status take_wire(struct reader *reader)
 {
     struct value values[MAX_VALUES];
     struct gyre_fabric *fabric = reader->fabric;
+    if (fabric->kind != GYRE_FABRIC_LEAVES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: %s: a torus or a dragonfly has no leaves to choose",
+                         reader->line.number, reader->line.words[0]);
     if (strcmp(reader->line.words[0], "attach") == 0)
         return take_attach(reader);
     if (matches(&reader->line, "wiring hosts", values))
@@ -313,26 +389,6 @@ static gyre_status take_rate(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-static gyre_status set_uplinks(struct reader *reader)
-{
-    struct gyre_fabric *fabric = reader->fabric;
-    double *down = calloc(fabric->n_leaves, sizeof(*down));
-    if (down == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
-    for (uint32_t nic = 0; nic < fabric->n_nics; nic++)
-        down[fabric->leaf_of_nic[nic]] += fabric->bytes_per_ns[gyre_fabric_nic_link(nic, true)];
-    for (uint32_t leaf = 0; leaf < fabric->n_leaves; leaf++)
-        for (uint32_t spine = 0; spine < fabric->n_spines; spine++) {
-            const double rate = reader->uplink_rate > 0
-                                    ? reader->uplink_rate
-                                    : down[leaf] / fabric->n_spines / reader->oversubscription;
-            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, true)] = rate;
-            fabric->bytes_per_ns[gyre_fabric_uplink(fabric, leaf, spine, false)] = rate;
-        }
-    free(down);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status take_link(struct reader *reader)
 {
     struct value values[MAX_VALUES] = {{0}};
@@ -363,30 +419,6 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* Neighbours share a NIC if there are too few. A dead NIC's ranks take the host's next one that
- * works. */
-static gyre_status assign_nics(struct gyre_fabric *fabric)
-{
-    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
-        const struct gyre_fabric_host *host = &fabric->hosts[h];
-        for (uint32_t i = 0; i < host->n_gpus; i++) {
-            uint32_t nic = host->n_nics < host->n_gpus
-                               ? (uint32_t)((uint64_t)i * host->n_nics / host->n_gpus)
-                               : i;
-            uint32_t n_dead = 0;
-            while (!(fabric->bytes_per_ns[gyre_fabric_nic_link(host->first_nic + nic, true)] > 0)) {
-                if (++n_dead == host->n_nics)
-                    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                                     "every NIC of host %u is dead: nothing reaches its GPUs", h);
-                nic = (nic + 1) % host->n_nics;
-            }
-            fabric->nic_of_rank[host->first_rank + i] = host->first_nic + nic;
-            fabric->host_of_rank[host->first_rank + i] = h;
-        }
-    }
-    return GYRE_SUCCESS;
-}
-
 struct keyword {
     const char *word;
     enum pass pass;
@@ -395,17 +427,18 @@ struct keyword {
 };
 
 static const struct keyword keywords[] = {
-    {"hosts", COUNTS, take_count, false}, {"leaves", COUNTS, take_count, true},
-    {"spines", COUNTS, take_count, true}, {"wiring", WIRES, take_wire, true},
-    {"attach", WIRES, take_wire, false},  {"uplinks", RATES, take_rate, true},
-    {"latency", RATES, take_rate, true},  {"route", RATES, take_rate, true},
-    {"link", LINKS, take_link, false},
+    {"hosts", COUNTS, take_count, false},    {"leaves", COUNTS, take_count, true},
+    {"spines", COUNTS, take_count, true},    {"wiring", WIRES, take_wire, true},
+    {"attach", WIRES, take_wire, false},     {"uplinks", RATES, take_rate, true},
+    {"latency", RATES, take_rate, true},     {"route", RATES, take_rate, true},
+    {"link", LINKS, take_link, false},       {"torus", COUNTS, take_torus, false},
+    {"dragonfly", COUNTS, take_count, true},
 };
 _Static_assert(GYRE_ARRAY_LENGTH(keywords) <= MAX_KEYWORDS, "is_given has one flag for each");
 
 static gyre_status take_line(struct reader *reader, enum pass pass)
 {
-    char legal[128] = "";
+    char legal[160] = "";
     size_t used = 0;
     if (reader->line.n_words == 0)
         return GYRE_SUCCESS;
@@ -442,9 +475,10 @@ static gyre_status read_text(struct reader *reader, const char *text)
     GYRE_TRY(open_fabric(reader));
     GYRE_TRY(take_pass(reader, text, WIRES));
     GYRE_TRY(take_pass(reader, text, RATES));
-    GYRE_TRY(set_uplinks(reader));
+    GYRE_TRY(
+        gyre_fabric_set_uplinks(reader->fabric, reader->uplink_rate, reader->oversubscription));
     GYRE_TRY(take_pass(reader, text, LINKS));
-    return assign_nics(reader->fabric);
+    return gyre_fabric_assign_nics(reader->fabric);
 }
 
 gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_out)

@@ -32,7 +32,7 @@ struct flow {
 };
 
 struct link {
-    uint32_t first; /* flow * GYRE_FABRIC_ROUTE_N_LINKS + hop */
+    uint32_t first; /* flow * most_links + hop */
     uint32_t visit;
     double left;
     double n_members;
@@ -47,6 +47,7 @@ struct gyre_flows {
     const double *bytes_per_ns;
     const struct gyre_fabric_route *routes;
     uint32_t n_links, n_flows;
+    uint32_t most_links; /* of a route */
     struct flow *flows;
     struct link *links;
     struct hop *hops;
@@ -67,9 +68,12 @@ gyre_status gyre_flows_open(const double *bytes_per_ns, uint32_t n_links,
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate flows");
     *flows = (struct gyre_flows){
         .bytes_per_ns = bytes_per_ns, .routes = routes, .n_links = n_links, .n_flows = n_flows};
+    for (uint32_t i = 0; i < n_flows; i++)
+        flows->most_links =
+            routes[i].n_links > flows->most_links ? routes[i].n_links : flows->most_links;
     flows->flows = calloc((size_t)n_flows + 1, sizeof(*flows->flows));
     flows->links = calloc((size_t)n_links + 1, sizeof(*flows->links));
-    flows->hops = calloc(((size_t)n_flows + 1) * GYRE_FABRIC_ROUTE_N_LINKS, sizeof(*flows->hops));
+    flows->hops = calloc((size_t)n_flows * flows->most_links + 1, sizeof(*flows->hops));
     flows->heap = calloc((size_t)n_flows + 1, sizeof(*flows->heap));
     flows->part_links = calloc((size_t)n_links + 1, sizeof(*flows->part_links));
     flows->part_flows = calloc((size_t)n_flows + 1, sizeof(*flows->part_flows));
@@ -176,7 +180,7 @@ static void enter(struct gyre_flows *flows, uint32_t flow)
     const struct gyre_fabric_route *route = &flows->routes[flow];
     for (uint32_t i = 0; i < route->n_links; i++) {
         struct link *link = &flows->links[route->links[i]];
-        const uint32_t hop = flow * GYRE_FABRIC_ROUTE_N_LINKS + i;
+        const uint32_t hop = flow * flows->most_links + i;
         flows->hops[hop] = (struct hop){.next = link->first, .before = NONE};
         if (link->first != NONE)
             flows->hops[link->first].before = hop;
@@ -189,7 +193,7 @@ static void leave(struct gyre_flows *flows, uint32_t flow)
 {
     const struct gyre_fabric_route *route = &flows->routes[flow];
     for (uint32_t i = 0; i < route->n_links; i++) {
-        const struct hop hop = flows->hops[flow * GYRE_FABRIC_ROUTE_N_LINKS + i];
+        const struct hop hop = flows->hops[flow * flows->most_links + i];
         if (hop.before == NONE)
             flows->links[route->links[i]].first = hop.next;
         else
@@ -206,7 +210,7 @@ static void add_flows_of(struct gyre_flows *flows, uint32_t number)
     link->left = flows->bytes_per_ns[number];
     link->n_members = 0;
     for (uint32_t hop = link->first; hop != NONE; hop = flows->hops[hop].next) {
-        const uint32_t index = hop / GYRE_FABRIC_ROUTE_N_LINKS;
+        const uint32_t index = hop / flows->most_links;
         struct flow *flow = &flows->flows[index];
         link->n_members += flow->n_members;
         if (flow->visit == flows->n_visits)
@@ -226,7 +230,7 @@ static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, 
 {
     uint32_t n_fixed = 0;
     for (uint32_t hop = full->first; hop != NONE; hop = flows->hops[hop].next) {
-        const uint32_t index = hop / GYRE_FABRIC_ROUTE_N_LINKS;
+        const uint32_t index = hop / flows->most_links;
         struct flow *flow = &flows->flows[index];
         if (flow->is_fixed)
             continue;

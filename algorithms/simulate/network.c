@@ -242,13 +242,17 @@ static gyre_status find_routes(const struct build *build, const struct gyre_fabr
 {
     struct gyre_sim_network *network = build->network;
     network->fabric = fabric;
+    const uint32_t longest = gyre_fabric_longest_route(fabric);
     network->routes = calloc((size_t)network->n_fifos + 1, sizeof(*network->routes));
-    if (network->routes == NULL)
+    network->route_links =
+        malloc(((size_t)network->n_fifos + 1) * longest * sizeof(*network->route_links));
+    if (network->routes == NULL || network->route_links == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u routes", network->n_fifos);
     for (uint32_t i = 0; i < network->n_fifos; i++) {
         const struct gyre_sim_fifo *fifo = &network->fifos[i];
         const unsigned from = gyre_sim_fold_rank(&build->fold, fifo->from_rank);
         const unsigned to = gyre_sim_fold_rank(&build->fold, fifo->to_rank);
+        network->routes[i].links = &network->route_links[(size_t)i * longest];
         if (fifo->link != GYRE_LINK_NETWORK)
             continue;
         if (network->is_folded)
@@ -339,6 +343,7 @@ void gyre_sim_network_close(struct gyre_sim_network *network)
     free(network->workers);
     free(network->fifos);
     free(network->routes);
+    free(network->route_links);
     free(network->steps);
     free(network->fifo_of);
     free(network->host_of);

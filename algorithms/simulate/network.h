@@ -105,6 +105,7 @@ struct gyre_sim_network {
     struct gyre_sim_fifo *fifos;
     const struct gyre_fabric *fabric; /* NULL = only NICs limit data between hosts */
     struct gyre_fabric_route *routes; /* by FIFO, with a fabric; no links inside a host */
+    uint32_t *route_links;            /* of all routes */
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
     uint32_t *host_of;      /* by kept rank */

@@ -8,6 +8,7 @@
 
 #define MOST_FLOWS 16
 #define MOST_LINKS 8
+#define MOST_ROUTE 4
 
 static bool is_near(double a, double b)
 {
@@ -18,6 +19,7 @@ struct scene {
     uint32_t n_links, n_flows;
     double bytes_per_ns[MOST_LINKS];
     struct gyre_fabric_route routes[MOST_FLOWS];
+    uint32_t links[MOST_FLOWS][MOST_ROUTE];
     double start_ns[MOST_FLOWS], n_bytes[MOST_FLOWS], n_members[MOST_FLOWS];
     double end_ns[MOST_FLOWS]; /* as gyre_flows_* says */
 };
@@ -31,7 +33,7 @@ static void add_flow(struct scene *scene, double start_ns, double n_bytes, doubl
     scene->n_members[flow] = n_members;
     scene->routes[flow].n_links = n_links;
     for (uint32_t i = 0; i < n_links; i++)
-        scene->routes[flow].links[i] = links[i];
+        scene->links[flow][i] = links[i];
 }
 
 static void note_end(void *context, uint32_t flow, double at_ns)
@@ -42,6 +44,8 @@ static void note_end(void *context, uint32_t flow, double at_ns)
 static void play(struct scene *scene)
 {
     struct gyre_flows *flows = NULL;
+    for (uint32_t i = 0; i < scene->n_flows; i++)
+        scene->routes[i].links = scene->links[i];
     CHECK_OK(gyre_flows_open(scene->bytes_per_ns, scene->n_links, scene->routes, scene->n_flows,
                              &flows));
     if (flows == NULL)
@@ -65,7 +69,7 @@ static void share_simply(const struct scene *scene, const bool *runs, double *ra
             double left = scene->bytes_per_ns[link], n = 0;
             for (uint32_t f = 0; f < scene->n_flows; f++)
                 for (uint32_t i = 0; runs[f] && i < scene->routes[f].n_links; i++) {
-                    if (scene->routes[f].links[i] != link)
+                    if (scene->links[f][i] != link)
                         continue;
                     left -= is_fixed[f] ? rates_out[f] * scene->n_members[f] : 0;
                     n += is_fixed[f] ? 0 : scene->n_members[f];
@@ -79,7 +83,7 @@ static void share_simply(const struct scene *scene, const bool *runs, double *ra
             return;
         for (uint32_t f = 0; f < scene->n_flows; f++)
             for (uint32_t i = 0; runs[f] && !is_fixed[f] && i < scene->routes[f].n_links; i++)
-                if (scene->routes[f].links[i] == narrow) {
+                if (scene->links[f][i] == narrow) {
                     is_fixed[f] = true;
                     rates_out[f] = least;
                 }
@@ -125,8 +129,8 @@ TEST_CASE("random flows share as a simple implementation says")
         for (uint32_t i = 0; i < scene.n_links; i++)
             scene.bytes_per_ns[i] = 1 + rand() % 20;
         for (int i = rand() % MOST_FLOWS; i >= 0; i--) {
-            uint32_t links[GYRE_FABRIC_ROUTE_N_LINKS];
-            uint32_t n = 1 + (uint32_t)rand() % GYRE_FABRIC_ROUTE_N_LINKS;
+            uint32_t links[MOST_ROUTE];
+            uint32_t n = 1 + (uint32_t)rand() % MOST_ROUTE;
             n = n > scene.n_links ? scene.n_links : n;
             const uint32_t first = (uint32_t)rand();
             for (uint32_t k = 0; k < n; k++) /* no link twice */
@@ -416,7 +420,9 @@ static const char two_racks[] = "hosts 4 gpus 2 nics 2 rate 10 # comment\n\nleav
 
 static void describe(const struct gyre_fabric *fabric, uint32_t from, uint32_t to, char *text)
 {
-    struct gyre_fabric_route route = {0};
+    uint32_t links[64];
+    struct gyre_fabric_route route = {.links = links};
+    CHECK(gyre_fabric_longest_route(fabric) <= 64);
     CHECK_OK(gyre_fabric_route(fabric, from, to, &route));
     text[0] = '\0';
     for (uint32_t i = 0; i < route.n_links; i++) {
@@ -442,7 +448,8 @@ TEST_CASE("rails have leaves of their own")
 {
     struct gyre_fabric *fabric =
         read_fabric("hosts 3 gpus 2 nics 2 rate 10\nleaves 2\nwiring rails\n");
-    struct gyre_fabric_route route;
+    uint32_t links[64];
+    struct gyre_fabric_route route = {.links = links};
     char text[256];
     describe(fabric, 1, 5, text);
     CHECK_MSG(strcmp(text, "from host 0 nic 1, to host 2 nic 1") == 0, "%s", text);
@@ -462,7 +469,8 @@ TEST_CASE("dead links are avoided or named")
         struct gyre_fabric *fabric = read_fabric(text);
         for (uint32_t from = 0; from < 4; from++)
             for (uint32_t to = 4; to < 8; to++) {
-                struct gyre_fabric_route route;
+                uint32_t links[64];
+                struct gyre_fabric_route route = {.links = links};
                 if (n_dead == 3) {
                     CHECK_FAILS(gyre_fabric_route(fabric, from, to, &route), GYRE_ERROR_UNSUPPORTED,
                                 "leaf 0 to spine 0 is dead");
@@ -512,12 +520,87 @@ TEST_CASE("GPUs share NICs and the rail picks the spine")
     gyre_fabric_free(fabric);
 }
 
+TEST_CASE("in a torus a slot takes the shortest way, the first dimension first")
+{
+    struct gyre_fabric *fabric = read_fabric("hosts 24 gpus 1 nics 1 rate 7\n"
+                                             "torus 5 5 rate 9\ntorus 2 3 4 rate 6\n"
+                                             "latency nic 10 uplink 100\n");
+    uint32_t links[64];
+    struct gyre_fabric_route route = {.links = links};
+    char text[512];
+    CHECK(gyre_fabric_longest_route(fabric) >= 2 + 1 + 1 + 2);
+    describe(fabric, 0, 23, text); /* 0 0 0 to 1 2 3 */
+    CHECK_MSG(strcmp(text, "from host 0 nic 0, host 0 to host 12, host 12 to host 20, "
+                           "host 20 to host 23, to host 23 nic 0") == 0,
+              "%s", text);
+    describe(fabric, 1, 3, text); /* half of a ring of four, from an odd place */
+    CHECK_MSG(strcmp(text, "from host 1 nic 0, host 1 to host 0, host 0 to host 3, "
+                           "to host 3 nic 0") == 0,
+              "%s", text);
+    CHECK_OK(gyre_fabric_route(fabric, 0, 23, &route));
+    CHECK(is_near(route.latency_ns, 2 * 10 + 3 * 100) &&
+          is_near(fabric->bytes_per_ns[links[1]], 6));
+    for (uint32_t from = 0; from < 24; from++)
+        for (uint32_t to = 0; to < 24; to++) {
+            const uint32_t d[] = {(to / 12 + 2 - from / 12) % 2,
+                                  (to / 4 % 3 + 3 - from / 4 % 3) % 3, (to % 4 + 4 - from % 4) % 4};
+            const uint32_t hops = d[0] + (d[1] == 2 ? 1 : d[1]) + (d[2] == 3 ? 1 : d[2]);
+            CHECK_OK(gyre_fabric_route(fabric, from, to, &route));
+            CHECK(route.n_links == 2 + hops);
+        }
+    gyre_fabric_free(fabric);
+}
+
+/* All flows go the same way round, so no link has two. */
+TEST_CASE("a ring over a torus of one dimension has links of its own, a far partner shares them")
+{
+    struct gyre_fabric *fabric = read_fabric("hosts 8 gpus 1 nics 1 rate 100\ntorus 8 rate 4\n");
+    struct ask ask = {.algorithm = &gyre_algorithm_ring,
+                      .coll = GYRE_COLL_ALL_GATHER,
+                      .fabric = fabric,
+                      .hop_ns = 1000,
+                      .n_channels = 1,
+                      .n_bytes = 80000};
+    CHECK(is_near(predict(&ask).time_ns, 7 * (1000 + 80000 / 4.0)));
+    ask.algorithm = &gyre_algorithm_doubling; /* partners 1, 2 and 4 away: 1, 2 and 2 on a link */
+    ask.coll = GYRE_COLL_ALL_REDUCE;
+    const double time_ns = predict(&ask).time_ns;
+    CHECK_MSG(is_near(time_ns, 3 * 1000 + (1 + 2 + 2) * 80000 / 4.0), "%g", time_ns);
+    gyre_fabric_free(fabric);
+}
+
+/* Three groups, the last one of one host; a group's two NICs of 10 reach two others by 10 each. */
+TEST_CASE("groups of a dragonfly are linked to each other")
+{
+    struct gyre_fabric *fabric = read_fabric(
+        "hosts 5 gpus 1 nics 1 rate 10\ndragonfly groups of 2 hosts\nuplinks oversubscription 2\n");
+    char text[256];
+    describe(fabric, 0, 1, text);
+    CHECK_MSG(strcmp(text, "from host 0 nic 0, to host 1 nic 0") == 0, "%s", text);
+    describe(fabric, 3, 4, text);
+    CHECK_MSG(strcmp(text, "from host 3 nic 0, group 1 to group 2, to host 4 nic 0") == 0, "%s",
+              text);
+    CHECK(is_near(fabric->bytes_per_ns[2 * 5 + 0 * 3 + 1], 20.0 / 2 / 2));
+    CHECK(is_near(fabric->bytes_per_ns[2 * 5 + 1 * 3 + 2], 10.0 / 2 / 2)); /* the smaller group */
+    gyre_fabric_free(fabric);
+    fabric = read_fabric("hosts 5 gpus 1 nics 1 rate 10\nleaves of 2 hosts\nspines 1\n");
+    CHECK(fabric->n_leaves == 3 && fabric->leaf_of_nic[3] == 1 && fabric->leaf_of_nic[4] == 2);
+    gyre_fabric_free(fabric);
+}
+
 #define HOSTS "hosts 2 gpus 2 nics 2 rate 10\n"
 
 TEST_CASE("texts that are wrong are refused")
 {
     static const char *const wrong[][2] = {
         {"", "no line says \"hosts"},
+        {HOSTS "torus 2 2 rate 5\n", "no torus has 2 hosts"},
+        {HOSTS "torus 2\n", "line 2: \"torus"},
+        {HOSTS "torus 2 0 rate 1\n", "line 2: \"torus"},
+        {HOSTS "torus 2 rate 0\n", "line 2: 0: expected a rate"},
+        {HOSTS "torus 2 rate 1\nspines 1\n", "neither leaves nor spines"},
+        {HOSTS "dragonfly groups of 1 hosts\nwiring rails\n", "line 3: wiring: a torus"},
+        {HOSTS "dragonfly groups of 0 hosts\n", "line 2: \"dragonfly"},
         {"leaves 2\n", "no line says \"hosts"},
         {HOSTS "towers 3\n", "line 2: \"towers\" is none of: hosts leaves"},
         {"# one\n\nhosts 2 gpus 2\n", "line 3: \"hosts ...\": expected hosts N gpus N nics N"},
