@@ -24,59 +24,41 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
+/* 0 = none. */
+static uint32_t count_statistics(int fd, const char *netdev)
+{
+    struct ethtool_sset_info *sets = bench_keep(1, sizeof(*sets) + sizeof(uint32_t));
+    sets->cmd = ETHTOOL_GSSET_INFO;
+    sets->sset_mask = 1ULL << ETH_SS_STATS;
+    const bool is_known = ask(fd, netdev, sets) == 0 && sets->sset_mask != 0;
+    return is_known && sets->data[0] > 0 && sets->data[0] < MOST_STATISTICS ? sets->data[0] : 0;
+}
+
 static enum bench_read format_statistics(int fd, const char *netdev, uint32_t n, char **text_out)
 {
-    struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
-    struct ethtool_stats *numbers = calloc(1, sizeof(*numbers) + (size_t)n * sizeof(uint64_t));
-    char *text = malloc((size_t)n * (ETH_GSTRING_LEN + 32) + 1);
-    enum bench_read result = BENCH_READ_BROKEN;
-    if (names == NULL || numbers == NULL || text == NULL)
-        goto done;
+    struct ethtool_gstrings *names = bench_keep(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
+    struct ethtool_stats *numbers = bench_keep(1, sizeof(*numbers) + (size_t)n * sizeof(uint64_t));
     names->cmd = ETHTOOL_GSTRINGS;
     names->string_set = ETH_SS_STATS;
     names->len = n;
     numbers->cmd = ETHTOOL_GSTATS;
     numbers->n_stats = n;
     if (ask(fd, netdev, names) != 0 || ask(fd, netdev, numbers) != 0 || names->len > n)
-        goto done;
+        return BENCH_READ_BROKEN;
     size_t used = 0;
-    text[0] = '\0';
+    *text_out = bench_keep(n, ETH_GSTRING_LEN + 32);
     for (uint32_t i = 0; i < names->len; i++)
-        used += (size_t)sprintf(text + used, "     %.*s: %" PRIu64 "\n", ETH_GSTRING_LEN - 1,
+        used += (size_t)sprintf(*text_out + used, "     %.*s: %" PRIu64 "\n", ETH_GSTRING_LEN - 1,
                                 (const char *)names->data + (size_t)i * ETH_GSTRING_LEN,
                                 (uint64_t)numbers->data[i]);
-    result = BENCH_READ_OK;
-    *text_out = text;
-    text = NULL;
-done:
-    free(names);
-    free(numbers);
-    free(text);
-    return result;
-}
-
-static uint32_t count_statistics(int fd, const char *netdev)
-{
-    struct ethtool_sset_info *sets = calloc(1, sizeof(*sets) + sizeof(uint32_t));
-    uint32_t n = 0;
-    if (sets == NULL)
-        return 0;
-    sets->cmd = ETHTOOL_GSSET_INFO;
-    sets->sset_mask = 1ULL << ETH_SS_STATS;
-    if (ask(fd, netdev, sets) == 0 && sets->sset_mask != 0)
-        n = sets->data[0];
-    free(sets);
-    return n < MOST_STATISTICS ? n : 0;
+    return BENCH_READ_OK;
 }
 
 enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out)
 {
-    char path[64];
     *text_out = NULL;
-    if (root[0] != '\0') {
-        snprintf(path, sizeof(path), "/ethtool/%.15s", netdev);
-        return bench_read_all(root, path, text_out);
-    }
+    if (root[0] != '\0')
+        return bench_read_all(root, bench_text("/ethtool/%.15s", netdev), text_out);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return BENCH_READ_BROKEN;
@@ -167,11 +149,9 @@ static void add(struct bench_counters *counters, const struct bench_rdma_port *p
                 const char *source, const char *name, int64_t value,
                 const struct bench_meaning *meaning)
 {
-    void *more =
-        value < 0 ? NULL : bench_grow(counters->list, counters->n, sizeof(*counters->list));
-    if (more == NULL)
+    if (value < 0)
         return;
-    counters->list = more;
+    counters->list = bench_grow(counters->list, counters->n, sizeof(*counters->list));
     struct counter *counter = &counters->list[counters->n++];
     snprintf(counter->name, sizeof(counter->name), "%.60s %s%.50s", port->name, source, name);
     counter->port = port;
@@ -195,17 +175,16 @@ static void read_counters(struct bench_counters *counters, const char *root,
 {
     char *text = NULL;
     for (int i = 0; i < bench_n_meanings; i++) {
-        char path[256];
+        const char *name = bench_meanings[i].name;
         int64_t value = 0;
-        if (strchr(bench_meanings[i].name, '/') != NULL &&
-            bench_read_number(root, bench_rdma_path(port, bench_meanings[i].name, path), &value) ==
-                BENCH_READ_OK)
-            add(counters, port, "", bench_meanings[i].name, value, &bench_meanings[i]);
+        if (strchr(name, '/') != NULL &&
+            bench_read_number(root, bench_rdma_path(port, name), &value) == BENCH_READ_OK)
+            add(counters, port, "", name, value, &bench_meanings[i]);
     }
     if (port->netdev[0] == '\0' || bench_ethtool_read(root, port->netdev, &text) != BENCH_READ_OK)
         return;
-    char *rest = text;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         char name[64];
         long long value = 0;
         if (sscanf(line, " %63[^:]: %lld", name, &value) != 2)
@@ -214,23 +193,15 @@ static void read_counters(struct bench_counters *counters, const char *root,
             if (matches(bench_meanings[i].name, name))
                 add(counters, port, "(ethtool) ", name, value, &bench_meanings[i]);
     }
-    free(text);
 }
 
 struct bench_counters *bench_counters_read(const struct bench_machine *machine)
 {
-    struct bench_counters *counters = calloc(1, sizeof(*counters));
-    for (int i = 0; counters != NULL && i < machine->n_ports; i++)
+    struct bench_counters *counters = bench_keep(1, sizeof(*counters));
+    for (int i = 0; i < machine->n_ports; i++)
         if (machine->ports[i].why_unused[0] == '\0')
             read_counters(counters, machine->root, &machine->ports[i]);
     return counters;
-}
-
-void bench_counters_free(struct bench_counters *counters)
-{
-    if (counters != NULL)
-        free(counters->list);
-    free(counters);
 }
 
 int bench_counters_n(const struct bench_counters *counters)

@@ -5,17 +5,16 @@
  */
 #include "bench/doctor/trial.h"
 
+#include "bench/doctor/child.h"
 #include "core/foundation/base/util.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define COPY_BYTES    ((size_t)32 << 20)
@@ -27,7 +26,6 @@
 #define UNAVAILABLE   46 /* CUDA_ERROR_DEVICE_UNAVAILABLE */
 #define LAZY_PEER     1  /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
 #define HELPER_MS     10000
-#define END_MS        1000
 
 typedef unsigned long long address;
 
@@ -170,8 +168,7 @@ static void help(const struct cuda *cuda, int fd)
         answer.is_right = status == GYRE_SUCCESS;
         if (status != GYRE_SUCCESS)
             snprintf(answer.cause, sizeof(answer.cause), "%.159s", gyre_cause());
-        if (write(fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
-            return;
+        bench_child_tell(fd, &answer, sizeof(answer));
     }
 }
 
@@ -237,13 +234,6 @@ static void keep_cause(gyre_status status, char *cause_out)
     snprintf(cause_out, 160, "%.159s", status == GYRE_SUCCESS ? "" : gyre_cause());
 }
 
-static gyre_status enter_and_allocate(const struct cuda *cuda, int ordinal, address *gpu_out)
-{
-    GYRE_TRY(enter(cuda, ordinal));
-    CUDA_TRY(cuda, alloc, gpu_out, COPY_BYTES);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status try_gpu(const struct cuda *cuda, int ordinal, int helper,
                            struct bench_cuda_gpu *out)
 {
@@ -252,7 +242,9 @@ static gyre_status try_gpu(const struct cuda *cuda, int ordinal, int helper,
     void *host = NULL;
     CUDA_TRY(cuda, get, &device, ordinal);
     CUDA_TRY(cuda, bus_id, out->bus_id, (int)sizeof(out->bus_id), device);
-    gyre_status status = enter_and_allocate(cuda, ordinal, &gpu);
+    gyre_status status = enter(cuda, ordinal);
+    if (status == GYRE_SUCCESS)
+        status = check(cuda, cuda->alloc(&gpu, COPY_BYTES), "cuda alloc");
     if (status == GYRE_ERROR_OUT_OF_MEMORY) {
         keep_cause(status, out->busy_cause);
         return GYRE_SUCCESS;
@@ -273,13 +265,6 @@ static gyre_status try_gpu(const struct cuda *cuda, int ordinal, int helper,
     return GYRE_SUCCESS;
 }
 
-/* Smaller than PIPE_BUF, so written whole or not at all. */
-static void tell(int fd, const struct report *report)
-{
-    if (write(fd, report, sizeof(*report)) != (ssize_t)sizeof(*report))
-        _exit(1);
-}
-
 static gyre_status try_gpus(const struct cuda *cuda, int fd, int helper)
 {
     struct report report;
@@ -288,19 +273,19 @@ static gyre_status try_gpus(const struct cuda *cuda, int fd, int helper)
     CUDA_TRY(cuda, count, &n);
     memset(&report, 0, sizeof(report));
     report.kind = REPORT_STARTED;
-    tell(fd, &report);
+    bench_child_tell(fd, &report, sizeof(report));
     for (int i = 0; i < n && i < BENCH_CUDA_MAX_GPUS; i++) {
         memset(&report, 0, sizeof(report));
         report.kind = REPORT_GPU;
         const gyre_status status = try_gpu(cuda, i, helper, &report.gpu);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "GPU%d", i);
-        tell(fd, &report);
+        bench_child_tell(fd, &report, sizeof(report));
     }
     return GYRE_SUCCESS;
 }
 
-static void try_all(const char *root, int fd)
+static void try_all(int fd, const void *root)
 {
     struct cuda cuda;
     int helper[2];
@@ -324,76 +309,29 @@ static void try_all(const char *root, int fd)
     last.status = (int32_t)status;
     if (status != GYRE_SUCCESS)
         snprintf(last.cause, sizeof(last.cause), "%.255s", gyre_cause());
-    tell(fd, &last);
-}
-
-static gyre_status read_report(int fd, int timeout_ms, struct report *report_out)
-{
-    struct pollfd waiting = {.fd = fd, .events = POLLIN};
-    int n_ready;
-    do
-        n_ready = poll(&waiting, 1, timeout_ms);
-    while (n_ready < 0 && errno == EINTR);
-    if (n_ready <= 0)
-        return gyre_fail(GYRE_ERROR_TIMEOUT, "no answer for %d s", timeout_ms / 1000);
-    if (read(fd, report_out, sizeof(*report_out)) != (ssize_t)sizeof(*report_out))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the process that tries CUDA has ended");
-    report_out->cause[sizeof(report_out->cause) - 1] = '\0';
-    return GYRE_SUCCESS;
-}
-
-/* Ends the helper too. A child that hangs in a driver may outlive the kill and is left alone. */
-static void end_child(pid_t child)
-{
-    kill(-child, SIGKILL);
-    kill(child, SIGKILL);
-    for (int waited_ms = 0; waited_ms < END_MS && waitpid(child, NULL, WNOHANG) == 0;
-         waited_ms += 10)
-        poll(NULL, 0, 10);
-}
-
-static gyre_status take_reports(int fd, const struct bench_cuda_limits *limits,
-                                struct bench_cuda_gpu *gpus_out, int *n_out)
-{
-    bool is_started = false;
-    for (;;) {
-        struct report report;
-        const gyre_status status =
-            read_report(fd, is_started ? limits->gpu_ms : limits->start_ms, &report);
-        if (status == GYRE_ERROR_TIMEOUT)
-            return gyre_fail_context(status, is_started ? "a call of CUDA hangs"
-                                                        : "CUDA hangs while it starts");
-        GYRE_TRY(status);
-        if (report.kind == REPORT_LAST)
-            return report.status == (int32_t)GYRE_SUCCESS
-                       ? GYRE_SUCCESS
-                       : gyre_fail((gyre_status)report.status, "%s", report.cause);
-        if (report.kind == REPORT_GPU && *n_out < BENCH_CUDA_MAX_GPUS)
-            gpus_out[(*n_out)++] = report.gpu;
-        is_started = true;
-    }
+    bench_child_tell(fd, &last, sizeof(last));
 }
 
 gyre_status bench_cuda_trial(const char *root, const struct bench_cuda_limits *limits,
                              struct bench_cuda_gpu *gpus_out, int *n_out)
 {
-    int fds[2];
+    struct bench_child child;
+    struct report report = {.kind = REPORT_LAST};
+    int timeout_ms = limits->start_ms;
+    const char *silence = "CUDA hangs while it starts: no answer";
+    gyre_status status = GYRE_SUCCESS;
     *n_out = 0;
-    if (pipe(fds) != 0)
-        return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* else the child prints it again */
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)setpgid(0, 0);
-        close(fds[0]);
-        try_all(root, fds[1]);
-        _exit(0);
-    }
-    close(fds[1]);
-    const gyre_status status =
-        child < 0 ? gyre_fail_errno(errno, "fork") : take_reports(fds[0], limits, gpus_out, n_out);
-    close(fds[0]);
-    if (child > 0)
-        end_child(child);
+    GYRE_TRY(bench_child_start(try_all, root, &child));
+    do {
+        status =
+            bench_child_take(&child, timeout_ms, silence, "tries CUDA", &report, sizeof(report));
+        if (status == GYRE_SUCCESS && report.kind == REPORT_GPU && *n_out < BENCH_CUDA_MAX_GPUS)
+            gpus_out[(*n_out)++] = report.gpu;
+        timeout_ms = limits->gpu_ms;
+        silence = "a call of CUDA hangs: no answer";
+    } while (status == GYRE_SUCCESS && report.kind != REPORT_LAST);
+    bench_child_end(&child);
+    if (status == GYRE_SUCCESS && report.status != (int32_t)GYRE_SUCCESS)
+        status = gyre_fail((gyre_status)report.status, "%.255s", report.cause);
     return status;
 }

@@ -16,10 +16,11 @@
 #define WRONG_USAGE 4
 
 const struct bench_check bench_checks[BENCH_N_CHECKS] = {
-#define BENCH_VALUE(group, name) bench_check_values
-#define BENCH_CODE(group, name)  bench_check_##group##_##name
-#define X(group, name, by, needs, title) \
-    {#group "." #name, title, BENCH_NEEDS_##needs, BENCH_##by(group, name)},
+#define BENCH_VALUE(group, name) .run = bench_check_values
+#define BENCH_CODE(group, name)  .run = bench_check_##group##_##name
+#define BENCH_PORT(group, name)  .run_port = bench_check_##group##_##name
+#define X(group, name, by, needs, title, nothing) \
+    {#group "." #name, title, BENCH_NEEDS_##needs, nothing, BENCH_##by(group, name)},
 #include "bench/doctor/check_table.h"
 #undef X
 };
@@ -127,45 +128,28 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
         const char *lack = find_lack(doctor, check->needs);
         if (lack != NULL)
             bench_skip(doctor, "%s", lack);
-        else
+        else if (check->run != NULL)
             check->run(doctor);
-        if (!bench_said(doctor))
+        else
+            BENCH_EACH_PORT(doctor, port)
+        check->run_port(doctor, port);
+        if (!bench_said(doctor) && check->nothing != NULL)
+            bench_skip(doctor, "%s", check->nothing);
+        else if (!bench_said(doctor))
             bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
     }
 }
 
-/* Ranks with different checks would wait for each other in gathers. */
-static gyre_status agree(struct bench_launcher *launcher, const char *only)
+/* "hostA (rank 0-3), hostB (rank 4-7)". NULL = a gather failed. */
+static const char *name_hosts(struct bench_doctor *doctor)
 {
-    uint64_t mine = gyre_hash(GYRE_HASH_INIT, only, strlen(only));
-    uint64_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
-    gyre_status status = all == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                             : launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++)
-        if (all[i] != all[0])
-            status =
-                gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                          "rank %d has another --only than rank 0: give all ranks the same", i);
-    free(all);
-    return status;
-}
-
-/* "hostA (rank 0-3), hostB (rank 4-7)". */
-static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_t text_bytes)
-{
-    struct bench_launcher *launcher = &doctor->launcher;
-    const int n = launcher->n_processes;
-    snprintf(text_out, text_bytes, "%s", doctor->host);
+    const int n = doctor->launcher.n_processes;
     if (n == 1)
-        return GYRE_SUCCESS;
-    text_out[0] = '\0';
-    char(*all)[64] = calloc((size_t)n, sizeof(*all));
-    bool *is_in = calloc((size_t)n, sizeof(*is_in));
-    gyre_status status = all == NULL || is_in == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
-                             : launcher->ops->all_gather(launcher, doctor->host, sizeof(*all), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < n; i++) {
+        return doctor->host;
+    char *text = bench_keep(1024, 1);
+    bool *is_in = bench_keep((size_t)n, sizeof(*is_in));
+    const char(*all)[64] = bench_all_gather(doctor, doctor->host, sizeof(*all));
+    for (int i = 0; all != NULL && i < n; i++) {
         char ranks[64];
         bool is_first = true;
         for (int j = 0; j < n; j++) {
@@ -174,12 +158,9 @@ static gyre_status name_hosts(struct bench_doctor *doctor, char *text_out, size_
         }
         bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
         if (is_first)
-            bench_append(text_out, text_bytes, "%s%.63s (rank %s)", i > 0 ? ", " : "", all[i],
-                         ranks);
+            bench_append(text, 1024, "%s%.63s (rank %s)", i > 0 ? ", " : "", all[i], ranks);
     }
-    free(all);
-    free(is_in);
-    return status;
+    return all == NULL ? NULL : text;
 }
 
 static gyre_status write_text(const struct bench_doctor_report *report, const char *option,
@@ -188,6 +169,8 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
 {
     char *text = NULL;
     size_t n_bytes = 0;
+    if (path == NULL)
+        return GYRE_SUCCESS;
     FILE *file = open_memstream(&text, &n_bytes);
     if (file == NULL)
         return gyre_fail_errno(errno, "%s %s", option, path);
@@ -205,17 +188,24 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
 static gyre_status report(struct bench_doctor *doctor, const struct options *options,
                           int *exit_status_out)
 {
-    char hosts[1024];
-    struct bench_doctor_report report = {.doctor = doctor, .hosts = hosts};
+    struct bench_doctor_report report = {.doctor = doctor};
     GYRE_TRY(bench_findings_merge(doctor));
-    GYRE_TRY(name_hosts(doctor, hosts, sizeof(hosts)));
+    report.hosts = name_hosts(doctor);
+    if (report.hosts == NULL)
+        return GYRE_ERROR_REMOTE;
     *exit_status_out = 0;
     if (doctor->launcher.process != 0)
         return GYRE_SUCCESS;
     bench_findings_sort(&doctor->findings);
     for (int i = 0; i < doctor->findings.n; i++)
         report.n_by_severity[doctor->findings.list[i].severity]++;
-    *exit_status_out = report.exit_status = bench_findings_exit_status(&doctor->findings);
+    const int *n = report.n_by_severity;
+    *exit_status_out = report.exit_status = n[BENCH_FAIL] > 0      ? 2
+                                            : n[BENCH_WARN] > 0    ? 1
+                                            : n[BENCH_UNKNOWN] > 0 ? 3
+                                                                   : 0;
+    report.summary = bench_text("%d fail, %d warn, %d unknown, %d ok, %d skipped", n[BENCH_FAIL],
+                                n[BENCH_WARN], n[BENCH_UNKNOWN], n[BENCH_OK], n[BENCH_SKIPPED]);
     if (options->is_env)
         bench_doctor_print_env(&report, stdout);
     else
@@ -227,56 +217,37 @@ static gyre_status report(struct bench_doctor *doctor, const struct options *opt
                            stdout);
     if (options->json_path != NULL)
         GYRE_TRY(bench_doctor_write_json(&report, options->json_path));
-    if (options->markdown_path != NULL)
-        GYRE_TRY(
-            write_text(&report, "--markdown", options->markdown_path, bench_doctor_put_markdown));
-    return options->html_path != NULL
-               ? write_text(&report, "--html", options->html_path, bench_doctor_put_html)
-               : GYRE_SUCCESS;
-}
-
-static void read_params(struct bench_doctor *doctor)
-{
-    char *const nothing[] = {NULL};
-    struct gyre_param_sources sources;
-    gyre_param_sources_open(&sources);
-    doctor->params_status = gyre_params_take(&sources, &doctor->params);
-    gyre_param_sources_close(&sources);
-    if (doctor->params_status == GYRE_SUCCESS)
-        return;
-    snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
-    (void)gyre_params_from(nothing, &doctor->params);
+    GYRE_TRY(write_text(&report, "--markdown", options->markdown_path, bench_doctor_put_markdown));
+    return write_text(&report, "--html", options->html_path, bench_doctor_put_html);
 }
 
 static gyre_status examine(struct bench_doctor *doctor, const struct options *options,
                            int *exit_status_out)
 {
-    GYRE_TRY(agree(&doctor->launcher, options->only));
-    read_params(doctor);
-    GYRE_TRY(bench_machine_read(options->root, &doctor->params, &doctor->machine));
+    char *const nothing[] = {NULL};
+    struct gyre_param_sources sources;
+    /* Ranks with different checks would wait for each other in gathers. */
+    const uint64_t mine = gyre_hash(GYRE_HASH_INIT, options->only, strlen(options->only));
+    const uint64_t *all = bench_all_gather(doctor, &mine, sizeof(mine));
+    if (all == NULL)
+        return GYRE_ERROR_REMOTE;
+    for (int i = 0; i < doctor->launcher.n_processes; i++)
+        if (all[i] != all[0])
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d has another --only than rank 0: give all ranks the same", i);
+    gyre_param_sources_open(&sources);
+    doctor->params_status = gyre_params_take(&sources, &doctor->params);
+    gyre_param_sources_close(&sources);
+    if (doctor->params_status != GYRE_SUCCESS) {
+        snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
+        (void)gyre_params_from(nothing, &doctor->params);
+    }
+    bench_machine_read(options->root, &doctor->params, &doctor->machine);
     bench_gpu_find_hidden(bench_variable(doctor, "CUDA_VISIBLE_DEVICES"), &doctor->machine);
     bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
     bench_facts_gather(doctor);
     run_checks(doctor, options->only);
-    GYRE_TRY(report(doctor, options, exit_status_out));
-    return doctor->is_out_of_memory
-               ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for all findings")
-               : GYRE_SUCCESS;
-}
-
-static void free_doctor(struct bench_doctor *doctor)
-{
-    free(doctor->findings.list);
-    bench_matrix_free(&doctor->hosts);
-    bench_matrix_free(&doctor->gpus);
-    bench_matrix_free(&doctor->rails);
-    free(doctor->nvml);
-    free(doctor->cuda);
-    bench_paths_free(doctor->paths);
-    bench_counters_free(doctor->before_load);
-    bench_counters_free(doctor->after_load);
-    bench_machine_free(&doctor->machine);
-    free(doctor);
+    return report(doctor, options, exit_status_out);
 }
 
 int bench_command_doctor(int argc, char **argv)
@@ -299,23 +270,18 @@ int bench_command_doctor(int argc, char **argv)
         return 0;
     }
     int exit_status = CANNOT_TELL;
-    struct bench_doctor *doctor = calloc(1, sizeof(*doctor));
-    gyre_status status = doctor == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                                        : bench_launcher_open(&doctor->launcher);
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
-        free(doctor);
-        return CANNOT_TELL;
-    }
+    struct bench_doctor *doctor = bench_keep(1, sizeof(*doctor));
     doctor->root = options.root;
     doctor->expect = expect;
     doctor->environment = environ;
-    status = examine(doctor, &options, &exit_status);
-    if (status != GYRE_SUCCESS) {
+    if (bench_launcher_open(&doctor->launcher) != GYRE_SUCCESS) {
+        fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
+        return CANNOT_TELL;
+    }
+    if (examine(doctor, &options, &exit_status) != GYRE_SUCCESS) {
         fprintf(stderr, "gyre doctor: rank %d: %s\n", doctor->launcher.process, gyre_cause());
         exit_status = CANNOT_TELL;
     }
     doctor->launcher.ops->close(&doctor->launcher);
-    free_doctor(doctor);
     return exit_status;
 }

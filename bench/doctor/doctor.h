@@ -21,7 +21,7 @@ enum bench_severity {
 };
 
 enum bench_check_id {
-#define X(group, name, by, needs, title) BENCH_CHECK_##group##_##name,
+#define X(group, name, by, needs, title, nothing) BENCH_CHECK_##group##_##name,
 #include "bench/doctor/check_table.h"
 #undef X
     BENCH_N_CHECKS
@@ -49,7 +49,9 @@ enum bench_needs {
 struct bench_check {
     const char *id, *title;
     enum bench_needs needs;
+    const char *nothing; /* NULL = it always says something */
     void (*run)(struct bench_doctor *doctor);
+    void (*run_port)(struct bench_doctor *doctor, const struct bench_rdma_port *port);
 };
 
 extern const struct bench_check bench_checks[BENCH_N_CHECKS];
@@ -103,7 +105,7 @@ struct bench_matrix {
     double *line_gbytes_per_s; /* of each row, 0 = unknown */
     double *latency_us;        /* n * n, from row to column */
     double *gbytes_per_s;
-    char what[64]; /* "network between hosts" */
+    const char *what; /* "network between hosts" */
     bool has_rails;
 };
 
@@ -133,7 +135,6 @@ struct bench_doctor {
     struct bench_nvml *nvml;   /* of gpu.ecc, gpu.clocks and gpu.link, NULL until needed */
     struct bench_cuda_results *cuda; /* NULL until needed */
     bool knows_transport, uses_rdma; /* set by job.transport */
-    bool is_out_of_memory;
 };
 
 /** @subject, @fix: may be NULL. With a port or interface as subject, NETDEV and DEVICE in the fix
@@ -142,7 +143,11 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
-#define bench_skip(doctor, ...)        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
+#define bench_warn(doctor, subject, fix, ...) \
+    bench_say(doctor, BENCH_WARN, subject, fix, __VA_ARGS__)
+#define bench_fail(doctor, subject, fix, ...) \
+    bench_say(doctor, BENCH_FAIL, subject, fix, __VA_ARGS__)
+#define bench_skip(doctor, ...) bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
 
 /* Ports that jobs use. */
 #define BENCH_EACH_PORT(doctor, port)                                        \
@@ -154,21 +159,17 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
-/** As bench_read_text() and bench_read_all(), but a failed read becomes a finding and returns
- * false. */
-bool bench_get_text(struct bench_doctor *doctor, const char *path, char *text_out,
-                    size_t text_bytes);
-bool bench_get_all(struct bench_doctor *doctor, const char *path, char **text_out);
+/** As bench_read_all(), but a failed read becomes a finding and returns NULL. */
+char *bench_get(struct bench_doctor *doctor, const char *subject, const char *path);
 
 bool bench_said(const struct bench_doctor *doctor);
 
-/** Replaces NETDEV and DEVICE by the port's names. @device: may be NULL. @netdev: "" = unknown,
- * then the text says how to find it. @text_out: BENCH_FIX_BYTES, returned. */
-const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
-                              char *text_out);
+/** Replaces NETDEV and DEVICE by the port's names. @netdev: "" = unknown, then the text says how to
+ * find it. */
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev);
 
 /** As bench_fix_of_port(), for an interface that may be without RDMA. */
-const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out);
+const char *bench_fix_of_interface(const char *fix, const char *netdev);
 
 /** Replaces bytes that a terminal or a JSON reader could misread. */
 void bench_text_clean(char *text);
@@ -177,12 +178,11 @@ void bench_text_clean(char *text);
 void bench_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/** NULL = not set. */
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 
 /** @text: "" at first. */
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes);
-
-/** @text: "" at first. */
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 
 /** Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. Errors:
@@ -191,13 +191,10 @@ gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out
 
 void bench_facts_gather(struct bench_doctor *doctor);
 
-bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
-
 void bench_findings_sort(struct bench_findings *findings);
 
-/** Returns 0 = no problem, 1 = warning, 2 = failure, 3 = a check without a result and no
- * warning. */
-int bench_findings_exit_status(const struct bench_findings *findings);
+/** Gathers n_bytes of every process, by process. NULL = failed, with gyre_cause(). Collective. */
+void *bench_all_gather(struct bench_doctor *doctor, const void *mine, size_t n_bytes);
 
 /** Gives every rank the findings of all, and joins equal ones. The evidence of joined ok and
  * skipped ones may differ. Collective. */
@@ -214,10 +211,8 @@ struct bench_hosts {
     int me;            /* host of which this process is the first, -1 = none */
 };
 
-/** Finds hosts by the library's own notion. Collective. Freed by bench_hosts_free(), also after a
- * failure. */
+/** Finds hosts by the library's own notion. Collective. */
 gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
-void bench_hosts_free(struct bench_hosts *hosts);
 
 /* First member of what processes gather after a step. */
 struct bench_note {
@@ -231,9 +226,8 @@ struct bench_note {
 gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
                          size_t n_bytes, void *all);
 
-/** The caller sets names, what, and n once there is something to print. Errors: OUT_OF_MEMORY. */
-gyre_status bench_matrix_open(struct bench_matrix *matrix, int n);
-void bench_matrix_free(struct bench_matrix *matrix);
+/** The caller sets names, and n once there is something to print. */
+void bench_matrix_open(struct bench_matrix *matrix, int n, const char *what);
 
 /* A pair is row * n + column. */
 struct bench_matrix_rates {
@@ -256,23 +250,13 @@ enum bench_format { BENCH_AS_TEXT, BENCH_AS_MARKDOWN, BENCH_AS_HTML };
 /** Prints bandwidths with their share of the line, and latencies, for each rail. */
 void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix);
 
-void bench_paths_free(struct bench_paths *paths);
-
 struct bench_doctor_report {
     const struct bench_doctor *doctor;
-    const char *hosts; /* "hostA (rank 0-3), hostB (rank 4-7)" */
+    const char *hosts;   /* "hostA (rank 0-3), hostB (rank 4-7)" */
+    const char *summary; /* "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped" */
     int n_by_severity[BENCH_N_SEVERITIES];
     int exit_status;
 };
-
-/** "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped". */
-const char *bench_doctor_summary(const struct bench_doctor_report *report, char *text_out,
-                                 size_t text_bytes);
-
-/** "docs/doctor.md#hostmemlock". @text_out: 96 bytes, returned. */
-const char *bench_finding_doc(const struct bench_finding *finding, char *text_out);
-
-const char *bench_severity_name(int severity);
 
 enum bench_print {
     BENCH_PRINT_PROBLEMS, /* without ok and skipped ones */
@@ -297,11 +281,14 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
 void bench_check_values(struct bench_doctor *doctor);
 
 #define BENCH_VALUE(group, name)
-#define BENCH_CODE(group, name)          void bench_check_##group##_##name(struct bench_doctor *doctor);
-#define X(group, name, by, needs, title) BENCH_##by(group, name)
+#define BENCH_CODE(group, name) void bench_check_##group##_##name(struct bench_doctor *doctor);
+#define BENCH_PORT(group, name) \
+    void bench_check_##group##_##name(struct bench_doctor *doctor, const struct bench_rdma_port *);
+#define X(group, name, by, needs, title, nothing) BENCH_##by(group, name)
 #include "bench/doctor/check_table.h"
 #undef X
 #undef BENCH_VALUE
 #undef BENCH_CODE
+#undef BENCH_PORT
 
 #endif

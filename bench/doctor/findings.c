@@ -2,19 +2,16 @@
 #include "bench/doctor/doctor.h"
 
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding)
+static void add(struct bench_findings *findings, const struct bench_finding *finding)
 {
-    void *list = bench_grow(findings->list, findings->n, sizeof(*findings->list));
-    if (list == NULL)
-        return false;
-    findings->list = list;
+    findings->list = bench_grow(findings->list, findings->n, sizeof(*findings->list));
     findings->list[findings->n++] = *finding;
-    return true;
 }
 
 void bench_text_clean(char *text)
@@ -42,67 +39,52 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
 
 /* @unknown: appended if the text has NETDEV and the interface is unknown. */
 static const char *put_names(const char *fix, const char *device, const char *netdev,
-                             const char *unknown, char *text_out)
+                             const char *unknown)
 {
-    const char *const words[] = {"NETDEV", "DEVICE"}, *const names[] = {netdev, device};
-    const bool is_unknown = netdev[0] == '\0' && strstr(fix, words[0]) != NULL;
-    text_out[0] = '\0';
+    char *text = bench_keep(BENCH_FIX_BYTES, 1);
+    const bool is_unknown = netdev[0] == '\0' && strstr(fix, "NETDEV") != NULL;
     while (*fix != '\0') {
-        const char *name = NULL;
-        for (int i = 0; i < 2 && name == NULL; i++)
-            if (names[i] != NULL && names[i][0] != '\0' &&
-                strncmp(fix, words[i], strlen(words[i])) == 0) {
-                name = names[i];
-                fix += strlen(words[i]);
-            }
-        if (name != NULL)
-            bench_append(text_out, BENCH_FIX_BYTES, "%s", name);
+        const bool is_netdev = netdev[0] != '\0' && strncmp(fix, "NETDEV", 6) == 0;
+        const bool is_device = device[0] != '\0' && strncmp(fix, "DEVICE", 6) == 0;
+        if (is_netdev || is_device)
+            bench_append(text, BENCH_FIX_BYTES, "%s", is_netdev ? netdev : device);
         else
-            bench_append(text_out, BENCH_FIX_BYTES, "%c", *fix++);
+            bench_append(text, BENCH_FIX_BYTES, "%c", *fix);
+        fix += is_netdev || is_device ? 6 : 1;
     }
     if (is_unknown)
-        bench_append(text_out, BENCH_FIX_BYTES, "%s", unknown);
-    return text_out;
+        bench_append(text, BENCH_FIX_BYTES, "%s", unknown);
+    return text;
 }
 
-const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev,
-                              char *text_out)
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev)
 {
     return put_names(fix, device, netdev,
-                     " (NETDEV is the interface of the port: rdma link show names it)", text_out);
+                     " (NETDEV is the interface of the port: rdma link show names it)");
 }
 
-const char *bench_fix_of_interface(const char *fix, const char *netdev, char *text_out)
+const char *bench_fix_of_interface(const char *fix, const char *netdev)
 {
-    return put_names(fix, NULL, netdev,
-                     " (NETDEV is an interface of this host: ip link lists them)", text_out);
-}
-
-/* @subject: may be a port or an interface. */
-static void put_subject(const struct bench_machine *machine, const char *subject, const char *fix,
-                        char *text_out)
-{
-    for (int i = 0; i < machine->n_ports; i++)
-        if (strcmp(machine->ports[i].name, subject) == 0) {
-            bench_fix_of_port(fix, machine->ports[i].device, machine->ports[i].netdev, text_out);
-            return;
-        }
-    if (bench_net_find(machine, subject) != NULL)
-        bench_fix_of_interface(fix, subject, text_out);
-    else
-        snprintf(text_out, BENCH_FIX_BYTES, "%s", fix);
+    return put_names(fix, "", netdev, " (NETDEV is an interface of this host: ip link lists them)");
 }
 
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...)
 {
+    const struct bench_machine *machine = &doctor->machine;
     struct bench_finding finding;
     va_list arguments;
     memset(&finding, 0, sizeof(finding));
     finding.check = (int32_t)doctor->check;
     finding.severity = (int32_t)severity;
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
-    put_subject(&doctor->machine, finding.subject, fix == NULL ? "" : fix, finding.fix);
+    fix = fix == NULL ? "" : fix;
+    if (bench_net_find(machine, finding.subject) != NULL)
+        fix = bench_fix_of_interface(fix, finding.subject);
+    for (int i = 0; i < machine->n_ports; i++)
+        if (strcmp(machine->ports[i].name, finding.subject) == 0)
+            fix = bench_fix_of_port(fix, machine->ports[i].device, machine->ports[i].netdev);
+    snprintf(finding.fix, sizeof(finding.fix), "%s", fix);
     va_start(arguments, format);
     const int n = vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
     va_end(arguments);
@@ -110,8 +92,7 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
     bench_text_clean(finding.subject);
     bench_text_clean(finding.fix);
     bench_text_clean(finding.evidence);
-    if (!bench_findings_add(&doctor->findings, &finding))
-        doctor->is_out_of_memory = true;
+    add(&doctor->findings, &finding);
 }
 
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
@@ -126,21 +107,13 @@ void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, cons
                                               : "its content is not understood");
 }
 
-bool bench_get_text(struct bench_doctor *doctor, const char *path, char *text_out,
-                    size_t text_bytes)
+char *bench_get(struct bench_doctor *doctor, const char *subject, const char *path)
 {
-    const enum bench_read result = bench_read_text(doctor->root, path, text_out, text_bytes);
+    char *text = NULL;
+    const enum bench_read result = bench_read_all(doctor->root, path, &text);
     if (result != BENCH_READ_OK)
-        bench_say_unreadable(doctor, NULL, path, result);
-    return result == BENCH_READ_OK;
-}
-
-bool bench_get_all(struct bench_doctor *doctor, const char *path, char **text_out)
-{
-    const enum bench_read result = bench_read_all(doctor->root, path, text_out);
-    if (result != BENCH_READ_OK)
-        bench_say_unreadable(doctor, NULL, path, result);
-    return result == BENCH_READ_OK;
+        bench_say_unreadable(doctor, subject, path, result);
+    return text;
 }
 
 bool bench_said(const struct bench_doctor *doctor)
@@ -175,14 +148,6 @@ void bench_findings_sort(struct bench_findings *findings)
 {
     if (findings->n > 1)
         qsort(findings->list, (size_t)findings->n, sizeof(*findings->list), compare_findings);
-}
-
-int bench_findings_exit_status(const struct bench_findings *findings)
-{
-    bool has[BENCH_N_SEVERITIES] = {false};
-    for (int i = 0; i < findings->n; i++)
-        has[findings->list[i].severity] = true;
-    return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
 }
 
 void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes)
@@ -225,17 +190,33 @@ static bool is_legal(const struct bench_finding *finding)
            memchr(finding->fix, 0, sizeof(finding->fix)) != NULL;
 }
 
-/* @all: n_each a rank. @counts: used ones, by rank. */
-static gyre_status join(const struct bench_doctor *doctor, const struct bench_finding *all,
-                        const int *counts, int n_each, struct bench_findings *merged)
+void *bench_all_gather(struct bench_doctor *doctor, const void *mine, size_t n_bytes)
+{
+    struct bench_launcher *launcher = &doctor->launcher;
+    void *all = bench_keep((size_t)launcher->n_processes, n_bytes);
+    return launcher->ops->all_gather(launcher, mine, n_bytes, all) == GYRE_SUCCESS ? all : NULL;
+}
+
+gyre_status bench_findings_merge(struct bench_doctor *doctor)
 {
     const int n_ranks = doctor->launcher.n_processes;
-    bool *owners = calloc((size_t)n_ranks, sizeof(*owners));
-    bool *is_done = calloc((size_t)n_ranks * (size_t)n_each, sizeof(*is_done));
-    gyre_status status = GYRE_SUCCESS;
-    if (owners == NULL || is_done == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings");
-    for (int i = 0; status == GYRE_SUCCESS && i < n_ranks * n_each; i++) {
+    struct bench_findings merged = {NULL, 0};
+    int n_each = 1;
+    if (n_ranks == 1)
+        return GYRE_SUCCESS;
+    const int *counts = bench_all_gather(doctor, &doctor->findings.n, sizeof(int));
+    for (int i = 0; counts != NULL && i < n_ranks; i++)
+        n_each = counts[i] > n_each ? counts[i] : n_each;
+    struct bench_finding *mine = bench_keep((size_t)n_each, sizeof(*mine)), *all = NULL;
+    if (doctor->findings.n > 0)
+        memcpy(mine, doctor->findings.list, (size_t)doctor->findings.n * sizeof(*mine));
+    if (counts != NULL)
+        all = bench_all_gather(doctor, mine, (size_t)n_each * sizeof(*mine));
+    if (all == NULL)
+        return GYRE_ERROR_REMOTE;
+    bool *is_done = bench_keep((size_t)(n_ranks * n_each), sizeof(*is_done));
+    bool *owners = bench_keep((size_t)n_ranks, sizeof(*owners));
+    for (int i = 0; i < n_ranks * n_each; i++) {
         struct bench_finding finding = all[i];
         if (i % n_each >= counts[i / n_each] || is_done[i] || !is_legal(&finding))
             continue;
@@ -244,53 +225,61 @@ static gyre_status join(const struct bench_doctor *doctor, const struct bench_fi
             if (j % n_each < counts[j / n_each] && is_same(&all[i], &all[j]))
                 is_done[j] = owners[j / n_each] = true;
         bench_ranks_to_text(owners, n_ranks, finding.ranks, sizeof(finding.ranks));
-        if (!bench_findings_add(merged, &finding))
-            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings");
+        add(&merged, &finding);
     }
-    free(owners);
-    free(is_done);
-    return status;
+    doctor->findings = merged;
+    return GYRE_SUCCESS;
 }
 
-gyre_status bench_findings_merge(struct bench_doctor *doctor)
+/* Processes all-gather it, so its layout is fixed. */
+struct place {
+    char host[64];
+    uint64_t hash;
+};
+
+gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out)
+{
+    const int n = doctor->launcher.n_processes;
+    struct place mine;
+    memset(&mine, 0, sizeof(mine));
+    memcpy(mine.host, doctor->host, sizeof(mine.host));
+    *hosts_out = (struct bench_hosts){.me = -1};
+    hosts_out->leaders = bench_keep((size_t)n, sizeof(*hosts_out->leaders));
+    hosts_out->names = bench_keep((size_t)n, sizeof(*hosts_out->names));
+    GYRE_TRY(gyre_host_hash(gyre_param_text(&doctor->params, GYRE_PARAM_HOSTID), &mine.hash));
+    const struct place *all = bench_all_gather(doctor, &mine, sizeof(mine));
+    for (int i = 0; all != NULL && i < n; i++) {
+        bool is_first = true;
+        for (int j = 0; j < i; j++)
+            is_first = is_first && all[j].hash != all[i].hash;
+        if (!is_first)
+            continue;
+        if (i == doctor->launcher.process)
+            hosts_out->me = hosts_out->n;
+        snprintf(hosts_out->names[hosts_out->n], sizeof(*hosts_out->names), "%.40s (rank %d)",
+                 all[i].host, i);
+        hosts_out->leaders[hosts_out->n++] = i;
+    }
+    return all == NULL ? GYRE_ERROR_REMOTE : GYRE_SUCCESS;
+}
+
+/* A process that waited in vain knows less than the peer that failed. */
+gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
+                         size_t n_bytes, void *all)
 {
     struct bench_launcher *launcher = &doctor->launcher;
-    const size_t n_ranks = (size_t)launcher->n_processes;
-    struct bench_findings merged = {NULL, 0};
-    int n_each = 1;
-    if (n_ranks == 1)
-        return GYRE_SUCCESS;
-    int *counts = calloc(n_ranks, sizeof(*counts));
-    struct bench_finding *mine = NULL, *all = NULL;
-    gyre_status status =
-        counts == NULL
-            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings")
-            : launcher->ops->all_gather(launcher, &doctor->findings.n, sizeof(int), counts);
-    if (status != GYRE_SUCCESS)
-        goto done;
-    for (size_t i = 0; i < n_ranks; i++)
-        n_each = counts[i] > n_each ? counts[i] : n_each;
-    mine = calloc((size_t)n_each, sizeof(*mine));
-    all = calloc(n_ranks * (size_t)n_each, sizeof(*all));
-    if (mine == NULL || all == NULL) {
-        status =
-            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for findings of %zu ranks", n_ranks);
-        goto done;
-    }
-    if (doctor->findings.n > 0)
-        memcpy(mine, doctor->findings.list, (size_t)doctor->findings.n * sizeof(*mine));
-    status = launcher->ops->all_gather(launcher, mine, (size_t)n_each * sizeof(*mine), all);
-    if (status == GYRE_SUCCESS)
-        status = join(doctor, all, counts, n_each, &merged);
-    if (status == GYRE_SUCCESS) {
-        free(doctor->findings.list);
-        doctor->findings = merged;
-        merged.list = NULL;
-    }
-done:
-    free(merged.list);
-    free(counts);
-    free(mine);
-    free(all);
-    return status;
+    struct bench_note *note = mine;
+    note->status = (int32_t)status;
+    snprintf(note->cause, sizeof(note->cause), "%.639s",
+             status == GYRE_SUCCESS ? "" : gyre_cause());
+    GYRE_TRY(launcher->ops->all_gather(launcher, mine, n_bytes, all));
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < launcher->n_processes; i++) {
+            note = (struct bench_note *)((char *)all + (size_t)i * n_bytes);
+            note->cause[sizeof(note->cause) - 1] = '\0';
+            if (note->status != GYRE_SUCCESS &&
+                (pass > 0 || note->status != (int32_t)GYRE_ERROR_TIMEOUT))
+                return gyre_fail((gyre_status)note->status, "rank %d: %s", i, note->cause);
+        }
+    return GYRE_SUCCESS;
 }

@@ -24,13 +24,22 @@ enum bench_read {
 
 #define BENCH_NAME_BYTES 64
 
+/** Zeroed memory that lives until the process ends, as all that this command allocates. Without
+ * memory the process ends with a message. */
+void *bench_keep(size_t n, size_t item_bytes);
+
+/** Makes room for item n of n, zeroed. @list: NULL at first. */
+void *bench_grow(void *list, int n, size_t item_bytes);
+
+/** A text that is kept as by bench_keep(). */
+char *bench_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /** Reads the first bytes, without blanks at the end. @path: "/proc/..." below root. @text_out: ""
  * on failure. */
 enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
                                 size_t text_bytes);
 
-/** Reads at most 64 MiB. @text_out: freed by the caller, NULL on failure. /dev/kmsg ends at its
- * newest message. */
+/** Reads at most 64 MiB. @text_out: NULL on failure. /dev/kmsg ends at its newest message. */
 enum bench_read bench_read_all(const char *root, const char *path, char **text_out);
 
 enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out);
@@ -44,11 +53,11 @@ enum bench_read bench_read_link(const char *root, const char *path, char *name_o
                                 size_t name_bytes);
 
 /** Reads what a command prints within 5 s, or another root's file programs/COMMAND. ABSENT: also if
- * the program failed. @text_out: freed by the caller, NULL on failure. */
+ * the program failed. @text_out: NULL on failure. */
 enum bench_read bench_read_program(const char *root, const char *command, char **text_out);
 
-/** Names are sorted, numbers by value, and exclude dot files. @names_out: freed by the caller.
- * Returns their number, 0 for an absent folder. */
+/** Names are sorted, numbers by value, and exclude dot files. Returns their number, 0 for an absent
+ * folder. */
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES]);
 
 bool bench_exists(const char *root, const char *path);
@@ -60,8 +69,9 @@ bool bench_text_to_number(const char *text, int64_t *number_out);
 
 char *bench_next_line(char **rest);
 
-/** Makes room for item n of n, zeroed. NULL = no memory, and the list is unchanged. */
-void *bench_grow(void *list, int n, size_t item_bytes);
+/* @text: is cut into lines, NULL = none. */
+#define BENCH_EACH_LINE(text, line) \
+    for (char *rest_ = (text), *line; (line = bench_next_line(&rest_)) != NULL;)
 
 /** Do two lists such as "0-15,32" overlap? -1 = not understood. */
 int bench_cpus_overlap(const char *a, const char *b);
@@ -91,8 +101,8 @@ enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
 /** The rate in one direction, without the encoding. */
 double bench_pci_gbit_per_s(int width, double gt_per_s);
 
-/** "/sys/bus/pci/devices/BUS_ID/FILE". @text_out: 192 bytes, returned. */
-const char *bench_pci_path(const char *bus_id, const char *file, char *text_out);
+/** "/sys/bus/pci/devices/BUS_ID/FILE". */
+const char *bench_pci_path(const char *bus_id, const char *file);
 
 struct bench_netdev {
     char name[16];
@@ -107,8 +117,8 @@ struct bench_netdev {
     int64_t mbit_per_s; /* 0 = unknown */
 };
 
-const char *bench_net_host_text(const struct gyre_sock_interface *interface, char *text_out,
-                                size_t text_bytes);
+/** "10.0.0.1/24". */
+const char *bench_net_host_text(const struct gyre_sock_interface *interface);
 
 struct bench_rdma_port {
     char device[BENCH_NAME_BYTES]; /* "mlx5_0" */
@@ -130,11 +140,10 @@ struct bench_rdma_port {
     char why_unused[96]; /* "" = jobs use it, or should */
 };
 
-/** "/sys/class/infiniband/DEVICE/ports/PORT/FILE". @text_out: 256 bytes, returned. */
-const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file, char *text_out);
+/** "/sys/class/infiniband/DEVICE/ports/PORT/FILE". */
+const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file);
 
-/** Reads a driver's statistics as `ethtool -S` prints them, or another root's file ethtool/NAME.
- * @text_out: freed by the caller. */
+/** Reads a driver's statistics as `ethtool -S` prints them, or another root's file ethtool/NAME. */
 enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out);
 
 struct bench_machine {
@@ -157,15 +166,11 @@ struct bench_machine {
     int n_rdma_devices;
 };
 
-/** Addresses come from getifaddrs(), or another root's programs/ip -o addr show. The machine is
- * freed by bench_machine_free(), also after a failure. Errors: OUT_OF_MEMORY. */
-gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
-                               struct bench_machine *machine_out);
-void bench_machine_free(struct bench_machine *machine);
-
-/* False = no memory. */
-bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
-bool bench_rdma_read(struct bench_machine *machine);
+/** Addresses come from getifaddrs(), or another root's programs/ip -o addr show. */
+void bench_machine_read(const char *root, const struct gyre_params *params,
+                        struct bench_machine *machine_out);
+void bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
+void bench_rdma_read(struct bench_machine *machine);
 
 /** @visible: CUDA_VISIBLE_DEVICES, NULL = unset. Numbers follow PCI addresses, as CUDA's do for
  * equal GPUs. */
@@ -187,9 +192,8 @@ bool bench_can_reach(const struct gyre_params *params, const struct gyre_transpo
                      const struct gyre_peer_info *mine, const struct gyre_peer_info *peer,
                      char *why_out, size_t why_bytes);
 
-/** The variable that keeps jobs off RDMA: "NCCL_IB_DISABLE is set". NULL = none. @text_out: 96
- * bytes, returned. */
-const char *bench_rdma_off(const struct gyre_params *params, char *text_out);
+/** The variable that keeps jobs off RDMA: "NCCL_IB_DISABLE is set". NULL = none. */
+const char *bench_rdma_off(const struct gyre_params *params);
 
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name);
 
@@ -204,8 +208,7 @@ const struct bench_netdev *bench_net_first(const struct bench_machine *machine);
  * none. */
 const char *bench_net_real(const struct bench_machine *machine);
 
-/** Reads the rows in use. @rows_out: freed by the caller. Returns their number, -1 = a row is not
- * understood, or no memory. */
+/** Reads the rows in use. Returns their number, -1 = a row is not understood. */
 int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma_port *port,
                     struct gyre_ib_gid_row **rows_out);
 
@@ -230,9 +233,8 @@ struct bench_rise {
     const struct bench_rdma_port *port;
 };
 
-/** All ports and their interfaces. NULL = no memory. @machine: outlives them. */
+/** All ports and their interfaces. @machine: outlives them. */
 struct bench_counters *bench_counters_read(const struct bench_machine *machine);
-void bench_counters_free(struct bench_counters *counters);
 
 int bench_counters_n(const struct bench_counters *counters);
 

@@ -4,32 +4,19 @@
 #include "core/foundation/base/text.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-gyre_status bench_matrix_open(struct bench_matrix *matrix, int n)
+void bench_matrix_open(struct bench_matrix *matrix, int n, const char *what)
 {
-    const size_t n_cells = (size_t)n * (size_t)n;
-    matrix->names = calloc((size_t)n, sizeof(*matrix->names));
-    matrix->rails = calloc((size_t)n, sizeof(*matrix->rails));
-    matrix->latency_us = calloc(n_cells, sizeof(double));
-    matrix->gbytes_per_s = calloc(n_cells, sizeof(double));
-    matrix->line_gbytes_per_s = calloc((size_t)n, sizeof(double));
-    if (matrix->names == NULL || matrix->rails == NULL || matrix->latency_us == NULL ||
-        matrix->gbytes_per_s == NULL || matrix->line_gbytes_per_s == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a matrix of %d rows", n);
+    const size_t n_rows = (size_t)n, n_cells = n_rows * n_rows;
+    matrix->what = what;
+    matrix->names = bench_keep(n_rows, sizeof(*matrix->names));
+    matrix->rails = bench_keep(n_rows, sizeof(*matrix->rails));
+    matrix->latency_us = bench_keep(n_cells, sizeof(double));
+    matrix->gbytes_per_s = bench_keep(n_cells, sizeof(double));
+    matrix->line_gbytes_per_s = bench_keep(n_rows, sizeof(double));
     for (size_t i = 0; i < n_cells; i++)
         matrix->latency_us[i] = matrix->gbytes_per_s[i] = (double)NAN;
-    return GYRE_SUCCESS;
-}
-
-void bench_matrix_free(struct bench_matrix *matrix)
-{
-    free(matrix->names);
-    free(matrix->rails);
-    free(matrix->latency_us);
-    free(matrix->gbytes_per_s);
-    free(matrix->line_gbytes_per_s);
 }
 
 double bench_matrix_line(const struct bench_matrix *matrix, int pair)

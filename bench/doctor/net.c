@@ -13,73 +13,50 @@
 #define FLAG_UP       0x1
 #define FLAG_LOOPBACK 0x8
 
-static const char *path_of(const char *name, const char *file, char *text_out)
+static const char *path_of(const char *name, const char *file)
 {
-    snprintf(text_out, 192, "/sys/class/net/%.15s/%.63s", name, file);
-    return text_out;
+    return bench_text("/sys/class/net/%.15s/%s", name, file);
 }
 
 static int64_t number_of(const char *root, const char *name, const char *file)
 {
-    char path[192];
     int64_t number = 0;
-    /* The speed -1 means down or virtual. */
-    return bench_read_number(root, path_of(name, file, path), &number) == BENCH_READ_OK &&
-                   number > 0
-               ? number
-               : 0;
-}
-
-/* "Device: eth0" names the interface below. */
-static bool read_vlan(const char *root, struct bench_netdev *device)
-{
-    char path[64], text[1024];
-    snprintf(path, sizeof(path), "/proc/net/vlan/%s", device->name);
-    if (bench_read_text(root, path, text, sizeof(text)) != BENCH_READ_OK)
-        return false;
-    const char *line = strstr(text, "Device: ");
-    if (line != NULL)
-        sscanf(line, "Device: %15s", device->parent);
-    return true;
-}
-
-static void read_kind(const char *root, int64_t flags, struct bench_netdev *device)
-{
-    char path[192];
-    const char *kind = "virtual";
-    if ((flags & FLAG_LOOPBACK) != 0)
-        kind = "loopback";
-    else if (bench_exists(root, path_of(device->name, "bonding", path)))
-        kind = "bond";
-    else if (bench_exists(root, path_of(device->name, "bridge", path)))
-        kind = "bridge";
-    else if (read_vlan(root, device))
-        kind = "vlan";
-    else if (bench_exists(root, path_of(device->name, "device", path)))
-        kind = "physical";
-    snprintf(device->kind, sizeof(device->kind), "%s", kind);
+    const enum bench_read result = bench_read_number(root, path_of(name, file), &number);
+    return result == BENCH_READ_OK && number > 0 ? number : 0; /* a speed of -1: down or virtual */
 }
 
 static void read_device(const char *root, const char *name, struct bench_netdev *device)
 {
-    char path[192], state[32] = "";
+    char state[32] = "", vlan[1024];
     int64_t flags = 0;
-    memset(device, 0, sizeof(*device));
     snprintf(device->name, sizeof(device->name), "%.15s", name);
-    (void)bench_read_number(root, path_of(name, "flags", path), &flags);
-    (void)bench_read_text(root, path_of(name, "operstate", path), state, sizeof(state));
-    (void)bench_read_text(root, path_of(name, "duplex", path), device->duplex,
-                          sizeof(device->duplex));
-    (void)bench_read_link(root, path_of(name, "master", path), device->master,
-                          sizeof(device->master));
+    (void)bench_read_number(root, path_of(name, "flags"), &flags);
+    (void)bench_read_text(root, path_of(name, "operstate"), state, sizeof(state));
+    (void)bench_read_text(root, path_of(name, "duplex"), device->duplex, sizeof(device->duplex));
+    (void)bench_read_link(root, path_of(name, "master"), device->master, sizeof(device->master));
+    (void)bench_read_link(root, path_of(name, "device"), device->bus_id, sizeof(device->bus_id));
     device->is_up = (flags & FLAG_UP) != 0;
     /* Loopback and tunnels have no carrier and are "unknown" (RFC 2863). */
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
     device->mtu = number_of(root, name, "mtu");
     device->mbit_per_s = number_of(root, name, "speed");
-    (void)bench_read_link(root, path_of(name, "device", path), device->bus_id,
-                          sizeof(device->bus_id));
-    read_kind(root, flags, device);
+    const char *kind = "virtual";
+    if ((flags & FLAG_LOOPBACK) != 0) {
+        kind = "loopback";
+    } else if (bench_exists(root, path_of(name, "bonding"))) {
+        kind = "bond";
+    } else if (bench_exists(root, path_of(name, "bridge"))) {
+        kind = "bridge";
+    } else if (bench_read_text(root, bench_text("/proc/net/vlan/%s", device->name), vlan,
+                               sizeof(vlan)) == BENCH_READ_OK) {
+        const char *line = strstr(vlan, "Device: "); /* names the interface below */
+        if (line != NULL)
+            sscanf(line, "Device: %15s", device->parent);
+        kind = "vlan";
+    } else if (bench_exists(root, path_of(name, "device"))) {
+        kind = "physical";
+    }
+    snprintf(device->kind, sizeof(device->kind), "%s", kind);
 }
 
 static int compare_by_index(const void *a, const void *b)
@@ -89,29 +66,23 @@ static int compare_by_index(const void *a, const void *b)
 }
 
 /* By index, as getifaddrs(). */
-static bool read_devices(struct bench_machine *machine)
+static void read_devices(struct bench_machine *machine)
 {
     char(*names)[BENCH_NAME_BYTES];
     const int n = bench_read_names(machine->root, "/sys/class/net", &names);
-    int64_t(*order)[2] = calloc((size_t)n + 1, sizeof(*order));
-    machine->netdevs = calloc((size_t)n + 1, sizeof(*machine->netdevs));
-    const bool has_memory = order != NULL && machine->netdevs != NULL;
-    for (int i = 0; has_memory && i < n; i++) {
+    int64_t(*order)[2] = bench_keep((size_t)n, sizeof(*order));
+    machine->netdevs = bench_keep((size_t)n, sizeof(*machine->netdevs));
+    for (int i = 0; i < n; i++) {
         order[i][0] = number_of(machine->root, names[i], "ifindex");
         order[i][1] = i;
     }
-    if (has_memory)
-        qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
-    for (int i = 0; has_memory && i < n; i++) {
-        char path[192];
+    qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
+    for (int i = 0; i < n; i++) {
         const char *name = names[order[i][1]];
         /* bonding_masters and the like are no interfaces. */
-        if (bench_exists(machine->root, path_of(name, "flags", path)))
+        if (bench_exists(machine->root, path_of(name, "flags")))
             read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
     }
-    free(order);
-    free(names);
-    return has_memory;
 }
 
 /* "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0". */
@@ -123,12 +94,10 @@ static void add_address(struct bench_machine *machine, const char *line, int fam
         strcmp(kind, family == AF_INET ? "inet" : "inet6") != 0)
         return;
     const struct bench_netdev *device = bench_net_find(machine, name);
-    void *more = device == NULL ? NULL
-                                : bench_grow(machine->addresses, machine->n_addresses,
-                                             sizeof(*machine->addresses));
-    if (more == NULL)
+    if (device == NULL)
         return;
-    machine->addresses = more;
+    machine->addresses =
+        bench_grow(machine->addresses, machine->n_addresses, sizeof(*machine->addresses));
     struct gyre_sock_interface *entry = &machine->addresses[machine->n_addresses];
     entry->address.family = (uint16_t)family;
     if (inet_pton(family, host, entry->address.bytes) != 1)
@@ -157,42 +126,33 @@ static void sort_by_device(const struct bench_machine *machine, struct gyre_sock
             }
 }
 
-bool bench_net_read(const struct gyre_params *params, struct bench_machine *machine)
+void bench_net_read(const struct gyre_params *params, struct bench_machine *machine)
 {
-    if (!read_devices(machine))
-        return false;
-    if (machine->root[0] == '\0') {
+    static const int families[] = {AF_INET, AF_INET6};
+    char *text = NULL;
+    read_devices(machine);
+    if (machine->root[0] == '\0')
         machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
-    } else {
-        char *text = NULL;
+    else
         (void)bench_read_program(machine->root, "ip -o addr show", &text);
-        for (int family = AF_INET; text != NULL && family != 0;
-             family = family == AF_INET ? AF_INET6 : 0) {
-            const int n_before = machine->n_addresses;
-            for (const char *line = text; *line != '\0'; line += *line == '\n') {
-                add_address(machine, line, family);
-                line += strcspn(line, "\n");
-            }
-            if (machine->n_addresses > n_before)
-                sort_by_device(machine, machine->addresses + n_before,
-                               machine->n_addresses - n_before);
+    for (int i = 0; text != NULL && i < 2; i++) {
+        const int n_before = machine->n_addresses;
+        for (const char *line = text; *line != '\0'; line += *line == '\n') {
+            add_address(machine, line, families[i]);
+            line += strcspn(line, "\n");
         }
-        free(text);
+        if (machine->n_addresses > n_before)
+            sort_by_device(machine, machine->addresses + n_before, machine->n_addresses - n_before);
     }
-    machine->chosen = calloc((size_t)machine->n_addresses + 1, sizeof(*machine->chosen));
-    if (machine->chosen == NULL)
-        return false;
+    machine->chosen = bench_keep((size_t)machine->n_addresses, sizeof(*machine->chosen));
     const int64_t family = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
     if (machine->net_status == GYRE_SUCCESS)
         machine->net_status = gyre_sock_select(machine->addresses, machine->n_addresses,
                                                gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME),
-                                               family == 0   ? AF_INET
-                                               : family == 1 ? AF_INET6
-                                                             : 0,
+                                               family == 0 || family == 1 ? families[family] : 0,
                                                machine->chosen, &machine->n_chosen);
     if (machine->net_status != GYRE_SUCCESS)
         snprintf(machine->net_cause, sizeof(machine->net_cause), "%s", gyre_cause());
-    return true;
 }
 
 const struct bench_netdev *bench_net_find(const struct bench_machine *machine, const char *name)
@@ -258,12 +218,9 @@ const char *bench_net_real(const struct bench_machine *machine)
     return best != NULL ? best->name : "";
 }
 
-const char *bench_net_host_text(const struct gyre_sock_interface *interface, char *text_out,
-                                size_t text_bytes)
+const char *bench_net_host_text(const struct gyre_sock_interface *interface)
 {
-    char host[64];
-    if (inet_ntop(interface->address.family, interface->address.bytes, host, sizeof(host)) == NULL)
-        snprintf(host, sizeof(host), "?");
-    snprintf(text_out, text_bytes, "%s/%d", host, interface->prefix_bits);
-    return text_out;
+    char host[64] = "?";
+    (void)inet_ntop(interface->address.family, interface->address.bytes, host, sizeof(host));
+    return bench_text("%s/%d", host, interface->prefix_bits);
 }

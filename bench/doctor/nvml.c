@@ -87,33 +87,29 @@ static int64_t ask_ecc(const struct nvml *nvml, device gpu, int kind)
                : -1;
 }
 
-static void read_memory(const struct nvml *nvml, device gpu, struct bench_nvml_gpu *out)
-{
-    int now = 0, next = 0;
-    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
-    const bool has_mode = nvml->get_ecc_mode != NULL && nvml->get_ecc_mode(gpu, &now, &next) == OK;
-    const bool has_rows = nvml->get_rows != NULL &&
-                          nvml->get_rows(gpu, &corrected, &uncorrected, &pending, &failed) == OK;
-    out->has_ecc = has_mode ? now : -1;
-    out->n_corrected = ask_ecc(nvml, gpu, ECC_CORRECTED);
-    out->n_uncorrected = ask_ecc(nvml, gpu, ECC_UNCORRECTED);
-    out->n_rows_pending = has_rows ? (int64_t)pending : -1;
-    out->n_rows_failed = has_rows ? (int64_t)failed : -1;
-}
-
 static bool read_gpu(const struct nvml *nvml, unsigned index, struct bench_nvml_gpu *out)
 {
     device gpu = NULL;
     unsigned long long reasons = 0;
+    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
+    int now = 0, next = 0;
     struct pci_info pci;
     memset(&pci, 0, sizeof(pci));
-    memset(out, 0, sizeof(*out));
+    *out = (struct bench_nvml_gpu){.has_ecc = -1, .n_rows_pending = -1, .n_rows_failed = -1};
     if (nvml->get_device(index, &gpu) != OK || nvml->get_pci(gpu, &pci) != OK)
         return false;
     pci.bus_id[sizeof(pci.bus_id) - 1] = '\0';
     if (gyre_topo_bus_id_parse(pci.bus_id, out->bus_id) != GYRE_SUCCESS)
         snprintf(out->bus_id, sizeof(out->bus_id), "GPU %u", index);
-    read_memory(nvml, gpu, out);
+    if (nvml->get_ecc_mode != NULL && nvml->get_ecc_mode(gpu, &now, &next) == OK)
+        out->has_ecc = now;
+    if (nvml->get_rows != NULL &&
+        nvml->get_rows(gpu, &corrected, &uncorrected, &pending, &failed) == OK) {
+        out->n_rows_pending = (int64_t)pending;
+        out->n_rows_failed = (int64_t)failed;
+    }
+    out->n_corrected = ask_ecc(nvml, gpu, ECC_CORRECTED);
+    out->n_uncorrected = ask_ecc(nvml, gpu, ECC_UNCORRECTED);
     out->sm_mhz = ask_kind(nvml->get_clock, gpu, CLOCK_SM);
     out->most_sm_mhz = ask_kind(nvml->get_most_clock, gpu, CLOCK_SM);
     out->reasons = nvml->get_reasons != NULL && nvml->get_reasons(gpu, &reasons) == OK

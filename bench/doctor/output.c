@@ -15,52 +15,40 @@
 #include "bench/report/json_add.h"
 #endif
 
-const char *bench_doctor_summary(const struct bench_doctor_report *report, char *text_out,
-                                 size_t text_bytes)
+/* Of each severity. */
+static const char *const severity_names[] = {"ok", "skipped", "unknown", "warn", "fail"};
+static const char *const colours[] = {"\033[32m", "\033[2m", "\033[35m", "\033[33m", "\033[31m"};
+
+/* "docs/doctor.md#hostmemlock": a link omits the heading's dots. */
+static const char *page_of(const struct bench_finding *finding)
 {
-    const int *n = report->n_by_severity;
-    snprintf(text_out, text_bytes, "%d fail, %d warn, %d unknown, %d ok, %d skipped", n[BENCH_FAIL],
-             n[BENCH_WARN], n[BENCH_UNKNOWN], n[BENCH_OK], n[BENCH_SKIPPED]);
-    return text_out;
+    char *text = bench_text("docs/doctor.md#%s", bench_checks[finding->check].id);
+    char *dot = strrchr(text, '.');
+    memmove(dot, dot + 1, strlen(dot));
+    return text;
 }
 
-/* A link omits the heading's dots. */
-const char *bench_finding_doc(const struct bench_finding *finding, char *text_out)
+static void put_matrices(FILE *file, enum bench_format format, const struct bench_doctor *doctor)
 {
-    size_t used = (size_t)snprintf(text_out, 96, "docs/doctor.md#");
-    for (const char *at = bench_checks[finding->check].id; *at != '\0' && used + 1 < 96; at++)
-        if (*at != '.')
-            text_out[used++] = *at;
-    text_out[used] = '\0';
-    return text_out;
-}
-
-const char *bench_severity_name(int severity)
-{
-    static const char *const names[BENCH_N_SEVERITIES] = {"ok", "skipped", "unknown", "warn",
-                                                          "fail"};
-    return names[severity];
+    bench_matrix_put(file, format, &doctor->gpus);
+    bench_matrix_put(file, format, &doctor->hosts);
+    bench_matrix_put(file, format, &doctor->rails);
 }
 
 static void print_lines(FILE *file, int indent, const char *text)
 {
-    for (;;) {
-        const size_t n_line = strcspn(text, "\n");
-        fprintf(file, "%.*s\n", (int)n_line, text);
-        if (text[n_line] == '\0')
-            return;
-        text += n_line + 1;
-        fprintf(file, "%*s", indent, "");
+    int n_blanks = 0;
+    BENCH_EACH_LINE(bench_text("%s", text), line)
+    {
+        fprintf(file, "%*s%s\n", n_blanks, "", line);
+        n_blanks = indent;
     }
 }
 
 static void print_finding(const struct bench_finding *finding, bool has_colours, FILE *file)
 {
-    static const char *const colours[BENCH_N_SEVERITIES] = {"\033[32m", "\033[2m", "\033[35m",
-                                                            "\033[33m", "\033[31m"};
-    char doc[96];
     fprintf(file, "  %s%-8s%s %-22s ", has_colours ? colours[finding->severity] : "",
-            bench_severity_name(finding->severity), has_colours ? "\033[0m" : "",
+            severity_names[finding->severity], has_colours ? "\033[0m" : "",
             bench_checks[finding->check].id);
     if (finding->ranks[0] != '\0')
         fprintf(file, "[rank %s] ", finding->ranks);
@@ -73,13 +61,7 @@ static void print_finding(const struct bench_finding *finding, bool has_colours,
         fprintf(file, "%*sfix: ", 13, "");
         print_lines(file, 18, finding->fix);
     }
-    fprintf(file, "%*ssee: %s\n", 13, "", bench_finding_doc(finding, doc));
-}
-
-static bool is_printed(const struct bench_finding *finding, enum bench_print which)
-{
-    return which == BENCH_PRINT_ALL || finding->severity >= BENCH_UNKNOWN ||
-           (which == BENCH_PRINT_ROWS && finding->severity == BENCH_OK);
+    fprintf(file, "%*ssee: %s\n", 13, "", page_of(finding));
 }
 
 /* "host: memlock, nofile, shm". */
@@ -117,20 +99,19 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
     /* Open MPI's processes have a terminal even if its output goes to a file. */
     const bool has_colours = report->doctor->launcher.n_processes == 1 &&
                              isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
-    char summary[128];
+    const enum bench_severity least = which == BENCH_PRINT_ALL ? BENCH_OK : BENCH_UNKNOWN;
     fprintf(file, "gyre doctor on %s\n", report->hosts);
     for (int i = 0; i < findings->n; i++)
-        if (is_printed(&findings->list[i], which))
+        if (findings->list[i].severity >= (int32_t)least ||
+            (which == BENCH_PRINT_ROWS && findings->list[i].severity == BENCH_OK))
             print_finding(&findings->list[i], has_colours, file);
     if (which == BENCH_PRINT_GROUPS)
         print_groups(findings, file);
     if ((which == BENCH_PRINT_GROUPS || which == BENCH_PRINT_ROWS) && n_skipped > 0)
         fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
                 n_skipped);
-    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->gpus);
-    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->hosts);
-    bench_matrix_put(file, BENCH_AS_TEXT, &report->doctor->rails);
-    fprintf(file, "%s\n", bench_doctor_summary(report, summary, sizeof(summary)));
+    put_matrices(file, BENCH_AS_TEXT, report->doctor);
+    fprintf(file, "%s\n", report->summary);
 }
 
 void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file)
@@ -172,7 +153,7 @@ void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file
 static void put_cell(FILE *file, const char *text)
 {
     for (; *text != '\0'; text++) {
-        if (*text == '|' || *text == '\\' || *text == '`' || *text == '<' || *text == '*')
+        if (strchr("|\\`<*", *text) != NULL)
             fputc('\\', file);
         if (*text == '\n')
             fputs("<br>", file);
@@ -181,52 +162,39 @@ static void put_cell(FILE *file, const char *text)
     }
 }
 
-static void put_problem(FILE *file, const struct bench_finding *finding)
-{
-    char doc[96];
-    fprintf(file, "- **%s** `%s`%s%s", bench_severity_name(finding->severity),
-            bench_checks[finding->check].id, finding->ranks[0] != '\0' ? ", rank " : "",
-            finding->ranks);
-    if (finding->subject[0] != '\0')
-        fprintf(file, ", `%s`", finding->subject);
-    fputs("\n\n", file);
-    for (const char *line = finding->evidence; *line != '\0';) {
-        const int n_line = (int)strcspn(line, "\n");
-        fprintf(file, "      %.*s\n", n_line, line);
-        line += n_line + (line[n_line] == '\n');
-    }
-    if (finding->fix[0] != '\0')
-        fprintf(file, "\n  Fix: `%s`\n", finding->fix);
-    fprintf(file, "\n  See [%s](%s)\n\n", bench_checks[finding->check].title,
-            bench_finding_doc(finding, doc));
-}
-
 void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report)
 {
     const struct bench_findings *findings = &report->doctor->findings;
-    char summary[128];
-    fprintf(file, "# gyre doctor: %s\n\ngyre %s (%s) on %s\n\n",
-            bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
-            bench_version_commit(), report->hosts);
-    for (int i = 0; i < findings->n; i++)
-        if (findings->list[i].severity >= BENCH_UNKNOWN)
-            put_problem(file, &findings->list[i]);
+    fprintf(file, "# gyre doctor: %s\n\ngyre %s (%s) on %s\n\n", report->summary,
+            bench_version_text(), bench_version_commit(), report->hosts);
+    for (int i = 0; i < findings->n; i++) {
+        const struct bench_finding *finding = &findings->list[i];
+        if (finding->severity < BENCH_UNKNOWN)
+            continue;
+        fprintf(file, "- **%s** `%s`%s%s", severity_names[finding->severity],
+                bench_checks[finding->check].id, finding->ranks[0] != '\0' ? ", rank " : "",
+                finding->ranks);
+        if (finding->subject[0] != '\0')
+            fprintf(file, ", `%s`", finding->subject);
+        fputs("\n\n", file);
+        BENCH_EACH_LINE(bench_text("%s", finding->evidence), line)
+        fprintf(file, "      %s\n", line);
+        if (finding->fix[0] != '\0')
+            fprintf(file, "\n  Fix: `%s`\n", finding->fix);
+        fprintf(file, "\n  See [%s](%s)\n\n", bench_checks[finding->check].title, page_of(finding));
+    }
     fputs("| check | | rank | of | evidence |\n|---|---|---|---|---|\n", file);
     for (int i = 0; i < findings->n; i++) {
         const struct bench_finding *finding = &findings->list[i];
         fprintf(file, "| `%s` | %s | %s | ", bench_checks[finding->check].id,
-                bench_severity_name(finding->severity), finding->ranks);
+                severity_names[finding->severity], finding->ranks);
         put_cell(file, finding->subject);
         fputs(" | ", file);
         put_cell(file, finding->evidence);
         fputs(" |\n", file);
     }
-    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->gpus);
-    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->hosts);
-    bench_matrix_put(file, BENCH_AS_MARKDOWN, &report->doctor->rails);
+    put_matrices(file, BENCH_AS_MARKDOWN, report->doctor);
 }
-
-/* One HTML file that loads nothing. */
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -247,35 +215,13 @@ static const char head[] =
 /* gyre_text_put_markup() would make line ends blanks. */
 static void put_lines(const char *text, FILE *file)
 {
-    char line[sizeof(((struct bench_finding *)NULL)->evidence)];
-    for (;;) {
-        const size_t n_line = strcspn(text, "\n");
-        snprintf(line, sizeof(line), "%.*s", (int)n_line, text);
+    const char *before = "";
+    BENCH_EACH_LINE(bench_text("%s", text), line)
+    {
+        fputs(before, file);
         gyre_text_put_markup(file, line);
-        if (text[n_line] == '\0')
-            return;
-        fputc('\n', file);
-        text += n_line + 1;
+        before = "\n";
     }
-}
-
-static void put_row(FILE *file, const struct bench_finding *finding)
-{
-    char doc[96];
-    const char *severity = bench_severity_name(finding->severity);
-    fprintf(file, "<tr class=\"%s\" id=\"%s\"><td class=\"s\">%s</td><td>%s<br><small>", severity,
-            bench_checks[finding->check].id, severity, bench_checks[finding->check].id);
-    gyre_text_put_markup(file, bench_checks[finding->check].title);
-    fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
-    gyre_text_put_markup(file, finding->subject);
-    fputs("</td><td><pre>", file);
-    put_lines(finding->evidence, file);
-    fputs("</pre></td><td><pre>", file);
-    put_lines(finding->fix, file);
-    fputs("</pre>", file);
-    if (finding->severity >= BENCH_UNKNOWN)
-        gyre_text_put_markup(file, bench_finding_doc(finding, doc));
-    fputs("</td></tr>\n", file);
 }
 
 void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
@@ -283,42 +229,40 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
     static const enum bench_severity order[BENCH_N_SEVERITIES] = {
         BENCH_FAIL, BENCH_WARN, BENCH_UNKNOWN, BENCH_OK, BENCH_SKIPPED};
     const struct bench_findings *findings = &report->doctor->findings;
-    char summary[128];
     fputs(head, file);
-    fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ",
-            bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
-            bench_version_commit());
+    fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ", report->summary,
+            bench_version_text(), bench_version_commit());
     gyre_text_put_markup(file, report->hosts);
     fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
           file);
     /* The worst on top, then by check. */
-    for (size_t k = 0; k < BENCH_N_SEVERITIES; k++)
-        for (int i = 0; i < findings->n; i++)
-            if (findings->list[i].severity == (int32_t)order[k])
-                put_row(file, &findings->list[i]);
+    for (int k = 0; k < BENCH_N_SEVERITIES * findings->n; k++) {
+        const struct bench_finding *finding = &findings->list[k % findings->n];
+        const char *severity = severity_names[finding->severity],
+                   *id = bench_checks[finding->check].id;
+        if (finding->severity != (int32_t)order[k / findings->n])
+            continue;
+        fprintf(file, "<tr class=\"%s\" id=\"%s\"><td class=\"s\">%s</td><td>%s<br><small>",
+                severity, id, severity, id);
+        gyre_text_put_markup(file, bench_checks[finding->check].title);
+        fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
+        gyre_text_put_markup(file, finding->subject);
+        fputs("</td><td><pre>", file);
+        put_lines(finding->evidence, file);
+        fputs("</pre></td><td><pre>", file);
+        put_lines(finding->fix, file);
+        fputs("</pre>", file);
+        if (finding->severity >= BENCH_UNKNOWN)
+            gyre_text_put_markup(file, page_of(finding));
+        fputs("</td></tr>\n", file);
+    }
     fputs("</table>\n", file);
-    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->gpus);
-    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->hosts);
-    bench_matrix_put(file, BENCH_AS_HTML, &report->doctor->rails);
+    put_matrices(file, BENCH_AS_HTML, report->doctor);
     fputs("</body></html>\n", file);
 }
 
 #ifdef GYRE_BENCH_WITH_JSON
-
-static void add_finding(struct json_object *list, const struct bench_finding *finding)
-{
-    char doc[96];
-    struct json_object *object = json_object_new_object();
-    add_text(object, "id", bench_checks[finding->check].id);
-    add_text(object, "severity", bench_severity_name(finding->severity));
-    add_text(object, "subject", finding->subject);
-    add_text(object, "ranks", finding->ranks);
-    add_text(object, "evidence", finding->evidence);
-    add_text(object, "fix", finding->fix);
-    add_text(object, "doc", bench_finding_doc(finding, doc));
-    json_object_array_add(list, object);
-}
 
 /* null = not measured. */
 static void add_rows(struct json_object *object, const char *key, const double *values, int n)
@@ -374,8 +318,18 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
     add_text(root, "hosts", report->hosts);
     add_int(root, "exit_status", report->exit_status);
     struct json_object *checks = add_array(root, "checks");
-    for (int i = 0; i < findings->n; i++)
-        add_finding(checks, &findings->list[i]);
+    for (int i = 0; i < findings->n; i++) {
+        const struct bench_finding *finding = &findings->list[i];
+        struct json_object *object = json_object_new_object();
+        add_text(object, "id", bench_checks[finding->check].id);
+        add_text(object, "severity", severity_names[finding->severity]);
+        add_text(object, "subject", finding->subject);
+        add_text(object, "ranks", finding->ranks);
+        add_text(object, "evidence", finding->evidence);
+        add_text(object, "fix", finding->fix);
+        add_text(object, "doc", page_of(finding));
+        json_object_array_add(checks, object);
+    }
     struct json_object *matrix = add_object(root, "matrix");
     add_matrix(matrix, "gpus", &report->doctor->gpus);
     add_matrix(matrix, "hosts", &report->doctor->hosts);

@@ -5,20 +5,15 @@
  */
 #include "bench/doctor/trial.h"
 
+#include "bench/doctor/child.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/device/device.h"
 #include "bench/check/pattern.h"
 
-#include <errno.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#define END_MS       2000 /* until a killed child is gone */
 #define SMALL_BYTES  8
 #define LARGE_BYTES  ((size_t)32 << 20)
 #define N_SMALL      20
@@ -28,9 +23,7 @@
 
 void bench_pair_tell(int fd, const struct bench_pair_event *event)
 {
-    /* Smaller than PIPE_BUF, so written whole or not at all. It fails without the parent. */
-    if (write(fd, event, sizeof(*event)) != (ssize_t)sizeof(*event))
-        _exit(1);
+    bench_child_tell(fd, event, sizeof(*event));
 }
 
 struct copier {
@@ -42,12 +35,6 @@ struct copier {
     void *buffers[BENCH_MAX_PAIR_DEVICES];
     struct gyre_device *devices[BENCH_MAX_PAIR_DEVICES];
 };
-
-static void tell(const struct copier *copier, enum bench_pair_event_kind kind, int from, int to)
-{
-    const struct bench_pair_event event = {.kind = (int32_t)kind, .from = from, .to = to};
-    bench_pair_tell(copier->fd, &event);
-}
 
 static gyre_status synchronize(const struct copier *copier, int rank)
 {
@@ -103,8 +90,8 @@ static gyre_status verify(const struct copier *copier, int from, int to)
 
 static gyre_status measure_pair(const struct copier *copier, int from, int to)
 {
-    struct bench_pair_event event = {.kind = BENCH_PAIR_DONE, .from = from, .to = to};
-    tell(copier, BENCH_PAIR_START, from, to);
+    struct bench_pair_event event = {.kind = BENCH_PAIR_START, .from = from, .to = to};
+    bench_pair_tell(copier->fd, &event);
     GYRE_TRY(verify(copier, from, to));
     GYRE_TRY(copy(copier, from, to, SMALL_BYTES));
     uint64_t start_ns = gyre_now_ns();
@@ -117,6 +104,7 @@ static gyre_status measure_pair(const struct copier *copier, int from, int to)
     GYRE_TRY(synchronize(copier, from));
     GYRE_TRY(synchronize(copier, to));
     event.gbytes_per_s = (double)(N_LARGE * LARGE_BYTES) / (double)(gyre_now_ns() - start_ns);
+    event.kind = BENCH_PAIR_DONE;
     bench_pair_tell(copier->fd, &event);
     return GYRE_SUCCESS;
 }
@@ -131,7 +119,8 @@ static gyre_status open_devices(struct copier *copier)
         copier->n = HOST_DEVICES;
     if (copier->n > BENCH_MAX_PAIR_DEVICES)
         copier->n = BENCH_MAX_PAIR_DEVICES;
-    tell(copier, BENCH_PAIR_COUNT, copier->n, 0);
+    const struct bench_pair_event count = {.kind = BENCH_PAIR_COUNT, .from = copier->n};
+    bench_pair_tell(copier->fd, &count);
     if (copier->n < 2)
         return GYRE_SUCCESS;
     config.device_kind = (int)copier->kind;
@@ -157,100 +146,55 @@ void bench_pairs_measure(int fd, int kind)
             to = (i + step) % copier.n;
             status = measure_pair(&copier, from, to);
         }
-    struct bench_pair_event last = {.kind =
-                                        status == GYRE_SUCCESS ? BENCH_PAIR_END : BENCH_PAIR_FAILED,
-                                    .from = from,
-                                    .to = to};
+    struct bench_pair_event last = {.kind = BENCH_PAIR_END, .from = from, .to = to};
+    last.kind = status == GYRE_SUCCESS ? BENCH_PAIR_END : BENCH_PAIR_FAILED;
     snprintf(last.cause, sizeof(last.cause), "%.255s", gyre_cause());
     bench_pair_tell(fd, &last);
 }
 
-static gyre_status read_event(int fd, int timeout_ms, struct bench_pair_event *event_out)
-{
-    struct pollfd waiting = {.fd = fd, .events = POLLIN};
-    int n_ready;
-    do
-        n_ready = poll(&waiting, 1, timeout_ms);
-    while (n_ready < 0 && errno == EINTR);
-    if (n_ready <= 0)
-        return gyre_fail(GYRE_ERROR_TIMEOUT, "nothing for %d s", timeout_ms / 1000);
-    if (read(fd, event_out, sizeof(*event_out)) != (ssize_t)sizeof(*event_out))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the process that copies has ended");
-    event_out->cause[sizeof(event_out->cause) - 1] = '\0';
-    return GYRE_SUCCESS;
-}
+struct work {
+    bench_pairs_function *measure;
+    int kind;
+};
 
-static bool is_legal(const struct bench_pairs *pairs, const struct bench_pair_event *event)
+static void run(int fd, const void *argument)
 {
-    return event->from >= 0 && event->from < pairs->n && event->to >= 0 && event->to < pairs->n;
-}
-
-static bool take(const struct bench_pair_event *event, struct bench_pairs *pairs,
-                 gyre_status *status)
-{
-    switch ((enum bench_pair_event_kind)event->kind) {
-    case BENCH_PAIR_COUNT:
-        pairs->n = event->from < BENCH_MAX_PAIR_DEVICES ? event->from : BENCH_MAX_PAIR_DEVICES;
-        return true;
-    case BENCH_PAIR_START:
-        pairs->from = event->from;
-        pairs->to = event->to;
-        return true;
-    case BENCH_PAIR_DONE:
-        if (is_legal(pairs, event)) {
-            pairs->latency_us[event->from][event->to] = event->latency_us;
-            pairs->gbytes_per_s[event->from][event->to] = event->gbytes_per_s;
-        }
-        return true;
-    case BENCH_PAIR_FAILED:
-        *status = gyre_fail(GYRE_ERROR_DEVICE, "%s", event->cause);
-        return false;
-    case BENCH_PAIR_END:
-        break;
-    }
-    return false;
-}
-
-/* A child that hangs in a driver may outlive the kill and is left alone. */
-static void end_child(pid_t child)
-{
-    kill(child, SIGKILL);
-    for (int waited_ms = 0; waited_ms < END_MS && waitpid(child, NULL, WNOHANG) == 0;
-         waited_ms += 10)
-        poll(NULL, 0, 10);
+    const struct work *work = argument;
+    work->measure(fd, work->kind);
 }
 
 gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
                             struct bench_pairs *pairs_out)
 {
-    int fds[2];
+    const struct work work = {.measure = measure, .kind = kind};
+    struct bench_pairs *pairs = pairs_out;
+    struct bench_child child;
     struct bench_pair_event event;
     gyre_status status = GYRE_SUCCESS;
-    memset(pairs_out, 0, sizeof(*pairs_out));
-    pairs_out->from = pairs_out->to = -1;
+    memset(pairs, 0, sizeof(*pairs));
+    pairs->from = pairs->to = -1;
     for (int i = 0; i < BENCH_MAX_PAIR_DEVICES; i++)
         for (int j = 0; j < BENCH_MAX_PAIR_DEVICES; j++)
-            pairs_out->latency_us[i][j] = pairs_out->gbytes_per_s[i][j] = NAN;
-    if (pipe(fds) != 0)
-        return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* else the child prints it again */
-    const pid_t child = fork();
-    if (child < 0) {
-        status = gyre_fail_errno(errno, "fork");
-        close(fds[0]);
-        close(fds[1]);
-        return status;
-    }
-    if (child == 0) {
-        close(fds[0]);
-        measure(fds[1], kind);
-        _exit(0);
-    }
-    close(fds[1]);
-    do
-        status = read_event(fds[0], timeout_ms, &event);
-    while (status == GYRE_SUCCESS && take(&event, pairs_out, &status));
-    close(fds[0]);
-    end_child(child);
+            pairs->latency_us[i][j] = pairs->gbytes_per_s[i][j] = NAN;
+    GYRE_TRY(bench_child_start(run, &work, &child));
+    do {
+        status = bench_child_take(&child, timeout_ms, "nothing", "copies", &event, sizeof(event));
+        if (status != GYRE_SUCCESS)
+            break;
+        const bool is_legal =
+            event.from >= 0 && event.from < pairs->n && event.to >= 0 && event.to < pairs->n;
+        if (event.kind == BENCH_PAIR_COUNT) {
+            pairs->n = event.from < BENCH_MAX_PAIR_DEVICES ? event.from : BENCH_MAX_PAIR_DEVICES;
+        } else if (event.kind == BENCH_PAIR_START) {
+            pairs->from = event.from;
+            pairs->to = event.to;
+        } else if (event.kind == BENCH_PAIR_DONE && is_legal) {
+            pairs->latency_us[event.from][event.to] = event.latency_us;
+            pairs->gbytes_per_s[event.from][event.to] = event.gbytes_per_s;
+        } else if (event.kind == BENCH_PAIR_FAILED) {
+            status = gyre_fail(GYRE_ERROR_DEVICE, "%.255s", event.cause);
+        }
+    } while (status == GYRE_SUCCESS && event.kind != BENCH_PAIR_END);
+    bench_child_end(&child);
     return status;
 }

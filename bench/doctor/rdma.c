@@ -12,32 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_device_file(const char *root, const char *device, const char *file, char *text_out,
-                             size_t text_bytes)
+static const char *path_of(const char *device, const char *file)
 {
-    char path[192];
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/%.63s", device, file);
-    (void)bench_read_text(root, path, text_out, text_bytes);
+    return bench_text("/sys/class/infiniband/%s/%s", device, file);
 }
 
-const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file, char *text_out)
+const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file)
 {
-    snprintf(text_out, 256, "/sys/class/infiniband/%.63s/ports/%d/%.120s", port->device, port->port,
-             file);
-    return text_out;
+    return bench_text("/sys/class/infiniband/%s/ports/%d/%s", port->device, port->port, file);
 }
 
 static void read_port_file(const char *root, const struct bench_rdma_port *port, const char *file,
                            char *text_out, size_t text_bytes)
 {
-    char path[256];
-    (void)bench_read_text(root, bench_rdma_path(port, file, path), text_out, text_bytes);
+    (void)bench_read_text(root, bench_rdma_path(port, file), text_out, text_bytes);
 }
 
 static void read_port(const char *root, const char *device, int number,
                       struct bench_rdma_port *port)
 {
-    char path[192], word[16];
+    char word[16], *rest;
     snprintf(port->device, sizeof(port->device), "%.63s", device);
     port->port = number;
     snprintf(port->name, sizeof(port->name), "%.63s:%d", device, number);
@@ -45,49 +39,35 @@ static void read_port(const char *root, const char *device, int number,
     read_port_file(root, port, "phys_state", port->physical, sizeof(port->physical));
     read_port_file(root, port, "rate", port->rate, sizeof(port->rate));
     read_port_file(root, port, "link_layer", port->layer, sizeof(port->layer));
-    char sysfs[PATH_MAX];
-    snprintf(sysfs, sizeof(sysfs), "%.4000s/sys", root);
-    (void)gyre_topo_port_netdev(sysfs, device, number, port->netdev, sizeof(port->netdev));
-    read_device_file(root, device, "fw_ver", port->firmware, sizeof(port->firmware));
-    read_device_file(root, device, "board_id", port->board, sizeof(port->board));
-    char *rest;
+    (void)gyre_topo_port_netdev(bench_text("%s/sys", root), device, number, port->netdev,
+                                sizeof(port->netdev));
+    (void)bench_read_text(root, path_of(device, "fw_ver"), port->firmware, sizeof(port->firmware));
+    (void)bench_read_text(root, path_of(device, "board_id"), port->board, sizeof(port->board));
     port->gbit_per_s = gyre_text_to_double(port->rate, &rest);
     (void)sscanf(rest, " Gb/sec (%d%1[X]", &port->width, word);
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/device", device);
-    if (bench_read_link(root, path, port->bus_id, sizeof(port->bus_id)) != BENCH_READ_OK ||
+    if (bench_read_link(root, path_of(device, "device"), port->bus_id, sizeof(port->bus_id)) !=
+            BENCH_READ_OK ||
         strchr(port->bus_id, ':') == NULL)
         port->bus_id[0] = '\0';
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/parent", device);
-    port->is_soft = port->bus_id[0] == '\0' || bench_exists(root, path);
+    port->is_soft = port->bus_id[0] == '\0' || bench_exists(root, path_of(device, "parent"));
     port->is_active = strcmp(port->state, "4: ACTIVE") == 0;
     port->is_roce = strcmp(port->layer, "Ethernet") == 0;
 }
 
-bool bench_rdma_read(struct bench_machine *machine)
+void bench_rdma_read(struct bench_machine *machine)
 {
-    char(*devices)[BENCH_NAME_BYTES];
+    char(*devices)[BENCH_NAME_BYTES], (*ports)[BENCH_NAME_BYTES];
     machine->n_rdma_devices = bench_read_names(machine->root, "/sys/class/infiniband", &devices);
-    bool has_memory = true;
-    for (int i = 0; has_memory && i < machine->n_rdma_devices; i++) {
-        char path[192];
-        char(*ports)[BENCH_NAME_BYTES];
-        snprintf(path, sizeof(path), "/sys/class/infiniband/%.63s/ports", devices[i]);
-        const int n = bench_read_names(machine->root, path, &ports);
-        for (int j = 0; j < n && has_memory; j++) {
+    for (int i = 0; i < machine->n_rdma_devices; i++) {
+        const int n = bench_read_names(machine->root, path_of(devices[i], "ports"), &ports);
+        for (int j = 0; j < n; j++) {
             int64_t number = 0;
             if (!bench_text_to_number(ports[j], &number) || number <= 0 || number >= 256)
                 continue;
-            void *more = bench_grow(machine->ports, machine->n_ports, sizeof(*machine->ports));
-            has_memory = more != NULL;
-            machine->ports = has_memory ? more : machine->ports;
-            if (has_memory)
-                read_port(machine->root, devices[i], (int)number,
-                          &machine->ports[machine->n_ports++]);
+            machine->ports = bench_grow(machine->ports, machine->n_ports, sizeof(*machine->ports));
+            read_port(machine->root, devices[i], (int)number, &machine->ports[machine->n_ports++]);
         }
-        free(ports);
     }
-    free(devices);
-    return has_memory;
 }
 
 bool bench_can_reach(const struct gyre_params *params, const struct gyre_transport_ops *ops,
@@ -103,13 +83,14 @@ bool bench_can_reach(const struct gyre_params *params, const struct gyre_transpo
 }
 
 /* Only variables keep two ranks with working adapters apart. */
-const char *bench_rdma_off(const struct gyre_params *params, char *text_out)
+const char *bench_rdma_off(const struct gyre_params *params)
 {
+    char why[96];
     const struct gyre_peer_info ranks[2] = {{.ib_usable = 1}, {.rank = 1, .ib_usable = 1}};
     for (int i = 0; gyre_transports[i] != NULL; i++)
         if (gyre_transports[i]->is_rdma &&
-            !bench_can_reach(params, gyre_transports[i], &ranks[0], &ranks[1], text_out, 96))
-            return text_out;
+            !bench_can_reach(params, gyre_transports[i], &ranks[0], &ranks[1], why, sizeof(why)))
+            return bench_text("%s", why);
     return NULL;
 }
 
@@ -140,10 +121,9 @@ static bool is_idle(const struct bench_machine *machine, const struct bench_rdma
 void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
                             struct bench_machine *machine)
 {
-    char off[96];
     struct gyre_ib_hca_rule rule;
     const char *hca = gyre_param_text(params, GYRE_PARAM_IB_HCA), *widened;
-    const bool is_off = bench_rdma_off(params, off) != NULL;
+    const char *off = bench_rdma_off(params);
     const bool has_rule = hca[0] != '\0' && gyre_ib_hca_parse(hca, &rule) == GYRE_SUCCESS;
     int n_active = 0;
     for (int i = 0; i < machine->n_ports; i++) {
@@ -152,7 +132,7 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
             !has_rule || gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
         if (n_expected == 0)
             snprintf(port->why_unused, sizeof(port->why_unused), "not expected");
-        else if (is_off)
+        else if (off != NULL)
             snprintf(port->why_unused, sizeof(port->why_unused), "%s", off);
         else if (!is_taken)
             snprintf(port->why_unused, sizeof(port->why_unused), "left out by %.80s",
@@ -193,21 +173,18 @@ static void read_row(const struct bench_machine *machine, const struct bench_rdm
                      struct gyre_ib_gid_row *row)
 {
     const char *root = machine->root;
-    char file[64], type[32], path[64];
-    snprintf(file, sizeof(file), "gid_attrs/types/%u", row->index);
-    read_port_file(root, port, file, type, sizeof(type));
+    char type[32], text[256];
+    read_port_file(root, port, bench_text("gid_attrs/types/%u", row->index), type, sizeof(type));
     row->type = strcmp(type, "RoCE v2") == 0      ? GYRE_IB_GID_ROCE_V2
                 : strcmp(type, "IB/RoCE v1") == 0 ? GYRE_IB_GID_ROCE_V1
                                                   : GYRE_IB_GID_UNREADABLE;
-    snprintf(file, sizeof(file), "gid_attrs/ndevs/%u", row->index);
-    read_port_file(root, port, file, row->netdev, sizeof(row->netdev));
+    read_port_file(root, port, bench_text("gid_attrs/ndevs/%u", row->index), row->netdev,
+                   sizeof(row->netdev));
     const struct bench_netdev *device = bench_net_find(machine, row->netdev);
     row->is_netdev_down = device != NULL && !device->is_up;
-    row->vlan = 0;
-    snprintf(path, sizeof(path), "/proc/net/vlan/%s", row->netdev);
-    char text[256];
     if (row->netdev[0] != '\0' &&
-        bench_read_text(root, path, text, sizeof(text)) == BENCH_READ_OK) {
+        bench_read_text(root, bench_text("/proc/net/vlan/%s", row->netdev), text, sizeof(text)) ==
+            BENCH_READ_OK) {
         const char *id = strstr(text, "VID:");
         row->vlan = id == NULL ? 0 : (uint16_t)strtoul(id + 4, NULL, 10);
     }
@@ -216,34 +193,27 @@ static void read_row(const struct bench_machine *machine, const struct bench_rdm
 int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma_port *port,
                     struct gyre_ib_gid_row **rows_out)
 {
-    char path[256], text[64];
     char(*names)[BENCH_NAME_BYTES];
     int n_rows = 0;
-    const int n = bench_read_names(machine->root, bench_rdma_path(port, "gids", path), &names);
-    *rows_out = calloc((size_t)n + 1, sizeof(**rows_out));
-    if (*rows_out == NULL)
-        n_rows = -1;
-    for (int i = 0; i < n && n_rows >= 0; i++) {
-        struct gyre_ib_gid_row *row = &(*rows_out)[n_rows];
+    const int n = bench_read_names(machine->root, bench_rdma_path(port, "gids"), &names);
+    *rows_out = bench_keep((size_t)n, sizeof(**rows_out));
+    for (int i = 0; i < n; i++) {
+        char text[64];
         int64_t index = 0;
-        char file[96];
-        memset(row, 0, sizeof(*row));
-        snprintf(file, sizeof(file), "gids/%s", names[i]);
+        struct gyre_ib_gid_row row = {0};
         const enum bench_read result =
-            bench_read_text(machine->root, bench_rdma_path(port, file, path), text, sizeof(text));
+            bench_read_text(machine->root, bench_rdma_path(port, bench_text("gids/%s", names[i])),
+                            text, sizeof(text));
         if (result == BENCH_READ_ABSENT)
             continue;
         if (result != BENCH_READ_OK || !bench_text_to_number(names[i], &index) ||
-            !parse_gid(text, row->raw)) {
-            n_rows = -1;
-            break;
-        }
-        row->index = (uint32_t)index;
-        if (gyre_ib_gid_classify(row->raw) == GYRE_IB_GID_ZERO)
+            !parse_gid(text, row.raw))
+            return -1;
+        row.index = (uint32_t)index;
+        if (gyre_ib_gid_classify(row.raw) == GYRE_IB_GID_ZERO)
             continue;
-        read_row(machine, port, row);
-        n_rows++;
+        read_row(machine, port, &row);
+        (*rows_out)[n_rows++] = row;
     }
-    free(names);
     return n_rows;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
+#include "bench/doctor/child.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
@@ -8,9 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,48 @@
 #define VENDOR_NVIDIA 0x10de
 #define MOST_CPUS     4096
 #define PROGRAM_BYTES ((size_t)64 << 10)
-#define PROGRAM_MS    5000
+#define PROGRAM_NS    5000000000ULL
+
+struct block {
+    struct block *next;
+    max_align_t bytes[];
+};
+
+/* Only so that a leak checker sees that nothing is lost. */
+static struct block *blocks;
+
+void *bench_keep(size_t n, size_t item_bytes)
+{
+    struct block *block = calloc(1, sizeof(*block) + n * item_bytes);
+    if (block == NULL) {
+        fputs("gyre doctor: no memory\n", stderr);
+        exit(3);
+    }
+    block->next = blocks;
+    blocks = block;
+    return block->bytes;
+}
+
+void *bench_grow(void *list, int n, size_t item_bytes)
+{
+    if ((n & (n - 1)) != 0)
+        return list;
+    void *more = bench_keep(n == 0 ? 1 : 2 * (size_t)n, item_bytes);
+    return n == 0 ? more : memcpy(more, list, (size_t)n * item_bytes);
+}
+
+char *bench_text(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *text = bench_keep((size_t)n + 1, 1);
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)n + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
 
 static enum bench_read result_of(int error_number)
 {
@@ -99,85 +140,66 @@ enum bench_read bench_read_all(const char *root, const char *path, char **text_o
     *text_out = NULL;
     for (size_t n_max = (size_t)1 << 20;; n_max *= 4) {
         size_t n = 0;
-        char *text = malloc(n_max + 1);
-        if (text == NULL)
-            return BENCH_READ_BROKEN;
-        enum bench_read result = bench_read_bytes(root, path, text, n_max, &n);
-        if (n == n_max && n_max < MOST_BYTES) {
-            free(text);
-            continue;
+        char *bytes = malloc(n_max + 1);
+        enum bench_read result =
+            bytes == NULL ? BENCH_READ_BROKEN : bench_read_bytes(root, path, bytes, n_max, &n);
+        if (n < n_max || n_max >= MOST_BYTES) {
+            char *text = bench_keep(n + 1, 1);
+            if (n > 0)
+                memcpy(text, bytes, n);
+            result = finish_text(result, text, n);
+            *text_out = result == BENCH_READ_OK ? text : NULL;
         }
-        result = finish_text(result, text, n);
-        if (result == BENCH_READ_OK)
-            *text_out = text;
-        else
-            free(text);
-        return result;
+        free(bytes);
+        if (n < n_max || n_max >= MOST_BYTES)
+            return result;
     }
 }
 
-/* -1 = not started. */
-static pid_t start_program(char *const *words, int output)
+/* In the child. Programs of administrators are often not in PATH. */
+static void execute(int output, const void *command)
 {
-    static const char *const folders[] = {"", "/usr/sbin/"}; /* often not in PATH */
-    posix_spawn_file_actions_t actions;
-    pid_t child = -1;
-    int error = posix_spawn_file_actions_init(&actions);
-    error |= posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    error |= posix_spawn_file_actions_adddup2(&actions, output, 1);
-    error |= posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    for (int i = 0; error == 0 && child < 0 && i < 2; i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "%s%.40s", folders[i], words[0]);
-        if (posix_spawnp(&child, path, &actions, NULL, words, environ) != 0)
-            child = -1;
+    char *words[8] = {NULL}, *rest = strdup(command);
+    for (int i = 0; i < 7 && rest != NULL; i++)
+        words[i] = strsep(&rest, " ");
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, 0);
+    dup2(output, 1);
+    dup2(null, 2);
+    if (words[0] != NULL) {
+        execvp(words[0], words);
+        execv(bench_text("/usr/sbin/%s", words[0]), words);
     }
-    posix_spawn_file_actions_destroy(&actions);
-    return child;
+    _exit(127);
 }
 
 enum bench_read bench_read_program(const char *root, const char *command, char **text_out)
 {
-    char path[192], copy[128], *words[8] = {NULL}, *rest = copy;
-    int fds[2], status = -1, left_ms = PROGRAM_MS;
+    struct bench_child child;
+    int status = -1;
+    ssize_t n_read = 0;
     size_t n = 0;
     *text_out = NULL;
-    snprintf(path, sizeof(path), "/programs/%.120s", command);
     if (root[0] != '\0')
-        return bench_read_all(root, path, text_out);
-    snprintf(copy, sizeof(copy), "%s", command);
-    for (int i = 0; i < 7 && rest != NULL; i++)
-        words[i] = strsep(&rest, " ");
-    char *text = malloc(PROGRAM_BYTES);
-    if (text == NULL || pipe2(fds, O_CLOEXEC) != 0) {
-        free(text);
+        return bench_read_all(root, bench_text("/programs/%.120s", command), text_out);
+    if (bench_child_start(execute, command, &child) != GYRE_SUCCESS)
         return BENCH_READ_BROKEN;
-    }
-    const pid_t child = start_program(words, fds[1]);
-    close(fds[1]);
-    while (child > 0 && n < PROGRAM_BYTES - 1) {
-        struct pollfd waiting = {.fd = fds[0], .events = POLLIN};
-        const uint64_t start_ns = gyre_now_ns();
-        const ssize_t n_read =
-            poll(&waiting, 1, left_ms) == 1 ? read(fds[0], text + n, PROGRAM_BYTES - 1 - n) : -1;
-        left_ms -= (int)((gyre_now_ns() - start_ns) / 1000000);
-        if (n_read <= 0 || left_ms <= 0) {
-            if (n_read != 0)
-                kill(child, SIGKILL);
-            break;
-        }
-        n += (size_t)n_read;
-    }
-    close(fds[0]);
-    if (child > 0)
-        waitpid(child, &status, 0);
-    const enum bench_read result = child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0
+    char *text = bench_keep(PROGRAM_BYTES, 1);
+    const uint64_t end_ns = gyre_now_ns() + PROGRAM_NS;
+    do {
+        const uint64_t now_ns = gyre_now_ns();
+        const int left_ms = now_ns < end_ns ? (int)((end_ns - now_ns) / 1000000) : 0;
+        n_read = bench_child_read(&child, left_ms, text + n, PROGRAM_BYTES - 1 - n);
+        n += n_read > 0 ? (size_t)n_read : 0;
+    } while (n_read > 0);
+    if (n_read < 0)
+        kill(-child.pid, SIGKILL);
+    close(child.fd);
+    waitpid(child.pid, &status, 0);
+    const enum bench_read result = WIFEXITED(status) && WEXITSTATUS(status) == 0
                                        ? finish_text(BENCH_READ_OK, text, n)
                                        : BENCH_READ_ABSENT;
-    if (result == BENCH_READ_OK)
-        *text_out = text;
-    else
-        free(text);
+    *text_out = result == BENCH_READ_OK ? text : NULL;
     return result;
 }
 
@@ -233,10 +255,7 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= BENCH_NAME_BYTES)
             continue;
-        void *more = bench_grow(names, n, sizeof(*names));
-        if (more == NULL)
-            break;
-        names = more;
+        names = bench_grow(names, n, sizeof(*names));
         snprintf(names[n++], sizeof(names[0]), "%.63s", entry->d_name);
     }
     if (folder != NULL)
@@ -245,17 +264,6 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
         qsort(names, (size_t)n, sizeof(*names), compare_names);
     *names_out = names;
     return n;
-}
-
-void *bench_grow(void *list, int n, size_t item_bytes)
-{
-    if ((n & (n - 1)) != 0)
-        return list;
-    const size_t room = n == 0 ? 1 : 2 * (size_t)n;
-    char *more = realloc(list, room * item_bytes);
-    if (more != NULL)
-        memset(more + (size_t)n * item_bytes, 0, (room - (size_t)n) * item_bytes);
-    return more;
 }
 
 bool bench_exists(const char *root, const char *path)
@@ -278,49 +286,43 @@ char *bench_next_line(char **rest)
     return strsep(rest, "\n");
 }
 
-const char *bench_pci_path(const char *bus_id, const char *file, char *text_out)
+const char *bench_pci_path(const char *bus_id, const char *file)
 {
-    snprintf(text_out, 192, "/sys/bus/pci/devices/%.63s/%.63s", bus_id, file);
-    return text_out;
+    return bench_text("/sys/bus/pci/devices/%s/%s", bus_id, file);
 }
 
-static bool read_pci(struct bench_machine *machine)
+static void read_pci(struct bench_machine *machine)
 {
+    const char *root = machine->root;
     char(*names)[BENCH_NAME_BYTES];
-    const int n = bench_read_names(machine->root, "/sys/bus/pci/devices", &names);
-    machine->pci = calloc((size_t)n + 1, sizeof(*machine->pci));
-    for (int i = 0; machine->pci != NULL && i < n; i++) {
-        char path[192];
+    const int n = bench_read_names(root, "/sys/bus/pci/devices", &names);
+    machine->pci = bench_keep((size_t)n, sizeof(*machine->pci));
+    for (int i = 0; i < n; i++) {
         int64_t class = 0, vendor = 0;
-        if (bench_read_number(machine->root, bench_pci_path(names[i], "class", path), &class) !=
-                BENCH_READ_OK ||
-            bench_read_number(machine->root, bench_pci_path(names[i], "vendor", path), &vendor) !=
-                BENCH_READ_OK)
+        if (bench_read_number(root, bench_pci_path(names[i], "class"), &class) != BENCH_READ_OK ||
+            bench_read_number(root, bench_pci_path(names[i], "vendor"), &vendor) != BENCH_READ_OK)
             continue;
         struct bench_pci *pci = &machine->pci[machine->n_pci++];
         memcpy(pci->bus_id, names[i], sizeof(pci->bus_id));
         pci->class = (uint32_t) class;
         pci->vendor = (uint32_t)vendor;
         pci->is_gpu = vendor == VENDOR_NVIDIA && class >> 16 == 0x03;
-        pci->is_nic = bench_exists(machine->root, bench_pci_path(names[i], "infiniband", path));
+        pci->is_nic = bench_exists(root, bench_pci_path(names[i], "infiniband"));
         machine->has_gpu = machine->has_gpu || pci->is_gpu;
         machine->has_nic = machine->has_nic || pci->is_nic;
     }
-    free(names);
-    return machine->pci != NULL;
 }
 
 /* @visible: a GPU's number, or the beginning of its UUID. */
 static bool is_visible(const struct bench_machine *machine, const char *bus_id, int number,
                        const char *visible)
 {
-    char path[192], own[16], uuid[64] = "", *text = NULL;
-    snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%.63s/information", bus_id);
+    char own[16], uuid[64] = "", *text = NULL;
+    const char *path = bench_text("/proc/driver/nvidia/gpus/%s/information", bus_id);
     (void)bench_read_all(machine->root, path, &text);
     const char *line = text == NULL ? NULL : strstr(text, "GPU UUID:");
     if (line != NULL)
         (void)sscanf(line, "GPU UUID: %63s", uuid);
-    free(text);
     snprintf(own, sizeof(own), "%d", number);
     while (*visible != '\0') {
         const size_t n = strcspn(visible, ",");
@@ -351,40 +353,27 @@ bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id
     return false;
 }
 
-static enum bench_read read_figure(const char *root, const char *bus_id, const char *file,
-                                   double *figure_out)
-{
-    char path[192], text[64];
-    char *end = NULL;
-    const enum bench_read result =
-        bench_read_text(root, bench_pci_path(bus_id, file, path), text, sizeof(text));
-    if (result != BENCH_READ_OK)
-        return result;
-    if (strncmp(text, "Unknown", 7) == 0)
-        return BENCH_READ_ABSENT;
-    *figure_out = gyre_text_to_double(text, &end);
-    return end == text || *figure_out < 0 || *figure_out > 1000 ? BENCH_READ_BROKEN : BENCH_READ_OK;
-}
-
 enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
                                     struct bench_pci_link *link_out)
 {
-    double width = 0, most_width = 0;
-    const struct {
-        const char *file;
-        double *figure;
-    } files[] = {{"current_link_width", &width},
-                 {"max_link_width", &most_width},
-                 {"current_link_speed", &link_out->gt_per_s},
-                 {"max_link_speed", &link_out->most_gt_per_s}};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        const enum bench_read result = read_figure(root, bus_id, files[i].file, files[i].figure);
-        if (result != BENCH_READ_OK)
-            return result;
+    static const char *const files[] = {"current_link_width", "max_link_width",
+                                        "current_link_speed", "max_link_speed"};
+    double figures[4];
+    for (int i = 0; i < 4; i++) {
+        char text[64], *end = NULL;
+        const enum bench_read result =
+            bench_read_text(root, bench_pci_path(bus_id, files[i]), text, sizeof(text));
+        if (result != BENCH_READ_OK || strncmp(text, "Unknown", 7) == 0)
+            return result == BENCH_READ_OK ? BENCH_READ_ABSENT : result;
+        figures[i] = gyre_text_to_double(text, &end);
+        if (end == text || figures[i] < 0 || figures[i] > 1000)
+            return BENCH_READ_BROKEN;
     }
-    link_out->width = (int)width;
-    link_out->most_width = (int)most_width;
-    return width == 0 || most_width > 32 ? BENCH_READ_ABSENT : BENCH_READ_OK;
+    *link_out = (struct bench_pci_link){.width = (int)figures[0],
+                                        .most_width = (int)figures[1],
+                                        .gt_per_s = figures[2],
+                                        .most_gt_per_s = figures[3]};
+    return figures[0] == 0 || figures[1] > 32 ? BENCH_READ_ABSENT : BENCH_READ_OK;
 }
 
 /* PCI Express Base Specification: generations 1 and 2 send 10 bits a byte, 3 to 5 send 130 for 128,
@@ -440,22 +429,12 @@ int bench_cpus_overlap(const char *a, const char *b)
     return 0;
 }
 
-gyre_status bench_machine_read(const char *root, const struct gyre_params *params,
-                               struct bench_machine *machine_out)
+void bench_machine_read(const char *root, const struct gyre_params *params,
+                        struct bench_machine *machine_out)
 {
     *machine_out = (struct bench_machine){.root = root};
     machine_out->has_gpu_driver = bench_exists(root, "/proc/driver/nvidia/version");
-    return read_pci(machine_out) && bench_net_read(params, machine_out) &&
-                   bench_rdma_read(machine_out)
-               ? GYRE_SUCCESS
-               : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for what the machine shows");
-}
-
-void bench_machine_free(struct bench_machine *machine)
-{
-    free(machine->pci);
-    free(machine->netdevs);
-    free(machine->addresses);
-    free(machine->chosen);
-    free(machine->ports);
+    read_pci(machine_out);
+    bench_net_read(params, machine_out);
+    bench_rdma_read(machine_out);
 }

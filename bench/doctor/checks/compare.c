@@ -36,8 +36,7 @@ static void list_ports(const struct bench_machine *machine, char *firmware, char
 {
     for (int i = 0; i < machine->n_ports; i++) {
         const struct bench_rdma_port *port = &machine->ports[i];
-        char one[140];
-        snprintf(one, sizeof(one), "%s %s", port->board, port->firmware);
+        const char *one = bench_text("%s %s", port->board, port->firmware);
         if (port->why_unused[0] != '\0')
             continue;
         if (!port->is_soft && strstr(firmware, one) == NULL)
@@ -79,25 +78,11 @@ struct entry {
     char text[160];
 };
 
-static int find_usual(const struct entry *all, int n)
-{
-    int best = 0, n_best = 0;
-    for (int i = 0; i < n; i++) {
-        int n_same = 0;
-        for (int j = 0; j < n; j++)
-            n_same += strcmp(all[i].text, all[j].text) == 0;
-        if (n_same > n_best) {
-            n_best = n_same;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static void list_ranks(const struct entry *all, int n, int first, bool *is_in, char *text_out,
-                       size_t text_bytes)
+/* The ranks that have all[first]'s text. */
+static void list_ranks(const struct entry *all, int n, int first, char *text_out, size_t text_bytes)
 {
     char ranks[64];
+    bool *is_in = bench_keep((size_t)n, sizeof(*is_in));
     for (int i = 0; i < n; i++)
         is_in[i] = strcmp(all[i].text, all[first].text) == 0;
     bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
@@ -105,30 +90,43 @@ static void list_ranks(const struct entry *all, int n, int first, bool *is_in, c
                  all[first].text[0] == '\0' ? "not known" : all[first].text);
 }
 
-struct rule {
-    enum bench_fact_id fact;
-    enum bench_severity severity;
-    const char *fix;
-};
-
-static void say_difference(struct bench_doctor *doctor, const struct entry *all, bool *is_in,
-                           const struct rule *rule)
+static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
+                    enum bench_severity severity, const char *fix)
 {
 #define BENCH_FACT_TITLE(name, title) title,
     static const char *const titles[] = {BENCH_FACT_TABLE(BENCH_FACT_TITLE)};
 #undef BENCH_FACT_TITLE
-    const int n = doctor->launcher.n_processes, usual = find_usual(all, n);
-    const char *title = titles[rule->fact];
+    const int n = doctor->launcher.n_processes;
+    const char *title = titles[fact];
+    int usual = 0, n_usual = 0;
     char list[1024] = "";
+    struct entry mine;
+    memcpy(mine.host, doctor->host, sizeof(mine.host));
+    memcpy(mine.text, doctor->facts[fact], sizeof(mine.text));
+    struct entry *all = bench_all_gather(doctor, &mine, sizeof(mine));
+    if (all == NULL) {
+        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the other ranks do not answer: %s",
+                  gyre_cause());
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        all[i].host[sizeof(all[i].host) - 1] = all[i].text[sizeof(all[i].text) - 1] = '\0';
+    for (int i = 0; i < n; i++) {
+        int n_same = 0;
+        for (int j = 0; j < n; j++)
+            n_same += strcmp(all[i].text, all[j].text) == 0;
+        usual = n_same > n_usual ? i : usual;
+        n_usual = n_same > n_usual ? n_same : n_usual;
+    }
     for (int i = 0; i < n; i++) {
         bool is_first = strcmp(all[i].text, all[usual].text) != 0;
         for (int j = 0; j < i; j++)
             is_first = is_first && strcmp(all[i].text, all[j].text) != 0;
         if (is_first)
-            list_ranks(all, n, i, is_in, list, sizeof(list));
+            list_ranks(all, n, i, list, sizeof(list));
     }
     if (list[0] != '\0')
-        bench_say(doctor, rule->severity, NULL, rule->fix, "%s: most ranks have %s, but%s", title,
+        bench_say(doctor, severity, NULL, fix, "%s: most ranks have %s, but%s", title,
                   all[usual].text[0] == '\0' ? "none that is known" : all[usual].text, list);
     else if (all[usual].text[0] == '\0')
         bench_skip(doctor, "%s: not known on any rank", title);
@@ -136,33 +134,11 @@ static void say_difference(struct bench_doctor *doctor, const struct entry *all,
         bench_ok(doctor, NULL, "%s: %s on all %d ranks", title, all[usual].text, n);
 }
 
-static void compare(struct bench_doctor *doctor, struct rule rule)
-{
-    struct bench_launcher *launcher = &doctor->launcher;
-    const size_t n = (size_t)launcher->n_processes;
-    struct entry mine, *all = calloc(n, sizeof(*all));
-    bool *is_in = calloc(n, sizeof(*is_in));
-    memcpy(mine.host, doctor->host, sizeof(mine.host));
-    memcpy(mine.text, doctor->facts[rule.fact], sizeof(mine.text));
-    gyre_status status = all == NULL || is_in == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                             : launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    for (size_t i = 0; status == GYRE_SUCCESS && i < n; i++)
-        all[i].host[sizeof(all[i].host) - 1] = all[i].text[sizeof(all[i].text) - 1] = '\0';
-    if (status == GYRE_SUCCESS)
-        say_difference(doctor, all, is_in, &rule);
-    else
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the other ranks do not answer: %s",
-                  gyre_cause());
-    free(all);
-    free(is_in);
-}
-
 /* RULE(name of the check, fact, severity, fix) */
-#define RULE(name, fact, severity, fix)                                   \
-    void bench_check_job_##name(struct bench_doctor *doctor)              \
-    {                                                                     \
-        compare(doctor, (struct rule){BENCH_FACT_##fact, severity, fix}); \
+#define RULE(name, fact, severity, fix)                      \
+    void bench_check_job_##name(struct bench_doctor *doctor) \
+    {                                                        \
+        compare(doctor, BENCH_FACT_##fact, severity, fix);   \
     }
 
 RULE(version, VERSION, BENCH_FAIL, "install the same gyre on every host")
@@ -183,32 +159,26 @@ RULE(rate, RATE, BENCH_WARN, "look for ports that are down: rdma.ports")
 
 void bench_check_job_clock_skew(struct bench_doctor *doctor)
 {
-    struct bench_launcher *launcher = &doctor->launcher;
-    const int n = launcher->n_processes;
+    const int n = doctor->launcher.n_processes;
     struct timespec now;
-    int early = 0, late = 0;
-    int64_t *all = calloc((size_t)n, sizeof(*all));
     int64_t mine = 0;
-    gyre_status status = all == NULL
-                             ? GYRE_ERROR_OUT_OF_MEMORY
-                             : launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
+    int early = 0, late = 0;
+    const int64_t *all = bench_all_gather(doctor, &mine, sizeof(mine)); /* a barrier */
     clock_gettime(CLOCK_REALTIME, &now);
     mine = (int64_t)now.tv_sec * 1000000000LL + now.tv_nsec;
-    if (status == GYRE_SUCCESS)
-        status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < n; i++) {
+    if (all != NULL)
+        all = bench_all_gather(doctor, &mine, sizeof(mine));
+    for (int i = 0; all != NULL && i < n; i++) {
         early = all[i] < all[early] ? i : early;
         late = all[i] > all[late] ? i : late;
     }
-    if (status != GYRE_SUCCESS)
+    if (all == NULL)
         bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the other ranks do not answer");
     else if (all[late] - all[early] > MOST_SKEW_NS)
-        bench_say(
-            doctor, BENCH_WARN, NULL, "timedatectl set-ntp true on every host; chronyc tracking",
-            "the clock of rank %d is %.1f s ahead of that of rank %d: logs of the hosts cannot "
-            "be put in order",
-            late, (double)(all[late] - all[early]) / 1e9, early);
+        bench_warn(doctor, NULL, "timedatectl set-ntp true on every host; chronyc tracking",
+                   "the clock of rank %d is %.1f s ahead of that of rank %d: logs of the hosts "
+                   "cannot be put in order",
+                   late, (double)(all[late] - all[early]) / 1e9, early);
     else
         bench_ok(doctor, NULL, "the clocks of %d ranks agree to within 2 s", n);
-    free(all);
 }

@@ -2,7 +2,6 @@
 #include "bench/doctor/doctor.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out)
@@ -19,13 +18,10 @@ gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out
     if (strchr(text, '=') == NULL && bench_read_all("", text, &whole) != BENCH_READ_OK)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--expect %s: neither NAME=NUMBER,... nor a file that can be read", text);
-    char *copy = whole != NULL ? whole : strdup(text), *rest = copy;
-    gyre_status status =
-        copy == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory") : GYRE_SUCCESS;
-    for (char *line; status == GYRE_SUCCESS && (line = bench_next_line(&rest)) != NULL;) {
+    BENCH_EACH_LINE(whole != NULL ? whole : bench_text("%s", text), line)
+    {
         line[strcspn(line, "#")] = '\0';
-        for (char *word = strtok(line, ", \t\r"); status == GYRE_SUCCESS && word != NULL;
-             word = strtok(NULL, ", \t\r")) {
+        for (char *word = strtok(line, ", \t\r"); word != NULL; word = strtok(NULL, ", \t\r")) {
             const size_t n_name = strcspn(word, "=");
             bool is_good = false;
             for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -34,13 +30,21 @@ gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out
                               bench_text_to_number(word + n_name + 1, rows[i].number) &&
                               *rows[i].number >= 0;
             if (!is_good)
-                status = gyre_fail(
+                return gyre_fail(
                     GYRE_ERROR_INVALID_ARGUMENT,
                     "--expect: %s is none of gpus=N, ports=N, rate=GBIT_PER_S, mtu=BYTES", word);
         }
     }
-    free(copy);
-    return status;
+    return GYRE_SUCCESS;
+}
+
+static void check_mtu(struct bench_doctor *doctor, const char *subject,
+                      const struct bench_netdev *device)
+{
+    if (device != NULL && device->mtu < doctor->expect.mtu_bytes)
+        bench_warn(doctor, subject, "ip link set dev NETDEV mtu 9000, and on its switch port",
+                   "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected", device->name,
+                   device->mtu, doctor->expect.mtu_bytes);
 }
 
 static void check_ports(struct bench_doctor *doctor)
@@ -50,7 +54,6 @@ static void check_ports(struct bench_doctor *doctor)
     int n_active = 0;
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
-        const struct bench_netdev *device = bench_net_find(&doctor->machine, port->netdev);
         if (port->why_unused[0] != '\0' || !port->is_active) {
             bench_append(missing, sizeof(missing), " %s (%s)", port->name,
                          port->why_unused[0] != '\0' ? port->why_unused : port->state);
@@ -58,14 +61,11 @@ static void check_ports(struct bench_doctor *doctor)
         }
         n_active++;
         if (port->gbit_per_s < (double)expect->gbit_per_s)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "look at the cable and the switch port: mlxlink -d DEVICE",
-                      "%s: %" PRId64 " Gbit/s were expected", port->rate, expect->gbit_per_s);
-        if (port->is_roce && device != NULL && device->mtu < expect->mtu_bytes)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "ip link set dev NETDEV mtu 9000, and on its switch port",
-                      "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected", port->netdev,
-                      device->mtu, expect->mtu_bytes);
+            bench_warn(doctor, port->name,
+                       "look at the cable and the switch port: mlxlink -d DEVICE",
+                       "%s: %" PRId64 " Gbit/s were expected", port->rate, expect->gbit_per_s);
+        if (port->is_roce)
+            check_mtu(doctor, port->name, bench_net_find(&doctor->machine, port->netdev));
     }
     if (n_active < expect->n_ports)
         bench_say(doctor, BENCH_FAIL, "ports", "look at rdma.devices, rdma.ports and rdma.hca",
@@ -92,11 +92,8 @@ void bench_check_host_expected(struct bench_doctor *doctor)
                   "/sys/bus/pci/devices: %d GPUs, %" PRId64 " were expected", n_gpus,
                   expect->n_gpus);
     check_ports(doctor);
-    if (doctor->machine.n_used_ports == 0 && first != NULL && first->mtu < expect->mtu_bytes)
-        bench_say(doctor, BENCH_WARN, first->name,
-                  "ip link set dev NETDEV mtu 9000, and on its switch port",
-                  "/sys/class/net/%s/mtu: %" PRId64 "; %" PRId64 " were expected", first->name,
-                  first->mtu, expect->mtu_bytes);
+    if (doctor->machine.n_used_ports == 0 && first != NULL)
+        check_mtu(doctor, first->name, first);
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "all that --expect names is here: %d GPUs, %d RDMA ports in use",
                  n_gpus, doctor->machine.n_used_ports);

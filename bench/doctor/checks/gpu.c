@@ -43,10 +43,10 @@ static void find_other_driver(const struct bench_machine *machine, char *name_ou
 {
     name_out[0] = '\0';
     for (int i = 0; i < machine->n_pci; i++) {
-        char path[192], name[BENCH_NAME_BYTES];
+        char name[BENCH_NAME_BYTES];
         if (machine->pci[i].is_gpu &&
-            bench_read_link(machine->root, bench_pci_path(machine->pci[i].bus_id, "driver", path),
-                            name, sizeof(name)) == BENCH_READ_OK &&
+            bench_read_link(machine->root, bench_pci_path(machine->pci[i].bus_id, "driver"), name,
+                            sizeof(name)) == BENCH_READ_OK &&
             strcmp(name, "nvidia") != 0)
             snprintf(name_out, name_bytes, "%s", name);
     }
@@ -114,24 +114,22 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
                  cuda_major == 0 ? "; this gyre was built without CUDA" : "");
 }
 
-/* @path_out: the file that has the version. */
-static bool find_toolkit(const char *root, const char *folder, char *path_out, size_t path_bytes,
-                         int *major_out, int *minor_out)
+/* Returns the file that has the version, NULL = none. */
+static const char *find_toolkit(const char *root, const char *folder, int *major_out,
+                                int *minor_out)
 {
     static const char *const files[][2] = {{"version.json", "\"CUDA SDK\""}, /* the key before it */
                                            {"version.txt", "CUDA Version"}};
     for (int i = 0; i < 2; i++) {
+        const char *path = bench_text("%s/%s", folder, files[i][0]);
         char *text = NULL;
-        snprintf(path_out, path_bytes, "%.400s/%s", folder, files[i][0]);
-        (void)bench_read_all(root, path_out, &text);
+        (void)bench_read_all(root, path, &text);
         const char *at = text == NULL ? NULL : strstr(text, files[i][1]);
         at = at == NULL ? "" : at + strcspn(at, "0123456789");
-        const bool is_found = sscanf(at, "%d.%d", major_out, minor_out) == 2;
-        free(text);
-        if (is_found)
-            return true;
+        if (sscanf(at, "%d.%d", major_out, minor_out) == 2)
+            return path;
     }
-    return false;
+    return NULL;
 }
 
 void bench_check_gpu_toolkit(struct bench_doctor *doctor)
@@ -139,9 +137,9 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
     const char *home = bench_variable(doctor, "CUDA_HOME");
     const char *folder = home != NULL ? home : "/usr/local/cuda";
     const char *driver = doctor->facts[BENCH_FACT_DRIVER];
-    char path[512], fix[256];
     int major = 0, minor = 0;
-    if (!find_toolkit(doctor->root, folder, path, sizeof(path), &major, &minor)) {
+    const char *path = find_toolkit(doctor->root, folder, &major, &minor);
+    if (path == NULL) {
         if (home != NULL && !bench_exists(doctor->root, home))
             bench_say(doctor, BENCH_WARN, "CUDA_HOME", "correct the path, or unset CUDA_HOME",
                       "CUDA_HOME=%.400s: there is no such folder", home);
@@ -151,18 +149,17 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
         return;
     }
     const int needed = oldest_driver(major);
-    snprintf(fix, sizeof(fix),
-             "install driver %d or newer, or build with a toolkit that the driver knows: export "
-             "CUDA_HOME=/usr/local/cuda-MAJOR.MINOR",
-             needed);
     if (driver[0] == '\0')
         bench_skip(doctor, "%s: CUDA %d.%d; the driver's version is not known (gpu.driver)", path,
                    major, minor);
     else if (atoi(driver) < needed)
-        bench_say(doctor, BENCH_WARN, NULL, fix,
-                  "%s: CUDA %d.%d needs driver %d or newer, and %s is loaded: programs that this "
-                  "toolkit builds do not start",
-                  path, major, minor, needed, driver);
+        bench_warn(doctor, NULL,
+                   bench_text("install driver %d or newer, or build with a toolkit that the driver "
+                              "knows: export CUDA_HOME=/usr/local/cuda-MAJOR.MINOR",
+                              needed),
+                   "%s: CUDA %d.%d needs driver %d or newer, and %s is loaded: programs that this "
+                   "toolkit builds do not start",
+                   path, major, minor, needed, driver);
     else
         bench_ok(doctor, NULL, "%s: CUDA %d.%d, for which driver %s is new enough", path, major,
                  minor, driver);
@@ -187,11 +184,8 @@ void bench_check_gpu_device_files(struct bench_doctor *doctor)
         bench_skip(doctor, "the driver is not loaded (gpu.driver)");
         return;
     }
-    for (int i = 0; i < 64; i++) {
-        char path[32];
-        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
-        n_gpus += bench_can_open(doctor->root, path);
-    }
+    for (int i = 0; i < 64; i++)
+        n_gpus += bench_can_open(doctor->root, bench_text("/dev/nvidia%d", i));
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         if (!bench_can_open(doctor->root, files[i]))
             bench_say(doctor, BENCH_FAIL, NULL,
@@ -230,18 +224,16 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
                      link.width, link.gt_per_s, link.most_gt_per_s,
                      link.gt_per_s < link.most_gt_per_s ? "; an idle GPU slows its link down" : "");
     }
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no NVIDIA GPU with a PCI link of its own");
 }
 
-/* Does the GPU need a reset or a repair (NVIDIA, "XID Errors")? */
+/* The GPU needs a reset or a repair (NVIDIA, "XID Errors"). */
 static bool is_grave(int xid)
 {
     static const int grave[] = {48, 64, 74, 79, 95, 119, 120, 140};
+    bool is_in = false;
     for (size_t i = 0; i < sizeof(grave) / sizeof(grave[0]); i++)
-        if (xid == grave[i])
-            return true;
-    return false;
+        is_in = is_in || xid == grave[i];
+    return is_in;
 }
 
 void bench_check_gpu_xid(struct bench_doctor *doctor)
@@ -258,8 +250,8 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
         bench_say_unreadable(doctor, NULL, "/dev/kmsg", result);
         return;
     }
-    char *rest = text;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         int xid = 0;
         const char *at = strstr(line, "NVRM: Xid (");
         const char *end = at == NULL ? NULL : strstr(at, "): ");
@@ -270,7 +262,6 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
         if (n_grave == 0 || is_grave(xid))
             snprintf(last, sizeof(last), "%.250s", at);
     }
-    free(text);
     if (n_errors == 0)
         bench_ok(doctor, NULL, "/dev/kmsg: no Xid of a GPU since the start");
     else
@@ -308,11 +299,11 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
 static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
 {
     struct bench_nvml *nvml = doctor->nvml;
-    if (nvml == NULL && (nvml = doctor->nvml = calloc(1, sizeof(*nvml))) != NULL &&
-        bench_nvml_read(doctor->root, nvml->gpus, &nvml->n) != GYRE_SUCCESS)
-        snprintf(nvml->cause, sizeof(nvml->cause), "%.255s", gyre_cause());
-    if (nvml == NULL)
-        return NULL;
+    if (nvml == NULL) {
+        nvml = doctor->nvml = bench_keep(1, sizeof(*nvml));
+        if (bench_nvml_read(doctor->root, nvml->gpus, &nvml->n) != GYRE_SUCCESS)
+            snprintf(nvml->cause, sizeof(nvml->cause), "%.255s", gyre_cause());
+    }
     for (int i = nvml->n - 1; i >= 0; i--)
         if (bench_gpu_is_hidden(&doctor->machine, nvml->gpus[i].bus_id))
             memmove(&nvml->gpus[i], &nvml->gpus[i + 1],
@@ -324,24 +315,19 @@ static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
 }
 
 /* -1 = not told by NVML. */
-static const char *number_of(int64_t number, char *text_out, size_t text_bytes)
+static const char *number_of(int64_t number)
 {
-    if (number < 0)
-        snprintf(text_out, text_bytes, "?");
-    else
-        snprintf(text_out, text_bytes, "%" PRId64, number);
-    return text_out;
+    return number < 0 ? "?" : bench_text("%" PRId64, number);
 }
 
 static void check_ecc(struct bench_doctor *doctor, const struct bench_nvml_gpu *gpu)
 {
-    char uncorrected[32];
     if (gpu->n_uncorrected > 0 || gpu->n_rows_failed > 0)
         bench_say(doctor, BENCH_FAIL, gpu->bus_id,
                   "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; reset the GPU (nvidia-smi -r -i GPU); "
                   "if errors come back, have it replaced",
                   "NVML: %s memory errors that ECC could not correct%s",
-                  number_of(gpu->n_uncorrected, uncorrected, sizeof(uncorrected)),
+                  number_of(gpu->n_uncorrected),
                   gpu->n_rows_failed > 0 ? "; a row could not be replaced" : "");
     else if (gpu->n_rows_pending > 0)
         bench_say(doctor, BENCH_WARN, gpu->bus_id, "nvidia-smi -r -i GPU, or reboot",
@@ -378,7 +364,7 @@ void bench_check_gpu_clocks(struct bench_doctor *doctor)
     const struct bench_nvml *nvml = nvml_of(doctor);
     for (int i = 0; nvml != NULL && i < nvml->n; i++) {
         const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
-        char reasons[256], most[32], celsius[32];
+        char reasons[256];
         bool is_bad = false;
         bench_nvml_reasons(gpu->reasons, &is_bad, reasons, sizeof(reasons));
         const char *fix =
@@ -391,8 +377,7 @@ void bench_check_gpu_clocks(struct bench_doctor *doctor)
         else
             bench_say(doctor, is_bad ? BENCH_WARN : BENCH_OK, gpu->bus_id, fix,
                       "NVML: %" PRId64 " of %s MHz, %s degrees; %s%s", gpu->sm_mhz,
-                      number_of(gpu->most_sm_mhz, most, sizeof(most)),
-                      number_of(gpu->celsius, celsius, sizeof(celsius)),
+                      number_of(gpu->most_sm_mhz), number_of(gpu->celsius),
                       reasons[0] == '\0' ? "nothing but idleness holds the clocks down"
                                          : "the clocks are held down: ",
                       reasons);
@@ -404,11 +389,6 @@ void bench_check_gpu_link(struct bench_doctor *doctor)
     const struct bench_nvml *nvml = nvml_of(doctor);
     for (int i = 0; nvml != NULL && i < nvml->n; i++) {
         const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
-        char generation[32], most_generation[32], most_width[32], replays[32];
-        number_of(gpu->generation, generation, sizeof(generation));
-        number_of(gpu->most_generation, most_generation, sizeof(most_generation));
-        number_of(gpu->most_width, most_width, sizeof(most_width));
-        number_of(gpu->n_replays, replays, sizeof(replays));
         const bool is_bad = gpu->width < gpu->most_width || gpu->n_replays > TOLERATED_REPLAYS;
         const bool is_known = gpu->most_width >= 0 && gpu->n_replays >= 0;
         if (gpu->width < 0)
@@ -425,7 +405,8 @@ void bench_check_gpu_link(struct bench_doctor *doctor)
                              : NULL,
                       "NVML: generation %s of %s, x%" PRId64
                       " of x%s, %s packets were sent again%s",
-                      generation, most_generation, gpu->width, most_width, replays,
+                      number_of(gpu->generation), number_of(gpu->most_generation), gpu->width,
+                      number_of(gpu->most_width), number_of(gpu->n_replays),
                       is_known ? "" : "; NVML does not tell what stands as ?");
     }
 }

@@ -8,41 +8,35 @@
 #include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 /* Without persistence mode the driver needs seconds to start each GPU. */
 static const struct bench_cuda_limits limits = {.start_ms = 60000, .gpu_ms = 20000};
 #define PAIRS_MS 30000
 
-/* 0 = unknown. */
-static double link_gbytes_per_s(const char *root, const char *bus_id)
-{
-    char lower[32] = "";
-    struct bench_pci_link link;
-    for (size_t i = 0; bus_id[i] != '\0' && i < sizeof(lower) - 1; i++)
-        lower[i] = gyre_text_lower(bus_id[i]);
-    return bench_pci_read_link(root, lower, &link) == BENCH_READ_OK
-               ? bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s) / 8
-               : 0;
-}
-
 static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
 {
-    const double limit = link_gbytes_per_s(doctor->root, gpu->bus_id);
     const double slower = gpu->to_gbytes_per_s < gpu->from_gbytes_per_s ? gpu->to_gbytes_per_s
                                                                         : gpu->from_gbytes_per_s;
-    char of_limit[64] = "";
+    double limit = 0; /* 0 = unknown */
+    const char *of_limit = "";
+    char lower[32] = "";
+    struct bench_pci_link link;
+    for (size_t i = 0; gpu->bus_id[i] != '\0' && i < sizeof(lower) - 1; i++)
+        lower[i] = gyre_text_lower(gpu->bus_id[i]);
+    if (bench_pci_read_link(doctor->root, lower, &link) == BENCH_READ_OK)
+        limit = bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s) / 8;
     if (limit > 0)
-        snprintf(of_limit, sizeof(of_limit), "; the link could carry %.4g GB/s", limit);
+        of_limit = bench_text("; the link could carry %.4g GB/s", limit);
     if (gpu->copy_cause[0] != '\0')
-        bench_say(doctor, BENCH_FAIL, gpu->bus_id, "look at gpu.xid, gpu.ecc and host.iommu",
-                  "copies between host memory and the GPU: %.159s", gpu->copy_cause);
+        bench_fail(doctor, gpu->bus_id, "look at gpu.xid, gpu.ecc and host.iommu",
+                   "copies between host memory and the GPU: %.159s", gpu->copy_cause);
     else if (slower < limit / 2)
-        bench_say(doctor, BENCH_WARN, gpu->bus_id,
-                  "look at gpu.link and gpu.pcie; numactl --cpunodebind on the GPU's node; seat "
-                  "the GPU again",
-                  "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s",
-                  gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
+        bench_warn(doctor, gpu->bus_id,
+                   "look at gpu.link and gpu.pcie; numactl --cpunodebind on the GPU's node; seat "
+                   "the GPU again",
+                   "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s",
+                   gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
     else
         bench_ok(doctor, gpu->bus_id,
                  "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was "
@@ -79,21 +73,6 @@ static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu 
                   has_nic ? "" : ", which only an RDMA adapter would need", gpu->dmabuf_cause);
 }
 
-static const struct bench_cuda_results *results_of(struct bench_doctor *doctor)
-{
-    struct bench_cuda_results *results = doctor->cuda;
-    if (results != NULL)
-        return results;
-    results = doctor->cuda = calloc(1, sizeof(*results));
-    if (results == NULL)
-        return NULL;
-    const gyre_status status = bench_cuda_trial(doctor->root, &limits, results->gpus, &results->n);
-    results->status = (int32_t)status;
-    if (status != GYRE_SUCCESS)
-        snprintf(results->cause, sizeof(results->cause), "%.255s", gyre_cause());
-    return results;
-}
-
 static void say_gpus(struct bench_doctor *doctor,
                      void (*say)(struct bench_doctor *, const struct bench_cuda_gpu *))
 {
@@ -106,9 +85,13 @@ static void say_gpus(struct bench_doctor *doctor,
         bench_skip(doctor, "%s", reason);
         return;
     }
-    const struct bench_cuda_results *results = results_of(doctor);
-    if (results == NULL)
-        return;
+    struct bench_cuda_results *results = doctor->cuda;
+    if (results == NULL) {
+        results = doctor->cuda = bench_keep(1, sizeof(*results));
+        results->status =
+            (int32_t)bench_cuda_trial(doctor->root, &limits, results->gpus, &results->n);
+        snprintf(results->cause, sizeof(results->cause), "%.255s", gyre_cause());
+    }
     for (int i = 0; i < results->n; i++) {
         const struct bench_cuda_gpu *gpu = &results->gpus[i];
         if (gpu->busy_cause[0] == '\0')
@@ -143,41 +126,6 @@ void bench_check_gpu_dmabuf(struct bench_doctor *doctor)
     say_gpus(doctor, say_dmabuf);
 }
 
-static bool keep(struct bench_matrix *matrix, const struct bench_pairs *pairs)
-{
-    const size_t n = (size_t)pairs->n;
-    if (bench_matrix_open(matrix, pairs->n) != GYRE_SUCCESS)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(matrix->names[i], sizeof(matrix->names[i]), "GPU%zu", i);
-        for (size_t j = 0; j < n; j++) {
-            matrix->latency_us[i * n + j] = pairs->latency_us[i][j];
-            matrix->gbytes_per_s[i * n + j] = pairs->gbytes_per_s[i][j];
-        }
-    }
-    snprintf(matrix->what, sizeof(matrix->what), "copies between GPUs");
-    matrix->n = pairs->n;
-    return true;
-}
-
-static void judge(struct bench_doctor *doctor)
-{
-    const struct bench_matrix *matrix = &doctor->gpus;
-    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
-    if (rates.slow < 0)
-        return;
-    const double slowest = matrix->gbytes_per_s[rates.slow],
-                 fastest = matrix->gbytes_per_s[rates.fast];
-    const bool is_slow = rates.is_slow;
-    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
-              is_slow ? "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, "
-                        "host.acs"
-                      : NULL,
-              "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest "
-              "%.4g GB/s",
-              matrix->n, rates.slow / matrix->n, rates.slow % matrix->n, slowest, fastest);
-}
-
 void bench_check_gpu_pairs(struct bench_doctor *doctor)
 {
     const char *reason =
@@ -190,23 +138,36 @@ void bench_check_gpu_pairs(struct bench_doctor *doctor)
         bench_skip(doctor, "%s", reason);
         return;
     }
-    struct bench_pairs *pairs = calloc(1, sizeof(*pairs));
-    if (pairs == NULL)
-        return;
+    struct bench_matrix *matrix = &doctor->gpus;
+    struct bench_pairs *pairs = bench_keep(1, sizeof(*pairs));
     const gyre_status status =
         bench_pairs_run(bench_pairs_measure, GYRE_DEVICE_CUDA, PAIRS_MS, pairs);
-    const bool is_kept = pairs->n < 2 || keep(&doctor->gpus, pairs);
+    const int n = pairs->n < 2 ? 0 : pairs->n;
+    bench_matrix_open(matrix, n, "copies between GPUs");
+    for (int i = 0; i < n; i++) {
+        snprintf(matrix->names[i], sizeof(matrix->names[i]), "GPU%d", i);
+        memcpy(&matrix->latency_us[i * n], pairs->latency_us[i], (size_t)n * sizeof(double));
+        memcpy(&matrix->gbytes_per_s[i * n], pairs->gbytes_per_s[i], (size_t)n * sizeof(double));
+    }
+    matrix->n = n;
+    const struct bench_matrix_rates rates = bench_matrix_rates(matrix);
     if (status != GYRE_SUCCESS && pairs->from >= 0)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "look at host.acs and host.iommu; until it is mended: GYRE_P2P_DISABLE=1",
-                  "GPU%d to GPU%d: %s%s", pairs->from, pairs->to,
-                  status == GYRE_ERROR_TIMEOUT ? "the copy hangs: " : "", gyre_cause());
+        bench_fail(doctor, NULL,
+                   "look at host.acs and host.iommu; until it is mended: GYRE_P2P_DISABLE=1",
+                   "GPU%d to GPU%d: %s%s", pairs->from, pairs->to,
+                   status == GYRE_ERROR_TIMEOUT ? "the copy hangs: " : "", gyre_cause());
     else if (status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL, "look at gpu.driver, gpu.device_files and gpu.xid",
-                  "before the first copy: %s", gyre_cause());
-    else if (pairs->n < 2)
+        bench_fail(doctor, NULL, "look at gpu.driver, gpu.device_files and gpu.xid",
+                   "before the first copy: %s", gyre_cause());
+    else if (n == 0)
         bench_skip(doctor, "%d GPU can be used: there is no pair", pairs->n);
-    else if (is_kept)
-        judge(doctor);
-    free(pairs);
+    else if (rates.slow >= 0)
+        bench_say(doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL,
+                  rates.is_slow ? "gyre topo shows how the two are joined; look at gpu.nvlink, "
+                                  "gpu.pcie, host.acs"
+                                : NULL,
+                  "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest "
+                  "%.4g GB/s",
+                  n, rates.slow / n, rates.slow % n, matrix->gbytes_per_s[rates.slow],
+                  matrix->gbytes_per_s[rates.fast]);
 }

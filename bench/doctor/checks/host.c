@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MIB              ((int64_t)1 << 20)
@@ -44,7 +43,6 @@ static bool may_lock_all(const char *root)
     const char *line = strstr(text, "CapEff:");
     if (line != NULL)
         capabilities = strtoull(line + strlen("CapEff:"), NULL, 16);
-    free(text);
     return (capabilities >> CAP_IPC_LOCK_BIT & 1) != 0 &&
            bench_read_text(root, "/proc/self/uid_map", map, sizeof(map)) == BENCH_READ_OK &&
            sscanf(map, "%llu %llu %llu", &inside, &outside, &n_ids) == 3 && outside == 0 &&
@@ -132,28 +130,20 @@ static int64_t memory_bytes(const char *root)
     return (int64_t)kib << 10;
 }
 
-/* NULL = none. The last line for /dev/shm is in force. */
-static const char *find_shm(char *mounts)
-{
-    const char *found = NULL;
-    for (char *line; (line = bench_next_line(&mounts)) != NULL;)
-        if (strstr(line, " /dev/shm ") != NULL)
-            found = line;
-    return found;
-}
-
 void bench_check_host_shm(struct bench_doctor *doctor)
 {
     static const char fix[] = "mount -o remount,size=50% /dev/shm; containers: docker run "
                               "--shm-size=8g, or --ipc=host; Kubernetes: an emptyDir with medium "
                               "Memory at /dev/shm";
     static const char needs[] = "gyre needs none of it, but NCCL and PyTorch's data loaders do";
-    char *mounts = NULL;
+    char *mounts = bench_get(doctor, NULL, "/proc/mounts");
+    const char *line = NULL; /* the last one for /dev/shm is in force */
     int64_t bytes = 0;
-    if (!bench_get_all(doctor, "/proc/mounts", &mounts))
+    if (mounts == NULL)
         return;
+    BENCH_EACH_LINE(mounts, mount)
+    line = strstr(mount, " /dev/shm ") != NULL ? mount : line;
     const int64_t total = memory_bytes(doctor->root);
-    const char *line = find_shm(mounts);
     const char *option = line == NULL ? NULL : strstr(line, "size=");
     if (line == NULL)
         bench_say(doctor, BENCH_WARN, NULL, "mount -t tmpfs tmpfs /dev/shm",
@@ -172,7 +162,6 @@ void bench_check_host_shm(struct bench_doctor *doctor)
                   "/proc/mounts: /dev/shm has %" PRId64 " MiB%s%s", bytes / MIB,
                   is_small ? "; " : "", is_small ? needs : "");
     }
-    free(mounts);
 }
 
 static enum bench_read find_group(const char *root, char *path_out, size_t path_bytes)
@@ -181,15 +170,14 @@ static enum bench_read find_group(const char *root, char *path_out, size_t path_
     const enum bench_read result = bench_read_all(root, "/proc/self/cgroup", &text);
     if (result != BENCH_READ_OK)
         return result;
-    char *rest = text;
     bool is_understood = false;
     path_out[0] = '\0';
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         is_understood = is_understood || strchr(line, ':') != NULL;
         if (strncmp(line, "0::", 3) == 0)
             snprintf(path_out, path_bytes, "%s", strcmp(line + 3, "/") == 0 ? "" : line + 3);
     }
-    free(text);
     return is_understood ? BENCH_READ_OK : BENCH_READ_BROKEN;
 }
 
@@ -214,9 +202,9 @@ static void check_memory(struct bench_doctor *doctor)
 
 static void check_processes(struct bench_doctor *doctor, const char *group)
 {
-    char path[512], text[64];
+    const char *path = bench_text("/sys/fs/cgroup%s/pids.max", group);
+    char text[64];
     int64_t most = 0;
-    snprintf(path, sizeof(path), "/sys/fs/cgroup%.400s/pids.max", group);
     const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
     if (result == BENCH_READ_ABSENT || strcmp(text, "max") == 0)
         return;
@@ -230,9 +218,8 @@ static void check_processes(struct bench_doctor *doctor, const char *group)
 
 static void check_processors(struct bench_doctor *doctor, const char *group)
 {
-    char path[512], text[64];
-    char *rest;
-    snprintf(path, sizeof(path), "/sys/fs/cgroup%.400s/cpu.max", group);
+    const char *path = bench_text("/sys/fs/cgroup%s/cpu.max", group);
+    char text[64], *rest;
     const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
     if (result == BENCH_READ_ABSENT || strncmp(text, "max ", 4) == 0 || strcmp(text, "max") == 0)
         return;
@@ -273,9 +260,9 @@ static bool find_field(const char *text, const char *name, int64_t *number_out)
 
 void bench_check_host_hugepages(struct bench_doctor *doctor)
 {
-    char text[4096];
+    const char *text = bench_get(doctor, NULL, "/proc/meminfo");
     int64_t total_kib = 0, n_pages = 0, page_kib = 0;
-    if (!bench_get_text(doctor, "/proc/meminfo", text, sizeof(text)))
+    if (text == NULL)
         return;
     if (!find_field(text, "MemTotal:", &total_kib) || total_kib == 0) {
         bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
@@ -295,22 +282,18 @@ void bench_check_host_hugepages(struct bench_doctor *doctor)
               is_much ? ", and more than half of the memory is lost to it" : "");
 }
 
-static bool is_address(const char *text)
-{
-    unsigned char bytes[16];
-    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
-}
-
 /* @address_out: "" = no line has the name. False if no line begins with an address. */
 static bool find_address(char *hosts, const char *name, char *address_out, size_t address_bytes)
 {
     bool is_understood = false;
     address_out[0] = '\0';
-    for (char *line; (line = bench_next_line(&hosts)) != NULL;) {
+    BENCH_EACH_LINE(hosts, line)
+    {
+        unsigned char bytes[16];
         char *rest = line;
         line[strcspn(line, "#")] = '\0';
         const char *address = strsep(&rest, " \t");
-        if (!is_address(address))
+        if (inet_pton(AF_INET, address, bytes) != 1 && inet_pton(AF_INET6, address, bytes) != 1)
             continue;
         is_understood = true;
         for (char *word; rest != NULL && (word = strsep(&rest, " \t")) != NULL;)
@@ -322,27 +305,24 @@ static bool find_address(char *hosts, const char *name, char *address_out, size_
 
 void bench_check_host_hostname(struct bench_doctor *doctor)
 {
-    char name[64], address[64], fix[256];
-    char *hosts = NULL;
-    if (!bench_get_text(doctor, "/proc/sys/kernel/hostname", name, sizeof(name)))
+    const char *name = bench_get(doctor, NULL, "/proc/sys/kernel/hostname");
+    char *hosts = name == NULL ? NULL : bench_get(doctor, NULL, "/etc/hosts");
+    char address[64];
+    if (hosts == NULL)
         return;
-    if (!bench_get_all(doctor, "/etc/hosts", &hosts))
-        return;
-    const bool is_understood = find_address(hosts, name, address, sizeof(address));
-    free(hosts);
-    if (!is_understood) {
+    name = bench_text("%.63s", name);
+    if (!find_address(hosts, name, address, sizeof(address))) {
         bench_say_unreadable(doctor, NULL, "/etc/hosts", BENCH_READ_BROKEN);
         return;
     }
     const char *master = bench_variable(doctor, "MASTER_ADDR");
     const bool is_master = master != NULL && strcmp(master, name) == 0;
-    snprintf(fix, sizeof(fix),
-             "in /etc/hosts give %.63s its address in the network of the job instead of %s, or set "
-             "MASTER_ADDR to that address",
-             name, address);
     if (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
-        bench_say(
-            doctor, BENCH_WARN, NULL, fix,
+        bench_warn(
+            doctor, NULL,
+            bench_text("in /etc/hosts give %.63s its address in the network of the job instead of "
+                       "%s, or set MASTER_ADDR to that address",
+                       name, address),
             "/etc/hosts: %s is %s. A program that listens at its host's name cannot be "
             "reached from other hosts%s",
             name, address,
@@ -359,8 +339,8 @@ void bench_check_host_clock(struct bench_doctor *doctor)
 {
     static const char path[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     static const char *const slow[] = {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"};
-    char name[64];
-    if (!bench_get_text(doctor, path, name, sizeof(name)))
+    const char *name = bench_get(doctor, NULL, path);
+    if (name == NULL)
         return;
     for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++)
         if (strcmp(name, slow[i]) == 0) {

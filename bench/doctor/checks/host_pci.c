@@ -4,7 +4,6 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* PCI Express Base Specification 5.0, 7.6.3 and 7.7.8. The control register of Access Control
@@ -19,10 +18,9 @@
 static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *control_out)
 {
     unsigned char config[CONFIG_BYTES];
-    char path[192];
     size_t n = 0;
     const enum bench_read result =
-        bench_read_bytes(root, bench_pci_path(bus_id, "config", path), config, sizeof(config), &n);
+        bench_read_bytes(root, bench_pci_path(bus_id, "config"), config, sizeof(config), &n);
     *control_out = 0;
     if (result != BENCH_READ_OK)
         return result;
@@ -48,7 +46,7 @@ static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *
 void bench_check_host_acs(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
-    char path[192], fix[160], found[512] = "";
+    char found[512] = "";
     const char *first = "";
     int n_bridges = 0, n_unread = 0;
     enum bench_read worst = BENCH_READ_OK;
@@ -66,20 +64,19 @@ void bench_check_host_acs(struct bench_doctor *doctor)
         bench_append(found, sizeof(found), " %s (control %04x)", pci->bus_id, control);
         first = first[0] == '\0' ? pci->bus_id : first;
     }
-    snprintf(fix, sizeof(fix),
-             "setpci -s %s ECAP_ACS+0x6.w=0000 for each bridge, at every boot; or switch ACS off "
-             "in the firmware",
-             first);
     if (found[0] != '\0')
-        bench_say(doctor, BENCH_WARN, NULL, fix,
-                  "PCI bridges that send traffic between devices to the root complex, so that "
-                  "direct copies between GPUs and NICs are slow or hang:%s",
-                  found);
+        bench_warn(doctor, NULL,
+                   bench_text("setpci -s %s ECAP_ACS+0x6.w=0000 for each bridge, at every boot; or "
+                              "switch ACS off in the firmware",
+                              first),
+                   "PCI bridges that send traffic between devices to the root complex, so that "
+                   "direct copies between GPUs and NICs are slow or hang:%s",
+                   found);
     else if (n_unread > 0)
         bench_say_unreadable(doctor, NULL, "/sys/bus/pci/devices/*/config of bridges", worst);
     else
         bench_ok(doctor, NULL, "%s: none of %d bridges redirects traffic between devices",
-                 bench_pci_path("*", "config", path), n_bridges);
+                 bench_pci_path("*", "config"), n_bridges);
 }
 
 void bench_check_host_iommu(struct bench_doctor *doctor)
@@ -89,14 +86,14 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
     int n_cards = 0;
     for (int i = 0; i < machine->n_pci; i++) {
         const struct bench_pci *pci = &machine->pci[i];
-        char path[192], group[BENCH_NAME_BYTES], type[32];
+        char group[BENCH_NAME_BYTES], type[32];
         if ((!pci->is_gpu || pci->is_hidden) && !pci->is_nic)
             continue;
         n_cards++;
-        if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group", path), group,
+        if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group"), group,
                             sizeof(group)) != BENCH_READ_OK)
             continue;
-        snprintf(path, sizeof(path), "/sys/kernel/iommu_groups/%.63s/type", group);
+        const char *path = bench_text("/sys/kernel/iommu_groups/%s/type", group);
         const enum bench_read result = bench_read_text(doctor->root, path, type, sizeof(type));
         if (strncmp(type, "DMA", 3) == 0)
             bench_append(found, sizeof(found), " %s", pci->bus_id);
@@ -119,15 +116,14 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
 static enum bench_read count_near(const char *root, const char *bus_id, const char *near_cpus,
                                   int *n_irqs_out, int *n_near_out)
 {
-    char path[192];
     char(*irqs)[BENCH_NAME_BYTES];
     enum bench_read result = BENCH_READ_OK;
-    const int n = bench_read_names(root, bench_pci_path(bus_id, "msi_irqs", path), &irqs);
+    const int n = bench_read_names(root, bench_pci_path(bus_id, "msi_irqs"), &irqs);
     *n_irqs_out = *n_near_out = 0;
     for (int i = 0; i < n; i++) {
         char cpus[1024];
-        snprintf(path, sizeof(path), "/proc/irq/%.63s/smp_affinity_list", irqs[i]);
-        const enum bench_read one = bench_read_text(root, path, cpus, sizeof(cpus));
+        const enum bench_read one = bench_read_text(
+            root, bench_text("/proc/irq/%s/smp_affinity_list", irqs[i]), cpus, sizeof(cpus));
         if (one == BENCH_READ_ABSENT)
             continue;
         const int overlap = one == BENCH_READ_OK ? bench_cpus_overlap(cpus, near_cpus) : -1;
@@ -136,7 +132,6 @@ static enum bench_read count_near(const char *root, const char *bus_id, const ch
         *n_irqs_out += overlap >= 0;
         *n_near_out += overlap == 1;
     }
-    free(irqs);
     return result;
 }
 
@@ -162,14 +157,13 @@ void bench_check_host_irq(struct bench_doctor *doctor)
     const int n_entries = bench_read_names(doctor->root, "/sys/devices/system/node", &nodes);
     for (int i = 0; i < n_entries; i++)
         n_nodes += strncmp(nodes[i], "node", 4) == 0;
-    free(nodes);
     for (int i = 0; n_nodes > 1 && i < machine->n_pci; i++) {
         const struct bench_pci *pci = &machine->pci[i];
-        char path[192], near_cpus[1024];
+        char near_cpus[1024];
         int n_irqs = 0, n_near = 0;
         if (pci->class >> 16 != 0x02 || !is_used(doctor, pci) ||
-            bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist", path),
-                            near_cpus, sizeof(near_cpus)) != BENCH_READ_OK)
+            bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist"), near_cpus,
+                            sizeof(near_cpus)) != BENCH_READ_OK)
             continue;
         n_nics++;
         const enum bench_read result =

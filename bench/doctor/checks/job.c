@@ -35,7 +35,6 @@ static int count_allowed(const char *root, enum bench_read *result_out)
     const char *line = strstr(text, "Cpus_allowed_list:");
     if (line != NULL)
         sscanf(line, "Cpus_allowed_list: %1023s", list);
-    free(text);
     const int n = list[0] == '\0' ? -1 : bench_cpus_count(list);
     if (n <= 0)
         *result_out = BENCH_READ_BROKEN;
@@ -103,11 +102,10 @@ static void check_files(struct bench_doctor *doctor)
         const char *source = gyre_param_source(&doctor->params, files[i].id);
         const char *slash = strrchr(text, '/'), *root = text[0] == '/' ? doctor->root : "";
         const bool is_ignored = strncmp(source, "NCCL_", 5) == 0;
-        char path[1024];
         size_t n = 0;
         const int n_path =
             files[i].is_written ? (int)(slash == NULL ? 0 : slash - text + 1) : (int)strlen(text);
-        snprintf(path, sizeof(path), "%.*s", n_path, text);
+        const char *path = bench_text("%.*s", n_path, text);
         if (path[0] == '\0' || strchr(path, '%') != NULL ||
             (files[i].is_written
                  ? bench_exists(root, path)
@@ -136,10 +134,9 @@ void bench_check_job_variables(struct bench_doctor *doctor)
     check_files(doctor);
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
-        char name[64];
+        const char *name = bench_text("%.*s", (int)strcspn(*entry, "="), *entry);
         if (!gyre_param_guess(*entry, &guess) || guess.is_error)
             continue;
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*entry, "="), *entry);
         if (guess.is_close)
             bench_say(doctor, BENCH_WARN, name, "correct the name; gyre env lists all variables",
                       "%s is unknown and has no effect: did you mean %s?", name, guess.nearest);
@@ -181,46 +178,28 @@ static const struct harmful {
 
 static void warn(struct bench_doctor *doctor, enum gyre_param_id id, const char *harm)
 {
-    char fix[64];
     const char *source = gyre_param_source(&doctor->params, id);
-    snprintf(fix, sizeof(fix), "unset %s", source);
-    bench_say(doctor, BENCH_WARN, source, fix, "%s=%s: %s", source,
-              gyre_param_text(&doctor->params, id), harm);
+    bench_warn(doctor, source, bench_text("unset %s", source), "%s=%s: %s", source,
+               gyre_param_text(&doctor->params, id), harm);
 }
 
 /* A traffic class is DSCP times 4 plus two bits for ECN, of which 2 means "can be marked". */
 static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
 {
-    char harm[256];
     const int64_t class = gyre_param_number(&doctor->params, id);
-    if (!gyre_param_is_set(&doctor->params, id) || (class & 1) == 0)
-        return;
-    snprintf(harm, sizeof(harm),
-             "it is the whole byte of the IP header: DSCP %" PRId64 ", ECN bits %" PRId64 "%" PRId64
-             ", hardly what was meant; " BENCH_TRAFFIC_CLASS ", 160 is DSCP 40, priority 5",
-             class >> 2, class >> 1 & 1, class & 1);
-    warn(doctor, id, harm);
-}
-
-static void check_timeout(struct bench_doctor *doctor)
-{
-    char harm[256];
-    const int64_t exponent = gyre_param_number(&doctor->params, GYRE_PARAM_IB_TIMEOUT);
-    const int64_t retries = gyre_param_number(&doctor->params, GYRE_PARAM_IB_RETRY_CNT);
-    if (!gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TIMEOUT) || exponent < 20)
-        return;
-    /* IBTA: 4.096 us times two to the power of the value */
-    snprintf(harm, sizeof(harm),
-             "a peer that is gone is noticed by the adapter after %.0f s at the earliest",
-             4.096e-6 * (double)(1ULL << exponent) * (double)(retries + 1));
-    warn(doctor, GYRE_PARAM_IB_TIMEOUT, harm);
+    if (gyre_param_is_set(&doctor->params, id) && (class & 1) != 0)
+        warn(doctor, id,
+             bench_text("it is the whole byte of the IP header: DSCP %" PRId64 ", ECN bits %" PRId64
+                        "%" PRId64 ", hardly what was meant; " BENCH_TRAFFIC_CLASS
+                        ", 160 is DSCP 40, priority 5",
+                        class >> 2, class >> 1 & 1, class & 1));
 }
 
 void bench_check_job_harmful(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
     const char *visible = bench_variable(doctor, "CUDA_VISIBLE_DEVICES");
-    char off[96] = "";
+    const char *off = bench_rdma_off(&doctor->params);
     bool is_here[] = {[ANY] = true, [WITH_SOFT_RDMA] = false};
     for (int i = 0; i < machine->n_ports; i++) {
         is_here[WITH_SOFT_RDMA] = is_here[WITH_SOFT_RDMA] || machine->ports[i].is_soft;
@@ -231,8 +210,7 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
     is_here[WITH_RDMA_AND_GPU] = is_here[WITH_RDMA] && machine->has_gpu;
     for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {
         const struct harmful *row = &harmful[i];
-        char value[128];
-        snprintf(value, sizeof(value), " %.120s ", gyre_param_text(&doctor->params, row->id));
+        const char *value = bench_text(" %s ", gyre_param_text(&doctor->params, row->id));
         const bool is_bad = row->values != NULL ? strstr(row->values, value) != NULL
                                                 : gyre_param_number(&doctor->params, row->id) == 1;
         /* NCCL's names may come from another cluster, while gyre's own are meant. */
@@ -246,7 +224,13 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         warn(doctor, GYRE_PARAM_CHECK, "each call waits for all ranks before it begins");
     check_class(doctor, GYRE_PARAM_IB_TC);
     check_class(doctor, GYRE_PARAM_IB_FIFO_TC);
-    check_timeout(doctor);
+    const int64_t exponent = gyre_param_number(&doctor->params, GYRE_PARAM_IB_TIMEOUT);
+    const int64_t retries = gyre_param_number(&doctor->params, GYRE_PARAM_IB_RETRY_CNT);
+    if (gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TIMEOUT) && exponent >= 20)
+        warn(
+            doctor, GYRE_PARAM_IB_TIMEOUT, /* IBTA: 4.096 us times two to its power */
+            bench_text("a peer that is gone is noticed by the adapter after %.0f s at the earliest",
+                       4.096e-6 * (double)(1ULL << exponent) * (double)(retries + 1)));
     if (gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_GID_INDEX) &&
         strcmp(gyre_param_text(&doctor->params, GYRE_PARAM_IB_GID_INDEX), "-1") != 0)
         warn(doctor, GYRE_PARAM_IB_GID_INDEX,
@@ -258,6 +242,5 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
                   "CUDA_VISIBLE_DEVICES=%s hides all GPUs", visible);
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "no variable that is nearly always a mistake%s%s",
-                 bench_rdma_off(&doctor->params, off) != NULL ? "; RDMA is off, as is meant: " : "",
-                 off);
+                 off != NULL ? "; RDMA is off, as is meant: " : "", off != NULL ? off : "");
 }

@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FAST_MBIT_PER_S 25000 /* above it packets of 1500 bytes cost too much processor time */
@@ -14,10 +13,8 @@
 static void describe(const struct bench_machine *machine,
                      const struct gyre_sock_interface *interface, char *text, size_t text_bytes)
 {
-    char host[80];
     const struct bench_netdev *device = bench_net_find(machine, interface->name);
-    bench_append(text, text_bytes, "%s %s", interface->name,
-                 bench_net_host_text(interface, host, sizeof(host)));
+    bench_append(text, text_bytes, "%s %s", interface->name, bench_net_host_text(interface));
     if (device == NULL)
         return;
     bench_append(text, text_bytes, ", %s", device->kind);
@@ -65,15 +62,6 @@ static bool is_container_bridge(const char *name)
     return false;
 }
 
-static const char *fix_of_bridge(const struct bench_machine *machine, char *text_out)
-{
-    const char *real = bench_net_real(machine);
-    for (int i = 0; i < machine->n_addresses; i++)
-        if (strcmp(machine->addresses[i].name, real) == 0)
-            return bench_fix_of_interface("export GYRE_SOCKET_IFNAME=NETDEV", real, text_out);
-    return bench_fix_of_interface(GIVE_ADDRESS, real, text_out);
-}
-
 void bench_check_net_interfaces(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
@@ -81,9 +69,10 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
     const char *rule = gyre_param_text(&doctor->params, GYRE_PARAM_SOCKET_IFNAME);
     const char *source =
         rule[0] != '\0' ? gyre_param_source(&doctor->params, GYRE_PARAM_SOCKET_IFNAME) : "by rules";
-    char list[1300], fix[BENCH_FIX_BYTES];
+    const char *real = bench_net_real(machine);
+    const char *fix = bench_fix_of_interface(GIVE_ADDRESS, real);
+    char list[1300];
     list_choice(machine, list, sizeof(list));
-    bench_fix_of_interface(GIVE_ADDRESS, bench_net_real(machine), fix);
     if (machine->n_netdevs == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/net", BENCH_READ_ABSENT);
     else if (machine->net_status != GYRE_SUCCESS && rule[0] != '\0')
@@ -99,13 +88,16 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
         bench_say(doctor, BENCH_FAIL, first->name,
                   "plug in the cable, or name another interface in GYRE_SOCKET_IFNAME",
                   "the first choice (%s) has no link\n%s", source, list);
-    else if (is_container_bridge(first->name))
-        bench_say(
-            doctor, BENCH_WARN, first->name, fix_of_bridge(machine, fix),
+    else if (is_container_bridge(first->name)) {
+        for (int i = 0; i < machine->n_addresses; i++)
+            if (strcmp(machine->addresses[i].name, real) == 0)
+                fix = bench_text("export GYRE_SOCKET_IFNAME=%s", real);
+        bench_warn(
+            doctor, first->name, fix,
             "the first choice (%s) is a bridge of containers or virtual machines, which other "
             "hosts hardly reach\n%s",
             source, list);
-    else
+    } else
         bench_ok(doctor, first->name, "chosen %s\n%s", source, list);
 }
 
@@ -113,7 +105,6 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
     const char *routable = NULL;
-    char fix[BENCH_FIX_BYTES];
     int n_four = 0, n_six = 0, n_link_local = 0;
     for (int i = 0; i < machine->n_addresses; i++) {
         const struct gyre_sock_address *address = &machine->addresses[i].address;
@@ -138,7 +129,7 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
                   bench_fix_of_interface(
                       "ip addr add A.B.C.D/24 dev NETDEV, or set "
                       "NCCL_SOCKET_FAMILY=AF_INET6 and, for RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
-                      routable, fix),
+                      routable),
                   "no IPv4 address, %d of IPv6: gyre uses IPv6 by itself, but NCCL's rules look "
                   "for IPv4 GIDs first",
                   n_six);
@@ -147,7 +138,7 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
             doctor, BENCH_WARN, NULL,
             bench_fix_of_interface(
                 "ip addr add A.B.C.D/24 dev NETDEV; look at the DHCP client: networkctl status",
-                bench_net_real(machine), fix),
+                bench_net_real(machine)),
             "no address that other hosts can route to; %d of one link only", n_link_local);
 }
 
@@ -204,14 +195,12 @@ void bench_check_net_speed(struct bench_doctor *doctor)
     else if (first->mbit_per_s == 0)
         bench_say(doctor, BENCH_SKIPPED, first->name, NULL,
                   "/sys/class/net/%s/speed: the driver does not tell it", first->name);
-    else if (fastest->mbit_per_s > first->mbit_per_s) {
-        char fix[128];
-        snprintf(fix, sizeof(fix), "export GYRE_SOCKET_IFNAME=%s", fastest->name);
-        bench_say(doctor, BENCH_WARN, first->name, fix,
-                  "/sys/class/net/*/speed: gyre's first choice has %.4g Gbit/s, but %s has %.4g",
-                  (double)first->mbit_per_s / 1000, fastest->name,
-                  (double)fastest->mbit_per_s / 1000);
-    } else
+    else if (fastest->mbit_per_s > first->mbit_per_s)
+        bench_warn(doctor, first->name, bench_text("export GYRE_SOCKET_IFNAME=%s", fastest->name),
+                   "/sys/class/net/*/speed: gyre's first choice has %.4g Gbit/s, but %s has %.4g",
+                   (double)first->mbit_per_s / 1000, fastest->name,
+                   (double)fastest->mbit_per_s / 1000);
+    else
         bench_ok(doctor, first->name, "/sys/class/net/%s/speed: %.4g Gbit/s", first->name,
                  (double)first->mbit_per_s / 1000);
 }
@@ -227,14 +216,13 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
     /* Packets above the MTU of a lower interface are lost without an error. */
     for (int i = 0; i < machine->n_netdevs; i++) {
         const struct bench_netdev *below = &machine->netdevs[i];
-        char fix[BENCH_FIX_BYTES];
-        snprintf(fix, sizeof(fix), "ip link set dev %s mtu %" PRId64 ", and on its switch port",
-                 below->name, first->mtu);
         if ((strcmp(first->parent, below->name) == 0 || strcmp(below->master, first->name) == 0) &&
             below->mtu > 0 && below->mtu < first->mtu)
-            bench_say(doctor, BENCH_FAIL, first->name, fix,
-                      "/sys/class/net/%s/mtu: %" PRId64 ", but %s below it has %" PRId64,
-                      first->name, first->mtu, below->name, below->mtu);
+            bench_fail(doctor, first->name,
+                       bench_text("ip link set dev %s mtu %" PRId64 ", and on its switch port",
+                                  below->name, first->mtu),
+                       "/sys/class/net/%s/mtu: %" PRId64 ", but %s below it has %" PRId64,
+                       first->name, first->mtu, below->name, below->mtu);
     }
     if (first->mtu == 0)
         bench_say_unreadable(doctor, first->name, "/sys/class/net/*/mtu", BENCH_READ_BROKEN);
@@ -254,24 +242,19 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
 
 static void check_bond(struct bench_doctor *doctor, const char *name)
 {
-    char path[64], mode[64] = "?";
-    char *text = NULL;
+    const char *path = bench_text("/proc/net/bonding/%s", name);
+    char mode[64] = "?", *text = bench_get(doctor, name, path);
     int n_ports = 0, n_up = 0;
     bool is_port = false;
-    snprintf(path, sizeof(path), "/proc/net/bonding/%s", name);
-    const enum bench_read result = bench_read_all(doctor->root, path, &text);
-    if (result != BENCH_READ_OK) {
-        bench_say_unreadable(doctor, name, path, result);
+    if (text == NULL)
         return;
-    }
-    char *rest = text;
-    for (char *line; (line = bench_next_line(&rest)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         sscanf(line, "Bonding Mode: %63[^\n]", mode);
         is_port = is_port || strncmp(line, "Slave Interface:", 16) == 0;
         n_ports += strncmp(line, "Slave Interface:", 16) == 0;
         n_up += is_port && strcmp(line, "MII Status: up") == 0;
     }
-    free(text);
     if (n_ports == 0)
         bench_say_unreadable(doctor, name, path, BENCH_READ_BROKEN);
     else if (n_up < n_ports)
@@ -292,8 +275,6 @@ void bench_check_net_bond(struct bench_doctor *doctor)
         if (strcmp(doctor->machine.netdevs[i].kind, "bond") == 0 &&
             bench_net_is_used(&doctor->params, &doctor->machine, &doctor->machine.netdevs[i]))
             check_bond(doctor, doctor->machine.netdevs[i].name);
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no bond here");
 }
 
 void bench_check_net_ports(struct bench_doctor *doctor)
@@ -335,7 +316,6 @@ void bench_check_net_same_subnet(struct bench_doctor *doctor)
         for (int j = i + 1; j < machine->n_addresses; j++) {
             const struct gyre_sock_interface *a = &machine->addresses[i],
                                              *b = &machine->addresses[j];
-            char first[80], second[80];
             if (a->address.family != AF_INET || b->address.family != AF_INET || a->is_loopback ||
                 !a->is_running || !b->is_running || a->prefix_bits != b->prefix_bits ||
                 a->prefix_bits > 30 || !is_used(doctor, a) || !is_used(doctor, b) ||
@@ -347,8 +327,7 @@ void bench_check_net_same_subnet(struct bench_doctor *doctor)
                       "source address",
                       "%s %s and %s %s are in one subnet: packets for both leave through one of "
                       "them",
-                      a->name, bench_net_host_text(a, first, sizeof(first)), b->name,
-                      bench_net_host_text(b, second, sizeof(second)));
+                      a->name, bench_net_host_text(a), b->name, bench_net_host_text(b));
         }
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "no two interfaces share an IPv4 subnet");

@@ -88,15 +88,6 @@ static gyre_status measure_as_receiver(const struct rig *rig, int peer)
     return send_or_receive(rig, true, peer, 8);
 }
 
-static gyre_status open_matrix(const struct rig *rig)
-{
-    struct bench_matrix *matrix = &rig->doctor->hosts;
-    GYRE_TRY(bench_matrix_open(matrix, rig->hosts.n));
-    memcpy(matrix->names, rig->hosts.names, (size_t)rig->hosts.n * sizeof(*matrix->names));
-    snprintf(matrix->what, sizeof(matrix->what), "network between hosts");
-    return GYRE_SUCCESS;
-}
-
 static gyre_status open_comm(struct rig *rig)
 {
     gyre_config config = GYRE_CONFIG_INIT;
@@ -107,9 +98,7 @@ static gyre_status open_comm(struct rig *rig)
     GYRE_TRY(bench_rendezvous(&rig->doctor->launcher, 1, &config, &id));
     if (rig->hosts.me < 0)
         return GYRE_SUCCESS;
-    rig->buffer = calloc(1, LARGE_BYTES);
-    if (rig->buffer == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", LARGE_BYTES);
+    rig->buffer = bench_keep(1, LARGE_BYTES);
     GYRE_TRY(gyre_comm_init_rank(&rig->comm, rig->hosts.n, &id, rig->hosts.me, &config));
     return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
 }
@@ -164,8 +153,7 @@ static double line_gbytes_per_s(const struct bench_doctor *doctor)
 void bench_check_job_network(struct bench_doctor *doctor)
 {
     struct rig rig = {.doctor = doctor};
-    struct outcome mine, *all = NULL;
-    char rest[128];
+    struct outcome mine;
     const int n = doctor->launcher.n_processes;
     if (n == 1) {
         bench_skip(doctor, "one process: no network to measure");
@@ -178,15 +166,15 @@ void bench_check_job_network(struct bench_doctor *doctor)
     }
     memset(&mine, 0, sizeof(mine));
     mine.line_gbytes_per_s = line_gbytes_per_s(doctor);
-    all = calloc((size_t)n, sizeof(*all));
-    gyre_status status = all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                                     : bench_hosts_find(doctor, &rig.hosts);
+    struct outcome *all = bench_keep((size_t)n, sizeof(*all));
+    gyre_status status = bench_hosts_find(doctor, &rig.hosts);
     if (status == GYRE_SUCCESS && rig.hosts.n == 1) {
         bench_skip(doctor, "all %d processes are on one host", n);
-        goto done;
+        return;
     }
-    if (status == GYRE_SUCCESS)
-        status = open_matrix(&rig);
+    bench_matrix_open(&doctor->hosts, rig.hosts.n, "network between hosts");
+    memcpy(doctor->hosts.names, rig.hosts.names,
+           (size_t)rig.hosts.n * sizeof(*doctor->hosts.names));
     if (status == GYRE_SUCCESS)
         status = bench_gather(doctor, open_comm(&rig), &mine, sizeof(mine), all);
     if (status == GYRE_SUCCESS) {
@@ -196,25 +184,20 @@ void bench_check_job_network(struct bench_doctor *doctor)
         status = measure_all(&rig, all);
     }
     if (status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "look at net.interfaces, rdma.gid and the firewall on both hosts; "
-                  "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
-                  "%s", gyre_cause());
-    else {
-        snprintf(rest, sizeof(rest), "%d of %d pairs were measured, every byte was checked",
-                 bench_matrix_rates(&doctor->hosts).n_measured, rig.hosts.n * (rig.hosts.n - 1));
+        bench_fail(doctor, NULL,
+                   "look at net.interfaces, rdma.gid and the firewall on both hosts; "
+                   "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
+                   "%s", gyre_cause());
+    else
         bench_matrix_judge(
             doctor, &doctor->hosts,
             "look at the slow pair's ports, cables and switches; gyre doctor on both "
             "hosts; then measure again without other load",
-            rest);
-    }
-done:
+            bench_text("%d of %d pairs were measured, every byte was checked",
+                       bench_matrix_rates(&doctor->hosts).n_measured,
+                       rig.hosts.n * (rig.hosts.n - 1)));
     if (rig.stream != NULL)
         (void)gyre_stream_destroy(rig.stream, GYRE_DEVICE_HOST);
     if (rig.comm != NULL)
         (void)(status == GYRE_SUCCESS ? gyre_comm_destroy(rig.comm) : gyre_comm_abort(rig.comm));
-    free(rig.buffer);
-    bench_hosts_free(&rig.hosts);
-    free(all);
 }

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -217,9 +216,9 @@ static gyre_status try_all(struct bench_doctor *doctor, struct bench_paths *path
     const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
     const int n = paths->hosts.n;
     paths->n_all = n * (n - 1);
-    struct bench_path_note *notes = calloc((size_t)doctor->launcher.n_processes, sizeof(*notes));
-    gyre_status status =
-        notes == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory") : GYRE_SUCCESS;
+    struct bench_path_note *notes =
+        bench_keep((size_t)doctor->launcher.n_processes, sizeof(*notes));
+    gyre_status status = GYRE_SUCCESS;
     for (int step = 1; status == GYRE_SUCCESS && step < n; step++)
         for (int from = 0; status == GYRE_SUCCESS && from < n; from++) {
             if (paths->n_pairs == BENCH_MAX_PATHS)
@@ -231,7 +230,6 @@ static gyre_status try_all(struct bench_doctor *doctor, struct bench_paths *path
             status = try_pair(doctor, paths, pair, udp, deadline_ns, notes);
             paths->n_pairs += status == GYRE_SUCCESS;
         }
-    free(notes);
     return status;
 }
 
@@ -254,43 +252,25 @@ static gyre_status listen_all(struct bench_doctor *doctor, struct bench_paths *p
     return GYRE_SUCCESS;
 }
 
-static gyre_status measure(struct bench_doctor *doctor, struct bench_paths *paths)
-{
-    int tcp = -1, udp = -1;
-    paths->listeners = calloc((size_t)doctor->launcher.n_processes, sizeof(*paths->listeners));
-    gyre_status status = paths->listeners == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
-                                                  : bench_hosts_find(doctor, &paths->hosts);
-    if (status == GYRE_SUCCESS && paths->hosts.n > 1)
-        status = listen_all(doctor, paths, &tcp, &udp);
-    if (status == GYRE_SUCCESS && paths->hosts.n > 1)
-        status = try_all(doctor, paths, udp);
-    if (tcp >= 0)
-        gyre_sock_close(tcp);
-    if (udp >= 0)
-        close(udp);
-    return status;
-}
-
-void bench_paths_free(struct bench_paths *paths)
-{
-    if (paths == NULL)
-        return;
-    bench_hosts_free(&paths->hosts);
-    free(paths->listeners);
-    free(paths);
-}
-
 /* NULL after saying why. */
 static const struct bench_paths *paths_of(struct bench_doctor *doctor)
 {
     struct bench_paths *paths = doctor->paths;
     if (paths == NULL) {
-        paths = doctor->paths = calloc(1, sizeof(*paths));
-        if (paths == NULL)
-            return NULL;
-        paths->status = measure(doctor, paths);
-        snprintf(paths->cause, sizeof(paths->cause), "%.255s",
-                 paths->status == GYRE_SUCCESS ? "" : gyre_cause());
+        int tcp = -1, udp = -1;
+        paths = doctor->paths = bench_keep(1, sizeof(*paths));
+        paths->listeners =
+            bench_keep((size_t)doctor->launcher.n_processes, sizeof(*paths->listeners));
+        paths->status = bench_hosts_find(doctor, &paths->hosts);
+        if (paths->status == GYRE_SUCCESS && paths->hosts.n > 1)
+            paths->status = listen_all(doctor, paths, &tcp, &udp);
+        if (paths->status == GYRE_SUCCESS && paths->hosts.n > 1)
+            paths->status = try_all(doctor, paths, udp);
+        if (tcp >= 0)
+            gyre_sock_close(tcp);
+        if (udp >= 0)
+            close(udp);
+        snprintf(paths->cause, sizeof(paths->cause), "%.255s", gyre_cause());
     }
     if (paths->status != GYRE_SUCCESS)
         bench_say(doctor, BENCH_UNKNOWN, NULL, "look at net.interfaces on that host", "%s",
@@ -372,28 +352,6 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
     say_rest(doctor, paths, n_bad, worst);
 }
 
-/* @is_known: the sender's kernel knows the limit. */
-static void say_cut_packets(struct bench_doctor *doctor, const struct bench_paths *paths,
-                            const struct bench_path_pair *pair, bool is_known)
-{
-    const char *from = paths->hosts.names[pair->from], *to = paths->hosts.names[pair->to];
-    const struct bench_path_listener *sender = &paths->listeners[paths->hosts.leaders[pair->from]];
-    const struct bench_path_listener *receiver = &paths->listeners[paths->hosts.leaders[pair->to]];
-    char fix[BENCH_FIX_BYTES];
-    snprintf(fix, sizeof(fix),
-             "one MTU on every interface and switch port between the hosts: ip link set dev %s mtu "
-             "9000 on %s, ip link set dev %s mtu 9000 on %s (or 1500 everywhere); tracepath -n "
-             "ADDRESS shows the place",
-             sender->name, from, receiver->name, to);
-    bench_say(
-        doctor, is_known ? BENCH_WARN : BENCH_FAIL, from, fix,
-        "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the sizes "
-        "tried that does has %d bytes. %s",
-        sender->name, pair->note.limit, to, pair->note.n_bytes,
-        is_known ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
-                 : "Nobody tells the sender: connections hang as soon as they carry much");
-}
-
 void bench_check_job_path_mtu(struct bench_doctor *doctor)
 {
     const struct bench_paths *paths = paths_of(doctor);
@@ -414,7 +372,20 @@ void bench_check_job_path_mtu(struct bench_doctor *doctor)
         worst = is_known ? worst : BENCH_FAIL;
         if (n_bad++ >= MAX_SAID)
             continue;
-        say_cut_packets(doctor, paths, pair, is_known);
+        const char *from = paths->hosts.names[pair->from], *to = paths->hosts.names[pair->to];
+        const char *sender = paths->listeners[paths->hosts.leaders[pair->from]].name;
+        const char *receiver = paths->listeners[paths->hosts.leaders[pair->to]].name;
+        bench_say(
+            doctor, is_known ? BENCH_WARN : BENCH_FAIL, from,
+            bench_text("one MTU on every interface and switch port between the hosts: ip link "
+                       "set dev %s mtu 9000 on %s, ip link set dev %s mtu 9000 on %s (or 1500 "
+                       "everywhere); tracepath -n ADDRESS shows the place",
+                       sender, from, receiver, to),
+            "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the "
+            "sizes tried that does has %d bytes. %s",
+            sender, note->limit, to, note->n_bytes,
+            is_known ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
+                     : "Nobody tells the sender: connections hang as soon as they carry much");
     }
     if (n_seen == 0)
         bench_skip(doctor, "no UDP packet passes (job.firewall)");

@@ -9,7 +9,6 @@
 #include "core/foundation/base/util.h"
 #include "transport/ib/ib_trial.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_RAILS 128
@@ -54,21 +53,12 @@ struct rig {
     bool is_over;
 };
 
-static const char *reason_against(const struct bench_doctor *doctor, char *text_out)
-{
-    if (doctor->params_status != GYRE_SUCCESS)
-        return "a variable is not legal (job.variables)";
-    return bench_rdma_off(&doctor->params, text_out);
-}
-
 static gyre_status offer_ports(struct rig *rig)
 {
-    struct bench_launcher *launcher = &rig->doctor->launcher;
-    char off[96];
-    struct offer *mine = calloc(1, sizeof(*mine));
-    if (mine == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for RDMA ports");
-    const char *reason = reason_against(rig->doctor, off);
+    struct offer *mine = bench_keep(1, sizeof(*mine));
+    const char *reason = rig->doctor->params_status != GYRE_SUCCESS
+                             ? "a variable is not legal (job.variables)"
+                             : bench_rdma_off(&rig->doctor->params);
     if (rig->hosts.me >= 0 && reason == NULL &&
         gyre_ib_trial_open(&rig->doctor->params, &rig->trial) != GYRE_SUCCESS)
         reason = gyre_cause();
@@ -78,13 +68,11 @@ static gyre_status offer_ports(struct rig *rig)
             mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
         else
             mine->n_left_out++;
-    const gyre_status status =
-        launcher->ops->all_gather(launcher, mine, sizeof(*mine), rig->offers);
-    free(mine);
-    return status;
+    rig->offers = bench_all_gather(rig->doctor, mine, sizeof(*mine));
+    return rig->offers == NULL ? GYRE_ERROR_REMOTE : GYRE_SUCCESS;
 }
 
-static gyre_status make_rows(struct rig *rig)
+static void make_rows(struct rig *rig)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;
     for (int host = 0; host < rig->hosts.n; host++) {
@@ -98,9 +86,7 @@ static gyre_status make_rows(struct rig *rig)
                     (struct rail){.host = host, .port = port, .told = &offer->ports[port]};
         }
     }
-    if (rig->n_rails == 0)
-        return GYRE_SUCCESS;
-    GYRE_TRY(bench_matrix_open(matrix, rig->n_rails));
+    bench_matrix_open(matrix, rig->n_rails, "RDMA writes between ports");
     for (int i = 0; i < rig->n_rails; i++) {
         const struct rail *rail = &rig->rails[i];
         snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s %.22s",
@@ -110,8 +96,6 @@ static gyre_status make_rows(struct rig *rig)
             matrix->line_gbytes_per_s[i] = (double)rail->told->gbit_per_s / 8;
     }
     matrix->has_rails = true;
-    snprintf(matrix->what, sizeof(matrix->what), "RDMA writes between ports");
-    return GYRE_SUCCESS;
 }
 
 /* A queue pair of each side, the connection, a small message, large ones. Processes of other hosts
@@ -177,12 +161,12 @@ static void say_mtu(struct rig *rig, int from, int to)
 {
     const uint32_t a = rig->rails[from].told->mtu_bytes, b = rig->rails[to].told->mtu_bytes;
     const struct rail *smaller = &rig->rails[a < b ? from : to];
-    char fix[BENCH_FIX_BYTES], own_fix[BENCH_FIX_BYTES];
-    snprintf(fix, sizeof(fix), "ip link set dev NETDEV mtu 9000 on %.40s, and on every switch port",
-             rig->hosts.names[smaller->host]);
+    const char *fix =
+        bench_text("ip link set dev NETDEV mtu 9000 on %.40s, and on every switch port",
+                   rig->hosts.names[smaller->host]);
     if (a != b && from < to && rig->n_said++ < MAX_SAID)
         bench_say(rig->doctor, BENCH_WARN, rig->doctor->rails.names[from],
-                  bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller), own_fix),
+                  bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller)),
                   "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
                   b, rig->doctor->rails.names[to], a < b ? a : b);
 }
@@ -204,36 +188,16 @@ static const char *fix_of(const char *cause)
     return "compare rdma.gid on both hosts; leave GYRE_IB_GID_INDEX unset";
 }
 
-static void say_failed(struct rig *rig, int from, int to, enum bench_severity severity)
+/* Both are of one rail. */
+static void say_failed(struct rig *rig, int from, int to)
 {
     const struct bench_matrix *matrix = &rig->doctor->rails;
     const struct rail *sender = &rig->rails[from];
-    char subject[64], fix[BENCH_FIX_BYTES];
-    if (rig->n_said++ >= MAX_SAID)
-        return;
-    snprintf(subject, sizeof(subject), "rail %d", rig->rails[from].port);
-    if (rig->rails[from].port != rig->rails[to].port)
-        snprintf(subject, sizeof(subject), "rail %d to rail %d", rig->rails[from].port,
-                 rig->rails[to].port);
-    bench_say(rig->doctor, severity, subject,
-              bench_fix_of_port(fix_of(gyre_cause()), sender->told->device, netdev_of(sender), fix),
-              "%s does not reach %s: %s", matrix->names[from], matrix->names[to], gyre_cause());
-}
-
-static void judge(struct rig *rig)
-{
-    char rest[256];
-    snprintf(
-        rest, sizeof(rest),
-        "%d of %d pairs tried, %d reach each other, and every byte that was checked was right%s",
-        rig->n_tried, rig->n_tried, bench_matrix_rates(&rig->doctor->rails).n_measured,
-        rig->n_across > 0 && rig->n_across == rig->n_across_failed
-            ? "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1"
-            : "");
-    bench_matrix_judge(rig->doctor, &rig->doctor->rails,
-                       "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and at "
-                       "their cables; then measure again without other load",
-                       rest);
+    if (rig->n_said++ < MAX_SAID)
+        bench_fail(rig->doctor, bench_text("rail %d", sender->port),
+                   bench_fix_of_port(fix_of(gyre_cause()), sender->told->device, netdev_of(sender)),
+                   "%s does not reach %s: %s", matrix->names[from], matrix->names[to],
+                   gyre_cause());
 }
 
 static bool is_due(const struct rig *rig, int from, int to, int pass)
@@ -275,7 +239,7 @@ static void try_all(struct rig *rig, bool *is_failed)
                 if (status == GYRE_SUCCESS) {
                     say_mtu(rig, from, to);
                 } else if (pass == 0) {
-                    say_failed(rig, from, to, BENCH_FAIL);
+                    say_failed(rig, from, to);
                 } else {
                     is_failed[from * n + to] = true;
                     rig->n_across_failed++;
@@ -286,54 +250,52 @@ static void try_all(struct rig *rig, bool *is_failed)
 
 static void run(struct rig *rig)
 {
-    bool *is_failed = calloc((size_t)rig->n_rails * (size_t)rig->n_rails, sizeof(*is_failed));
-    rig->doctor->rails.n = rig->n_rails;
-    if (is_failed == NULL)
-        return;
+    struct bench_doctor *doctor = rig->doctor;
+    bool *is_failed = bench_keep((size_t)(rig->n_rails * rig->n_rails), sizeof(*is_failed));
+    doctor->rails.n = rig->n_rails;
     say_ports(rig);
     if (rig->trial != NULL)
-        rig->doctor->before_load = bench_counters_read(&rig->doctor->machine);
+        doctor->before_load = bench_counters_read(&doctor->machine);
     try_all(rig, is_failed);
     if (rig->trial != NULL)
-        rig->doctor->after_load = bench_counters_read(&rig->doctor->machine);
+        doctor->after_load = bench_counters_read(&doctor->machine);
     say_across(rig, is_failed);
-    judge(rig);
+    bench_matrix_judge(
+        doctor, &doctor->rails,
+        "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and at their cables; "
+        "then measure again without other load",
+        bench_text("%d of %d pairs tried, %d reach each other, and every byte that was checked was "
+                   "right%s",
+                   rig->n_tried, rig->n_tried, bench_matrix_rates(&doctor->rails).n_measured,
+                   rig->n_across > 0 && rig->n_across == rig->n_across_failed
+                       ? "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1"
+                       : ""));
     if (rig->is_over || rig->n_left_out > 0 || rig->n_said > MAX_SAID)
-        bench_say(rig->doctor, BENCH_UNKNOWN, NULL,
+        bench_say(doctor, BENCH_UNKNOWN, NULL,
                   "gyre doctor --only job.rails on fewer hosts, or GYRE_IB_HCA with one port",
                   "%d pairs were tried%s; %d ports were left out; %d findings were not printed",
                   rig->n_tried, rig->is_over ? ", then the time was up" : "", rig->n_left_out,
                   rig->n_said > MAX_SAID ? rig->n_said - MAX_SAID : 0);
-    free(is_failed);
 }
 
 void bench_check_job_rails(struct bench_doctor *doctor)
 {
-    const size_t n = (size_t)doctor->launcher.n_processes;
-    struct rig *rig = calloc(1, sizeof(*rig));
-    if (rig == NULL)
-        return;
+    const int n = doctor->launcher.n_processes;
+    struct rig *rig = bench_keep(1, sizeof(*rig));
     rig->doctor = doctor;
-    rig->offers = calloc(n, sizeof(*rig->offers));
-    rig->steps = calloc(n, sizeof(*rig->steps));
-    gyre_status status = rig->offers == NULL || rig->steps == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu ranks", n)
-                             : bench_hosts_find(doctor, &rig->hosts);
+    rig->steps = bench_keep((size_t)n, sizeof(*rig->steps));
+    gyre_status status = bench_hosts_find(doctor, &rig->hosts);
     if (status == GYRE_SUCCESS && rig->hosts.n > 1)
         status = offer_ports(rig);
     if (status == GYRE_SUCCESS && rig->hosts.n > 1)
-        status = make_rows(rig);
+        make_rows(rig);
     if (status != GYRE_SUCCESS)
         bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
     else if (rig->hosts.n == 1)
-        bench_skip(doctor, "all %zu processes are on one host", n);
+        bench_skip(doctor, "all %d processes are on one host", n);
     else if (rig->n_rails == 0)
         bench_skip(doctor, "no host has an RDMA port: %.319s", rig->offers[0].cause);
     else
         run(rig);
     gyre_ib_trial_close(rig->trial);
-    bench_hosts_free(&rig->hosts);
-    free(rig->offers);
-    free(rig->steps);
-    free(rig);
 }

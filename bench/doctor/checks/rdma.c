@@ -5,7 +5,6 @@
 #include "bench/doctor/doctor.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VENDOR_MELLANOX   0x15b3
@@ -57,10 +56,9 @@ void bench_check_rdma_device_files(struct bench_doctor *doctor)
     int n_good = 0;
     const int n = bench_read_names(doctor->root, "/sys/class/infiniband_verbs", &names);
     for (int i = 0; i < n; i++) {
-        char path[96];
         if (strncmp(names[i], "uverbs", 6) != 0)
             continue;
-        snprintf(path, sizeof(path), "/dev/infiniband/%s", names[i]);
+        const char *path = bench_text("/dev/infiniband/%s", names[i]);
         const bool exists = bench_exists(doctor->root, path);
         if (exists && bench_can_open(doctor->root, path))
             n_good++;
@@ -72,22 +70,11 @@ void bench_check_rdma_device_files(struct bench_doctor *doctor)
                       "%s: %s; gyre falls back to TCP", path,
                       exists ? "no permission to open it" : "there is no such file");
     }
-    free(names);
     if (n == 0)
         bench_say(doctor, BENCH_FAIL, NULL, fix,
                   "/sys/class/infiniband_verbs is empty: programs cannot open the RDMA devices");
     else if (!bench_said(doctor))
         bench_ok(doctor, NULL, "/dev/infiniband: %d devices can be opened", n_good);
-}
-
-static const char *fix_of_state(const struct bench_rdma_port *port)
-{
-    if (port->is_roce)
-        return "ip link set dev NETDEV up; look at cable and switch port: ethtool NETDEV, "
-               "mlxlink -d DEVICE";
-    return strstr(port->physical, "LinkUp") != NULL
-               ? "start a subnet manager: systemctl start opensm on one host, or the switch's own"
-               : "look at the cable and the switch port: ibstat, iblinkinfo";
 }
 
 void bench_check_rdma_ports(struct bench_doctor *doctor)
@@ -99,8 +86,7 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
         n_active += machine->ports[i].is_active && machine->ports[i].why_unused[0] == '\0';
     for (int i = 0; i < machine->n_ports; i++) {
         const struct bench_rdma_port *port = &machine->ports[i];
-        char path[256];
-        bench_rdma_path(port, "state", path);
+        const char *path = bench_rdma_path(port, "state");
         if (port->state[0] < '1' || port->state[0] > '5' || port->state[1] != ':')
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
         else if (port->why_unused[0] != '\0')
@@ -110,7 +96,14 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
             bench_ok(doctor, port->name, "%s: %s", path, port->state);
         else
             bench_say(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port->name,
-                      fix_of_state(port), "%s: %s (%s)%s", path, port->state, port->physical,
+                      port->is_roce
+                          ? "ip link set dev NETDEV up; look at cable and switch port: ethtool "
+                            "NETDEV, mlxlink -d DEVICE"
+                      : strstr(port->physical, "LinkUp") != NULL
+                          ? "start a subnet manager: systemctl start opensm on one host, or the "
+                            "switch's own"
+                          : "look at the cable and the switch port: ibstat, iblinkinfo",
+                      "%s: %s (%s)%s", path, port->state, port->physical,
                       n_active == 0 ? "; no port is active, so RDMA is not used" : "");
     }
     if (unused[0] != '\0')
@@ -124,9 +117,10 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
     struct gyre_ib_hca_rule rule;
     const char *text = gyre_param_text(&doctor->params, GYRE_PARAM_IB_HCA);
     const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_HCA);
-    char taken[512] = "", all[512] = "", off[96];
+    const char *off = bench_rdma_off(&doctor->params);
+    char taken[512] = "", all[512] = "";
     int n_taken = 0;
-    if (bench_rdma_off(&doctor->params, off) != NULL) {
+    if (off != NULL) {
         bench_skip(doctor, "%s: no RDMA port is used", off);
         return;
     }
@@ -167,69 +161,56 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "%s=%s takes%s, of%s", source, text, taken, all);
 }
 
-void bench_check_rdma_rate(struct bench_doctor *doctor)
+void bench_check_rdma_rate(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
+    const char *path = bench_rdma_path(port, "rate");
     double most = 0;
-    BENCH_EACH_PORT(doctor, port)
-    most = port->is_active && port->gbit_per_s > most ? port->gbit_per_s : most;
-    BENCH_EACH_PORT(doctor, port)
-    {
-        char path[256], fix[BENCH_FIX_BYTES];
-        bench_rdma_path(port, "rate", path);
-        snprintf(fix, sizeof(fix),
-                 "look at the cable, the switch port and the firmware's setting of the port; if "
-                 "the port is meant for "
-                 "storage, leave it out: GYRE_IB_HCA=^%s",
-                 port->name);
-        if (!port->is_active)
-            continue;
-        if (port->gbit_per_s <= 0)
-            bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
-        else if (!port->is_roce && port->width > 0 && port->width < 4)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "seat the cable again, replace it; then mlxlink -d DEVICE",
-                      "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
-        else if (port->gbit_per_s < most)
-            bench_say(doctor, BENCH_WARN, port->name, fix,
-                      "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs "
-                      "wait for the slowest",
-                      path, port->rate, most);
-        else
-            bench_ok(doctor, port->name, "%s: %s", path, port->rate);
-    }
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no RDMA port is active");
+    BENCH_EACH_PORT(doctor, other)
+    most = other->is_active && other->gbit_per_s > most ? other->gbit_per_s : most;
+    if (!port->is_active)
+        return;
+    if (port->gbit_per_s <= 0)
+        bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
+    else if (!port->is_roce && port->width > 0 && port->width < 4)
+        bench_warn(doctor, port->name, "seat the cable again, replace it; then mlxlink -d DEVICE",
+                   "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
+    else if (port->gbit_per_s < most)
+        bench_warn(doctor, port->name,
+                   bench_text("look at the cable, the switch port and the firmware's setting of "
+                              "the port; if the port is meant for storage, leave it out: "
+                              "GYRE_IB_HCA=^%s",
+                              port->name),
+                   "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs "
+                   "wait for the slowest",
+                   path, port->rate, most);
+    else
+        bench_ok(doctor, port->name, "%s: %s", path, port->rate);
 }
 
-void bench_check_rdma_mtu(struct bench_doctor *doctor)
+void bench_check_rdma_mtu(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
-    BENCH_EACH_PORT(doctor, port)
-    {
-        const struct bench_netdev *device = bench_net_find(&doctor->machine, port->netdev);
-        const int64_t mtu = device == NULL ? 0 : device->mtu;
-        if (!port->is_roce || !port->is_active)
-            continue;
-        if (mtu == 0)
-            bench_say(doctor, BENCH_UNKNOWN, port->name, NULL,
-                      "/sys/class/net/%s/mtu cannot be read, so RoCE's packet size is not known",
-                      port->netdev[0] == '\0' ? "?" : port->netdev);
-        else if (mtu < NETDEV_MTU_OF_4096)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "ip link set dev NETDEV mtu 9000, likewise on every host and switch "
-                      "port of this network",
-                      "/sys/class/net/%s/mtu: %" PRId64
-                      ": RoCE sends packets of %d bytes instead of 4096",
-                      port->netdev, mtu,
-                      mtu >= 2100   ? 2048
-                      : mtu >= 1100 ? 1024
-                                    : 512);
-        else
-            bench_ok(doctor, port->name,
-                     "/sys/class/net/%s/mtu: %" PRId64 ": room for packets of 4096 bytes",
-                     port->netdev, mtu);
-    }
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no active RoCE port; on InfiniBand the subnet manager decides");
+    const struct bench_netdev *device = bench_net_find(&doctor->machine, port->netdev);
+    const int64_t mtu = device == NULL ? 0 : device->mtu;
+    if (!port->is_roce || !port->is_active)
+        return;
+    if (mtu == 0)
+        bench_say(doctor, BENCH_UNKNOWN, port->name, NULL,
+                  "/sys/class/net/%s/mtu cannot be read, so RoCE's packet size is not known",
+                  port->netdev[0] == '\0' ? "?" : port->netdev);
+    else if (mtu < NETDEV_MTU_OF_4096)
+        bench_warn(doctor, port->name,
+                   "ip link set dev NETDEV mtu 9000, likewise on every host and switch port of "
+                   "this network",
+                   "/sys/class/net/%s/mtu: %" PRId64
+                   ": RoCE sends packets of %d bytes instead of 4096",
+                   port->netdev, mtu,
+                   mtu >= 2100   ? 2048
+                   : mtu >= 1100 ? 1024
+                                 : 512);
+    else
+        bench_ok(doctor, port->name,
+                 "/sys/class/net/%s/mtu: %" PRId64 ": room for packets of 4096 bytes", port->netdev,
+                 mtu);
 }
 
 void bench_check_rdma_firmware(struct bench_doctor *doctor)
@@ -261,43 +242,35 @@ void bench_check_rdma_firmware(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/sys/class/infiniband/*/fw_ver: %s", versions);
 }
 
-void bench_check_rdma_pcie(struct bench_doctor *doctor)
+void bench_check_rdma_pcie(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
-    BENCH_EACH_PORT(doctor, port)
-    {
-        struct bench_pci_link link;
-        const enum bench_read result = port->bus_id[0] == '\0'
-                                           ? BENCH_READ_ABSENT
-                                           : bench_pci_read_link(doctor->root, port->bus_id, &link);
-        if (result == BENCH_READ_ABSENT)
-            continue; /* virtual functions have no link */
-        if (result != BENCH_READ_OK) {
-            bench_say_unreadable(doctor, port->name, "its PCI link (current_link_speed, ...)",
-                                 result);
-            continue;
-        }
-        const double gbit_per_s = bench_pci_gbit_per_s(link.width, link.gt_per_s);
-        if (link.width < link.most_width || link.gt_per_s < link.most_gt_per_s)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "seat the adapter in a slot with all lanes; look at the slot's setting in "
-                      "the firmware: lspci "
-                      "-vv -s BUS_ID | grep LnkSta",
-                      "/sys/bus/pci/devices/%s: x%d at %.4g GT/s, could be x%d at %.4g: %.4g of "
-                      "%.4g Gbit/s",
-                      port->bus_id, link.width, link.gt_per_s, link.most_width, link.most_gt_per_s,
-                      gbit_per_s, port->gbit_per_s);
-        else if (gbit_per_s < port->gbit_per_s)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "nothing can be set; a slot of a newer generation, or with more lanes, could "
-                      "carry the port's "
-                      "rate",
-                      "/sys/bus/pci/devices/%s: x%d at %.4g GT/s carries %.4g Gbit/s, less than "
-                      "the port's %.4g",
-                      port->bus_id, link.width, link.gt_per_s, gbit_per_s, port->gbit_per_s);
-        else
-            bench_ok(doctor, port->name, "/sys/bus/pci/devices/%s: x%d at %.4g GT/s", port->bus_id,
-                     link.width, link.gt_per_s);
+    struct bench_pci_link link;
+    const enum bench_read result = port->bus_id[0] == '\0'
+                                       ? BENCH_READ_ABSENT
+                                       : bench_pci_read_link(doctor->root, port->bus_id, &link);
+    if (result == BENCH_READ_ABSENT)
+        return; /* virtual functions have no link */
+    if (result != BENCH_READ_OK) {
+        bench_say_unreadable(doctor, port->name, "its PCI link (current_link_speed, ...)", result);
+        return;
     }
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no RDMA device with a PCI link of its own");
+    const double gbit_per_s = bench_pci_gbit_per_s(link.width, link.gt_per_s);
+    if (link.width < link.most_width || link.gt_per_s < link.most_gt_per_s)
+        bench_warn(doctor, port->name,
+                   "seat the adapter in a slot with all lanes; look at the slot's setting in the "
+                   "firmware: lspci -vv -s BUS_ID | grep LnkSta",
+                   "/sys/bus/pci/devices/%s: x%d at %.4g GT/s, could be x%d at %.4g: %.4g of %.4g "
+                   "Gbit/s",
+                   port->bus_id, link.width, link.gt_per_s, link.most_width, link.most_gt_per_s,
+                   gbit_per_s, port->gbit_per_s);
+    else if (gbit_per_s < port->gbit_per_s)
+        bench_warn(doctor, port->name,
+                   "nothing can be set; a slot of a newer generation, or with more lanes, could "
+                   "carry the port's rate",
+                   "/sys/bus/pci/devices/%s: x%d at %.4g GT/s carries %.4g Gbit/s, less than the "
+                   "port's %.4g",
+                   port->bus_id, link.width, link.gt_per_s, gbit_per_s, port->gbit_per_s);
+    else
+        bench_ok(doctor, port->name, "/sys/bus/pci/devices/%s: x%d at %.4g GT/s", port->bus_id,
+                 link.width, link.gt_per_s);
 }

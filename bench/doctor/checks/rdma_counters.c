@@ -5,7 +5,6 @@
 #include "bench/doctor/doctor.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TOLERATED_OF_PACKETS 1000000 /* packets for each tolerated error */
@@ -14,13 +13,10 @@
 static int64_t read_counter(const struct bench_doctor *doctor, const struct bench_rdma_port *port,
                             const char *file)
 {
-    char path[256];
     int64_t number = -1;
-    return bench_read_number(doctor->root, bench_rdma_path(port, file, path), &number) ==
-                       BENCH_READ_OK &&
-                   number >= 0
-               ? number
-               : -1;
+    const enum bench_read result =
+        bench_read_number(doctor->root, bench_rdma_path(port, file), &number);
+    return result == BENCH_READ_OK && number >= 0 ? number : -1;
 }
 
 static int64_t tolerated(const struct bench_doctor *doctor, const struct bench_rdma_port *port)
@@ -37,21 +33,18 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
     BENCH_EACH_PORT(doctor, port)
     for (int k = 0; k < bench_n_meanings; k++) {
         const struct bench_meaning *meaning = &bench_meanings[k];
-        char path[256];
+        const char *path = bench_rdma_path(port, meaning->name);
         int64_t number = 0;
         enum bench_read result =
-            meaning->is_total
-                ? bench_read_number(doctor->root, bench_rdma_path(port, meaning->name, path),
-                                    &number)
-                : BENCH_READ_ABSENT;
+            meaning->is_total ? bench_read_number(doctor->root, path, &number) : BENCH_READ_ABSENT;
         if (result == BENCH_READ_OK && number < 0)
             result = BENCH_READ_BROKEN;
         n_read += result == BENCH_READ_OK;
         if (result != BENCH_READ_OK && result != BENCH_READ_ABSENT)
             bench_say_unreadable(doctor, port->name, path, result);
         else if (number > tolerated(doctor, port))
-            bench_say(doctor, BENCH_WARN, port->name, meaning->fix, "%s: %" PRId64 ": %s", path,
-                      number, meaning->meaning);
+            bench_warn(doctor, port->name, meaning->fix, "%s: %" PRId64 ": %s", path, number,
+                       meaning->meaning);
     }
     if (bench_said(doctor))
         return;
@@ -73,7 +66,8 @@ struct flow_control {
 static struct flow_control add_up(char *text)
 {
     struct flow_control sum = {0, 0, false, false};
-    for (char *line; (line = bench_next_line(&text)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         char name[64];
         long long number = 0;
         int priority = 0;
@@ -93,24 +87,11 @@ static struct flow_control add_up(char *text)
     return sum;
 }
 
-/* -1 = not counted. */
-static void say_no_congestion(struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                              const struct flow_control *sum, int64_t sent, int64_t handled)
-{
-    char frames[96] = "neither pause frames nor discards are counted";
-    char notifications[96] = "congestion notifications are not counted";
-    if (sum->has_pauses || sum->has_discards)
-        snprintf(frames, sizeof(frames), "%" PRId64 " pause frames, %" PRId64 " thrown away",
-                 sum->pauses, sum->discards);
-    if (sent >= 0 && handled >= 0)
-        snprintf(notifications, sizeof(notifications),
-                 "%" PRId64 " congestion notifications sent, %" PRId64 " handled", sent, handled);
-    bench_ok(doctor, port->name, "ethtool -S %s: %s; %s", port->netdev, frames, notifications);
-}
-
-static void check_flow_control(struct bench_doctor *doctor, const struct bench_rdma_port *port)
+void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     char *text = NULL;
+    if (!port->is_roce || port->netdev[0] == '\0')
+        return;
     const enum bench_read result = bench_ethtool_read(doctor->root, port->netdev, &text);
     if (result == BENCH_READ_ABSENT)
         return;
@@ -119,40 +100,38 @@ static void check_flow_control(struct bench_doctor *doctor, const struct bench_r
         return;
     }
     const struct flow_control sum = add_up(text);
-    free(text);
     const int64_t sent = read_counter(doctor, port, "hw_counters/np_cnp_sent");
     const int64_t handled = read_counter(doctor, port, "hw_counters/rp_cnp_handled");
     if (!sum.has_pauses && !sum.has_discards && sent < 0 && handled < 0)
         return;
     const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
-    if (sum.discards > tolerated(doctor, port))
-        bench_say(doctor, BENCH_WARN, port->name,
-                  "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the "
-                  "same on the switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
-                  "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
-                  port->netdev, sum.discards,
-                  sum.has_pauses && sum.pauses == 0
-                      ? ", and there was no pause frame at all: PFC is off here or on the switch"
-                      : "");
-    else if (sum.pauses > tolerated(doctor, port) && has_no_notification)
-        bench_say(doctor, BENCH_WARN, port->name,
-                  "switch ECN on: echo 1 > "
-                  "/sys/class/net/NETDEV/ecn/roce_np/enable/3 (and roce_rp), and "
-                  "on the switch's queue of that class",
-                  "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
-                  "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
-                  port->netdev, sum.pauses);
-    else
-        say_no_congestion(doctor, port, &sum, sent, handled);
-}
-
-void bench_check_rdma_congestion(struct bench_doctor *doctor)
-{
-    BENCH_EACH_PORT(doctor, port)
-    if (port->is_roce && port->netdev[0] != '\0')
-        check_flow_control(doctor, port);
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no RoCE port whose driver counts pause frames and discards");
+    if (sum.discards > tolerated(doctor, port)) {
+        bench_warn(doctor, port->name,
+                   "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the switch; "
+                   "GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
+                   "ethtool -S %s: %" PRId64 " frames were thrown away for lack of buffers%s",
+                   port->netdev, sum.discards,
+                   sum.has_pauses && sum.pauses == 0
+                       ? ", and there was no pause frame at all: PFC is off here or on the switch"
+                       : "");
+    } else if (sum.pauses > tolerated(doctor, port) && has_no_notification) {
+        bench_warn(doctor, port->name,
+                   "switch ECN on: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 (and "
+                   "roce_rp), and on the switch's queue of that class",
+                   "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
+                   "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
+                   port->netdev, sum.pauses);
+    } else {
+        const char *frames = "neither pause frames nor discards are counted";
+        const char *notifications = "congestion notifications are not counted";
+        if (sum.has_pauses || sum.has_discards)
+            frames = bench_text("%" PRId64 " pause frames, %" PRId64 " thrown away", sum.pauses,
+                                sum.discards);
+        if (sent >= 0 && handled >= 0)
+            notifications = bench_text(
+                "%" PRId64 " congestion notifications sent, %" PRId64 " handled", sent, handled);
+        bench_ok(doctor, port->name, "ethtool -S %s: %s; %s", port->netdev, frames, notifications);
+    }
 }
 
 void bench_check_job_rail_counters(struct bench_doctor *doctor)
@@ -166,12 +145,11 @@ void bench_check_job_rail_counters(struct bench_doctor *doctor)
     const int n_read = bench_counters_n(doctor->after_load);
     for (int i = 0; i < n; i++) {
         const struct bench_meaning *meaning = rises[i].meaning;
-        char fix[BENCH_FIX_BYTES];
-        bench_say(
-            doctor, meaning->is_loss ? BENCH_WARN : BENCH_OK, doctor->host,
-            bench_fix_of_port(meaning->fix, rises[i].port->device, rises[i].port->netdev, fix),
-            "%s rose by %" PRId64 " while job.rails ran: %s", rises[i].name, rises[i].n,
-            meaning->meaning);
+        const struct bench_rdma_port *port = rises[i].port;
+        bench_say(doctor, meaning->is_loss ? BENCH_WARN : BENCH_OK, doctor->host,
+                  bench_fix_of_port(meaning->fix, port->device, port->netdev),
+                  "%s rose by %" PRId64 " while job.rails ran: %s", rises[i].name, rises[i].n,
+                  meaning->meaning);
     }
     if (n == 0 && n_read == 0)
         bench_skip(doctor, "the ports have no counters in sysfs");

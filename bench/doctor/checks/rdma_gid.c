@@ -4,8 +4,6 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include <stdlib.h>
-
 struct table {
     struct gyre_ib_gid_row *rows;
     char (*reasons)[GYRE_IB_GID_REASON_BYTES];
@@ -27,22 +25,14 @@ static struct table read_table(const struct bench_doctor *doctor,
 {
     struct table table = {.chosen = -1, .rules = {.forced_index = -1}};
     table.n = bench_rdma_gids(&doctor->machine, port, &table.rows);
-    table.reasons = calloc((size_t)(table.n > 0 ? table.n : 1), sizeof(*table.reasons));
-    if (table.reasons == NULL)
-        table.n = -1;
     if (table.n < 0)
         return table;
+    table.reasons = bench_keep((size_t)table.n, sizeof(*table.reasons));
     table.status = gyre_ib_gid_rules_from(&doctor->params, port->device, &table.rules);
     if (table.status == GYRE_SUCCESS)
         table.status =
             gyre_ib_gid_choose(table.rows, table.n, &table.rules, &table.chosen, table.reasons);
     return table;
-}
-
-static void free_table(struct table *table)
-{
-    free(table->rows);
-    free(table->reasons);
 }
 
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes)
@@ -51,7 +41,7 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
     {
         if (!port->is_roce || !port->is_active)
             continue;
-        struct table table = read_table(doctor, port);
+        const struct table table = read_table(doctor, port);
         if (table.n >= 0 && table.status == GYRE_SUCCESS) {
             const struct gyre_ib_gid_row *row = &table.rows[table.chosen];
             const enum gyre_ib_gid_class class = gyre_ib_gid_classify(row->raw);
@@ -61,7 +51,6 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
                          : class == GYRE_IB_GID_LINK_LOCAL ? "link-local"
                                                            : "IPv6");
         }
-        free_table(&table);
     }
 }
 
@@ -88,62 +77,48 @@ static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_po
     struct gyre_ib_gid_rules free_rules = table->rules;
     const char *reason = table->reasons[table->chosen];
     int best = -1;
-    char fix[128];
     free_rules.forced_index = -1;
     const bool has_best =
         gyre_ib_gid_choose(table->rows, table->n, &free_rules, &best, NULL) == GYRE_SUCCESS;
     const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_GID_INDEX);
-    snprintf(fix, sizeof(fix), "unset %s: the rules choose%s", source,
-             has_best ? " a row that works" : "");
     if (reason[0] == '\0' && has_best && best == table->chosen)
         bench_ok(doctor, port->name,
                  "%s=%d, which the rules choose too; the index may move after a link failure%s",
                  source, table->rules.forced_index, rows);
     else
-        bench_say(doctor, reason[0] != '\0' ? BENCH_FAIL : BENCH_WARN, port->name, fix,
-                  "%s=%d forces a row that the rules would not use: %s%s", source,
-                  table->rules.forced_index, reason[0] != '\0' ? reason : "another one is better",
-                  rows);
+        bench_say(
+            doctor, reason[0] != '\0' ? BENCH_FAIL : BENCH_WARN, port->name,
+            bench_text("unset %s: the rules choose%s", source, has_best ? " a row that works" : ""),
+            "%s=%d forces a row that the rules would not use: %s%s", source,
+            table->rules.forced_index, reason[0] != '\0' ? reason : "another one is better", rows);
 }
 
-static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                       const struct table *table)
+void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     static const char fix[] =
         "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev NETDEV; for "
         "RoCE v2: cma_roce_mode -d DEVICE -m 2";
-    char rows[1200], path[256];
-    list_rows(table, rows, sizeof(rows));
-    if (table->n < 0)
-        bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*", path),
+    char rows[1200];
+    if (!port->is_roce || !port->is_active)
+        return;
+    const struct table table = read_table(doctor, port);
+    list_rows(&table, rows, sizeof(rows));
+    if (table.n < 0)
+        bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*"),
                              BENCH_READ_BROKEN);
-    else if (table->status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, port->name,
-                  table->rules.forced_index >= 0
-                      ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
-                      : fix,
-                  "%.300s%s", gyre_cause(), rows);
-    else if (table->rules.forced_index >= 0)
-        check_forced(doctor, port, table, rows);
-    else if (gyre_ib_gid_classify(table->rows[table->chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
-        bench_say(doctor, BENCH_WARN, port->name, fix,
-                  "only a link-local address can be used, which works within one switched "
-                  "network at best%s",
-                  rows);
+    else if (table.status != GYRE_SUCCESS)
+        bench_fail(doctor, port->name,
+                   table.rules.forced_index >= 0
+                       ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
+                       : fix,
+                   "%.300s%s", gyre_cause(), rows);
+    else if (table.rules.forced_index >= 0)
+        check_forced(doctor, port, &table, rows);
+    else if (gyre_ib_gid_classify(table.rows[table.chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
+        bench_warn(doctor, port->name, fix,
+                   "only a link-local address can be used, which works within one switched "
+                   "network at best%s",
+                   rows);
     else
-        bench_ok(doctor, port->name, "row %u is used%s", table->rows[table->chosen].index, rows);
-}
-
-void bench_check_rdma_gid(struct bench_doctor *doctor)
-{
-    BENCH_EACH_PORT(doctor, port)
-    {
-        if (!port->is_roce || !port->is_active)
-            continue;
-        struct table table = read_table(doctor, port);
-        check_port(doctor, port, &table);
-        free_table(&table);
-    }
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no active RoCE port; InfiniBand addresses ports by LID");
+        bench_ok(doctor, port->name, "row %u is used%s", table.rows[table.chosen].index, rows);
 }

@@ -41,7 +41,8 @@ static int parse_pfc(const char *text)
 static void parse_mlnx_qos(char *text, struct qos *qos)
 {
     bool is_pfc = false;
-    for (char *line; (line = bench_next_line(&text)) != NULL;) {
+    BENCH_EACH_LINE(text, line)
+    {
         char word[16];
         int priority = 0, used = 0;
         if (sscanf(line, " Priority trust state: %15s", word) == 1)
@@ -82,30 +83,24 @@ static void parse_dcb(const char *pfc, const char *app, struct qos *qos)
 
 static int64_t read_ecn(const char *root, const char *netdev, const char *part, int priority)
 {
-    char path[128];
     int64_t value = -1;
-    snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/%s/enable/%d", netdev, part, priority);
+    const char *path = bench_text("/sys/class/net/%s/ecn/%s/enable/%d", netdev, part, priority);
     return bench_read_number(root, path, &value) == BENCH_READ_OK ? value : -1;
 }
 
 static struct qos read_qos(const char *root, const char *netdev)
 {
     struct qos qos = {.trusts_dscp = -1, .pfc = -1, .notifies = -1, .reacts = -1};
-    char command[64], *text = NULL, *app = NULL;
+    char *text = NULL, *app = NULL;
     for (int dscp = 0; dscp < N_DSCP; dscp++) /* mlx5's default */
         qos.priority_of[dscp] = dscp / N_PRIORITIES;
-    snprintf(command, sizeof(command), "mlnx_qos -i %.15s", netdev);
-    if (bench_read_program(root, command, &text) == BENCH_READ_OK) {
+    if (bench_read_program(root, bench_text("mlnx_qos -i %s", netdev), &text) == BENCH_READ_OK) {
         parse_mlnx_qos(text, &qos);
     } else {
-        snprintf(command, sizeof(command), "dcb pfc show dev %.15s", netdev);
-        (void)bench_read_program(root, command, &text);
-        snprintf(command, sizeof(command), "dcb -N app show dev %.15s", netdev);
-        (void)bench_read_program(root, command, &app);
+        (void)bench_read_program(root, bench_text("dcb pfc show dev %s", netdev), &text);
+        (void)bench_read_program(root, bench_text("dcb -N app show dev %s", netdev), &app);
         parse_dcb(text, app, &qos);
     }
-    free(text);
-    free(app);
     return qos;
 }
 
@@ -125,13 +120,16 @@ static const char *state_text(int64_t state)
     return state < 0 ? "not known" : state == 0 ? "off" : "on";
 }
 
-static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port *port)
+void bench_check_rdma_qos(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
+    if (!port->is_roce || port->is_soft || port->netdev[0] == '\0' || !port->is_active)
+        return;
     const bool is_set = gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TC);
     const int64_t class = is_set ? gyre_param_number(&doctor->params, GYRE_PARAM_IB_TC) : 0;
     const char *netdev = port->netdev;
     struct qos qos = read_qos(doctor->root, netdev);
-    char chosen[96], with_pfc[32] = "", fix[BENCH_FIX_BYTES];
+    const char *chosen = "GYRE_IB_TC is unset (DSCP 0)";
+    char with_pfc[32] = "";
     const int dscp = (int)(class >> 2), priority = qos.trusts_dscp == 0 ? 0 : qos.priority_of[dscp];
     qos.notifies = read_ecn(doctor->root, netdev, "roce_np", priority);
     qos.reacts = read_ecn(doctor->root, netdev, "roce_rp", priority);
@@ -139,14 +137,11 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
     if (qos.pfc < 0 && qos.trusts_dscp < 0 && qos.notifies < 0 && qos.reacts < 0)
         return;
     if (is_set)
-        snprintf(chosen, sizeof(chosen), "%.40s=%" PRId64 " (DSCP %d)",
-                 gyre_param_source(&doctor->params, GYRE_PARAM_IB_TC), class, dscp);
-    else
-        snprintf(chosen, sizeof(chosen), "GYRE_IB_TC is unset (DSCP 0)");
+        chosen = bench_text("%s=%" PRId64 " (DSCP %d)",
+                            gyre_param_source(&doctor->params, GYRE_PARAM_IB_TC), class, dscp);
     for (int i = 0; i < N_PRIORITIES; i++)
         if (qos.pfc > 0 && (qos.pfc >> i & 1) != 0)
             bench_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
-    snprintf(fix, sizeof(fix), "export GYRE_IB_TC=%d", class_with_pfc(&qos));
     if (qos.trusts_dscp == 0 && dscp != 0)
         bench_say(doctor, BENCH_WARN, port->name, "mlnx_qos -i NETDEV --trust dscp",
                   "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
@@ -155,7 +150,7 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
     else if (qos.pfc > 0 && (qos.pfc >> priority & 1) == 0)
         bench_say(doctor, BENCH_WARN, port->name,
                   class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
-                      ? fix
+                      ? bench_text("export GYRE_IB_TC=%d", class_with_pfc(&qos))
                       : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
                   "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets "
                   "are thrown away when a buffer is full",
@@ -167,16 +162,15 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
                   "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: "
                   "roce_np %s, roce_rp %s",
                   chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
-    else if (is_ecn_off) {
-        snprintf(fix, sizeof(fix),
-                 "echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
-                 "/sys/class/net/%s/ecn/roce_rp/enable/%d; and on the switch's queue",
-                 netdev, priority, netdev, priority);
-        bench_say(doctor, BENCH_WARN, port->name, fix,
+    else if (is_ecn_off)
+        bench_say(doctor, BENCH_WARN, port->name,
+                  bench_text("echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
+                             "/sys/class/net/%s/ecn/roce_rp/enable/%d; and on the switch's queue",
+                             netdev, priority, netdev, priority),
                   "/sys/class/net/%s/ecn: roce_np %s, roce_rp %s for priority %d, which %s uses: "
                   "without ECN senders do not slow down before buffers are full",
                   netdev, state_text(qos.notifies), state_text(qos.reacts), priority, chosen);
-    } else
+    else
         bench_ok(doctor, port->name,
                  "%s: priority %d; trust %s, PFC %s, ECN: roce_np %s, roce_rp %s", chosen, priority,
                  qos.trusts_dscp < 0    ? "not known"
@@ -186,16 +180,6 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
                  : qos.pfc == 0 ? "off: the network may lose packets"
                                 : "on for it",
                  state_text(qos.notifies), state_text(qos.reacts));
-}
-
-void bench_check_rdma_qos(struct bench_doctor *doctor)
-{
-    BENCH_EACH_PORT(doctor, port)
-    if (port->is_roce && !port->is_soft && port->netdev[0] != '\0' && port->is_active)
-        check_port(doctor, port);
-    if (!bench_said(doctor))
-        bench_skip(doctor, "no RoCE port whose priorities mlnx_qos, dcb or "
-                           "/sys/class/net/*/ecn tell");
 }
 
 /* NVIDIA, "MFT: supported configurations and their parameters". # is the port. */
@@ -215,13 +199,10 @@ static const struct setting {
      "LINK_TYPE_P#=1"},
 };
 
-static void put_port(const char *text, int port, char *text_out, size_t text_bytes)
+static const char *put_port(const char *text, int port)
 {
     const char *at = strchr(text, '#');
-    if (at == NULL)
-        snprintf(text_out, text_bytes, "%s", text);
-    else
-        snprintf(text_out, text_bytes, "%.*s%d%s", (int)(at - text), text, port, at + 1);
+    return at == NULL ? text : bench_text("%.*s%d%s", (int)(at - text), text, port, at + 1);
 }
 
 /* False if the firmware lacks the setting. */
@@ -237,29 +218,28 @@ static bool find_value(const char *text, const char *name, char *value_out)
 static bool check_settings(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     static const char *const tools[] = {"mlxconfig", "mstconfig"};
-    char command[128], *text = NULL, good[256] = "";
-    const char *tool = NULL;
+    char *text = NULL, good[256] = "";
+    const char *tool = NULL, *command = NULL;
     const int n_before = doctor->findings.n;
     for (int i = 0; i < 2 && text == NULL; i++) {
         tool = tools[i];
-        snprintf(command, sizeof(command), "%s -d %.63s query", tool, port->bus_id);
+        command = bench_text("%s -d %s query", tool, port->bus_id);
         (void)bench_read_program(doctor->root, command, &text);
     }
     if (text == NULL)
         return false;
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const struct setting *setting = &settings[i];
-        char name[64], value[64] = "", wanted[64], fix[256];
-        put_port(setting->name, port->port, name, sizeof(name));
-        put_port(setting->fix, port->port, wanted, sizeof(wanted));
+        const char *name = put_port(setting->name, port->port);
+        char value[64] = "";
         if (strcmp(setting->layer, port->layer) != 0 || !find_value(text, name, value))
             continue;
-        snprintf(fix, sizeof(fix), "%s -d %.63s set %s, then mlxfwreset -d %.63s reset, or reboot",
-                 tool, port->bus_id, wanted, port->bus_id);
         if (strncmp(value, setting->bad, strcspn(value, "(")) == 0 &&
             strlen(setting->bad) == strcspn(value, "("))
-            bench_say(doctor, BENCH_WARN, port->name, fix, "%s: %s is %s: %s", command, name, value,
-                      setting->words);
+            bench_warn(doctor, port->name,
+                       bench_text("%s -d %s set %s, then mlxfwreset -d %s reset, or reboot", tool,
+                                  port->bus_id, put_port(setting->fix, port->port), port->bus_id),
+                       "%s: %s is %s: %s", command, name, value, setting->words);
         else
             bench_append(good, sizeof(good), " %s=%s", name, value);
     }
@@ -268,7 +248,6 @@ static bool check_settings(struct bench_doctor *doctor, const struct bench_rdma_
     else if (doctor->findings.n == n_before)
         bench_ok(doctor, port->name, "%s:%s", command,
                  good[0] != '\0' ? good : " none of the settings that this check knows");
-    free(text);
     return true;
 }
 

@@ -32,9 +32,8 @@ static gyre_status describe(const struct bench_doctor *doctor, int host, struct 
     GYRE_TRY(ops->open(0, &device));
     const gyre_status status = gyre_peer_info_fill(&doctor->params, device, host, &place->info);
     ops->close(device);
-    char off[96];
-    const bool is_off = bench_rdma_off(&doctor->params, off) != NULL;
-    place->has_rdma = status == GYRE_SUCCESS && place->info.ib_usable && !is_off;
+    place->has_rdma =
+        status == GYRE_SUCCESS && place->info.ib_usable && bench_rdma_off(&doctor->params) == NULL;
     for (int i = 0; i < doctor->machine.n_ports; i++)
         if (doctor->machine.ports[i].is_active && doctor->machine.ports[i].why_unused[0] == '\0')
             place->has_rdma = 1;
@@ -63,7 +62,6 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
 {
     const int n = hosts->n;
     int n_rdma = 0, n_bad = 0;
-    char words[256] = "";
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++) {
             const struct choice *mine = &all[hosts->leaders[a] * n + b],
@@ -87,8 +85,8 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
                       has_rdma[0] && has_rdma[1] ? "both have" : "one of the two has", later->why);
         }
     doctor->uses_rdma = n_rdma == n * (n - 1) / 2;
-    snprintf(words, sizeof(words), "%d pairs of hosts: %d over RDMA, %d over sockets",
-             n * (n - 1) / 2, n_rdma, n * (n - 1) / 2 - n_rdma);
+    const char *words = bench_text("%d pairs of hosts: %d over RDMA, %d over sockets",
+                                   n * (n - 1) / 2, n_rdma, n * (n - 1) / 2 - n_rdma);
     if (n_bad == 0)
         bench_ok(doctor, NULL, "%s", words);
     else if (n_bad > MAX_SAID)
@@ -99,10 +97,8 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
 void bench_check_job_transport(struct bench_doctor *doctor)
 {
     struct bench_launcher *launcher = &doctor->launcher;
-    const size_t n_processes = (size_t)launcher->n_processes;
     struct bench_hosts hosts;
-    struct place mine, *places = NULL;
-    struct choice *row = NULL, *all = NULL;
+    struct place mine;
     doctor->knows_transport = true;
     if (doctor->root[0] != '\0') {
         bench_skip(doctor, "nothing is measured with --root");
@@ -110,31 +106,23 @@ void bench_check_job_transport(struct bench_doctor *doctor)
     }
     gyre_status status = bench_hosts_find(doctor, &hosts);
     if (status == GYRE_SUCCESS && hosts.n == 1) {
-        bench_skip(doctor, "all %zu processes are on one host", n_processes);
-        goto done;
+        bench_skip(doctor, "all %d processes are on one host", launcher->n_processes);
+        return;
     }
     memset(&mine, 0, sizeof(mine));
-    places = calloc(n_processes, sizeof(*places));
-    row = calloc((size_t)hosts.n + 1, sizeof(*row));
-    all = calloc(n_processes * ((size_t)hosts.n + 1), sizeof(*all));
-    if (status == GYRE_SUCCESS && (places == NULL || row == NULL || all == NULL))
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", hosts.n);
-    GYRE_TRY_GOTO(status, status, done);
-    if (hosts.me >= 0)
+    struct place *places = bench_keep((size_t)launcher->n_processes, sizeof(*places));
+    struct choice *row = bench_keep((size_t)hosts.n, sizeof(*row)), *all = NULL;
+    if (status == GYRE_SUCCESS && hosts.me >= 0)
         status = describe(doctor, hosts.me, &mine);
-    GYRE_TRY_GOTO(status, bench_gather(doctor, status, &mine, sizeof(mine), places), done);
-    for (int host = 0; hosts.me >= 0 && host < hosts.n; host++)
+    if (hosts.n > 1)
+        status = bench_gather(doctor, status, &mine, sizeof(mine), places);
+    for (int host = 0; status == GYRE_SUCCESS && hosts.me >= 0 && host < hosts.n; host++)
         if (host != hosts.me)
             row[host] = choose(&doctor->params, &mine.info, &places[hosts.leaders[host]].info);
-    GYRE_TRY_GOTO(status,
-                  launcher->ops->all_gather(launcher, row, (size_t)hosts.n * sizeof(*row), all),
-                  done);
-    judge(doctor, &hosts, places, all);
-done:
-    if (status != GYRE_SUCCESS)
+    if (status == GYRE_SUCCESS)
+        all = bench_all_gather(doctor, row, (size_t)hosts.n * sizeof(*row));
+    if (all != NULL)
+        judge(doctor, &hosts, places, all);
+    else
         bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
-    bench_hosts_free(&hosts);
-    free(places);
-    free(row);
-    free(all);
 }

@@ -69,37 +69,28 @@ static const struct row {
      "back, so leave GYRE_IB_GID_INDEX unset"},
 };
 
-static int n_owners(const struct bench_machine *machine, enum owner owner)
-{
-    return owner == HOST        ? 1
-           : owner == CARD      ? machine->n_pci
-           : owner == INTERFACE ? machine->n_netdevs
-                                : machine->n_ports;
-}
-
 /* NULL = no job uses it. */
 static const char *find_file(const struct bench_doctor *doctor, const struct row *row, int i,
-                             char path_out[256])
+                             const char **path_out)
 {
     const struct bench_machine *machine = &doctor->machine;
-    if (row->owner == HOST) {
-        snprintf(path_out, 256, "%s", row->path);
+    *path_out = row->path;
+    if (row->owner == HOST)
         return "";
-    }
     if (row->owner == CARD) {
         const struct bench_pci *pci = &machine->pci[i];
-        bench_pci_path(pci->bus_id, row->path, path_out);
+        *path_out = bench_pci_path(pci->bus_id, row->path);
         return (pci->is_gpu && !pci->is_hidden) || pci->is_nic ? pci->bus_id : NULL;
     }
     if (row->owner == INTERFACE) {
         const struct bench_netdev *device = &machine->netdevs[i];
-        snprintf(path_out, 256, "/sys/class/net/%s/statistics/%s", device->name, row->path);
+        *path_out = bench_text("/sys/class/net/%s/statistics/%s", device->name, row->path);
         return strcmp(device->kind, "physical") == 0 &&
                        bench_net_is_used(&doctor->params, machine, device)
                    ? device->name
                    : NULL;
     }
-    bench_rdma_path(&machine->ports[i], row->path, path_out);
+    *path_out = bench_rdma_path(&machine->ports[i], row->path);
     return machine->ports[i].why_unused[0] == '\0' ? machine->ports[i].name : NULL;
 }
 
@@ -110,13 +101,11 @@ static bool judge(struct bench_doctor *doctor, const struct row *row, const char
     char text[2048];
     int64_t number = 0;
     enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
-    const char *at = row->key == NULL ? text : strstr(text, row->key[0] == '%' ? "" : row->before);
-    if (result == BENCH_READ_OK && row->key == NULL && !bench_text_to_number(text, &number))
-        result = BENCH_READ_BROKEN;
-    if (result == BENCH_READ_OK && row->key != NULL &&
-        (at == NULL || sscanf(at, row->key, &number) != 1))
-        result = BENCH_READ_BROKEN;
-    if (result == BENCH_READ_OK && (number < 0 || (row->least > 0 && number == 0)))
+    const bool is_alone = row->key == NULL;
+    const char *at = is_alone ? text : strstr(text, row->key[0] == '%' ? "" : row->before);
+    const bool is_number = is_alone ? bench_text_to_number(text, &number)
+                                    : at != NULL && sscanf(at, row->key, &number) == 1;
+    if (result == BENCH_READ_OK && (!is_number || number < 0 || (row->least > 0 && number == 0)))
         result = BENCH_READ_BROKEN;
     if (result == BENCH_READ_ABSENT && row->absent != NULL)
         return false;
@@ -133,17 +122,22 @@ static bool judge(struct bench_doctor *doctor, const struct row *row, const char
 
 void bench_check_values(struct bench_doctor *doctor)
 {
+    const struct bench_machine *machine = &doctor->machine;
+    const int n_owners[] = {[HOST] = 1,
+                            [CARD] = machine->n_pci,
+                            [INTERFACE] = machine->n_netdevs,
+                            [PORT] = machine->n_ports};
     char good[256] = "";
     const struct row *last = NULL;
     int n_read = 0;
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
         if (rows[k].check == doctor->check)
             last = &rows[k];
-    for (int i = 0; last != NULL && i < n_owners(&doctor->machine, last->owner); i++)
+    for (int i = 0; last != NULL && i < n_owners[last->owner]; i++)
         for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-            char path[256];
-            const char *subject =
-                rows[k].check == doctor->check ? find_file(doctor, &rows[k], i, path) : NULL;
+            const char *path, *subject = NULL;
+            if (rows[k].check == doctor->check)
+                subject = find_file(doctor, &rows[k], i, &path);
             if (subject != NULL)
                 n_read += judge(doctor, &rows[k], subject, path, good, sizeof(good));
         }
