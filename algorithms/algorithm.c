@@ -165,14 +165,28 @@ int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct
     return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(shape);
 }
 
+static gyre_status cut(struct gyre_program *program, const struct gyre_shape *shape,
+                       struct gyre_program **program_out)
+{
+    const gyre_status status = gyre_program_cut(program, shape->most_range);
+    if (status != GYRE_SUCCESS)
+        gyre_program_free(program);
+    else
+        *program_out = program;
+    return status;
+}
+
 gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, int rank,
                                 struct gyre_program **program_out)
 {
     GYRE_TRY(check_shape(algorithm, shape, rank));
     const struct gyre_given_programs *given = find_given(algorithm, shape);
-    if (given != NULL)
-        return gyre_program_clone(given->programs[shape->variant][rank], program_out);
+    struct gyre_program *program = NULL;
+    if (given != NULL) {
+        GYRE_TRY(gyre_program_clone(given->programs[shape->variant][rank], &program));
+        return cut(program, shape, program_out);
+    }
     const int n_chunks =
         shape->n_ranks == 1 || algorithm->n_chunks == NULL ? 1 : algorithm->n_chunks(shape);
     struct gyre_builder *builder;
@@ -184,7 +198,8 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
     } else {
         algorithm->emit(shape, rank, builder);
     }
-    return gyre_builder_close(builder, program_out);
+    GYRE_TRY(gyre_builder_close(builder, &program));
+    return cut(program, shape, program_out);
 }
 
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,

@@ -31,7 +31,7 @@ struct gyre_ability {
     bool places;     /* with is_placed */
     bool copy_tail;  /* with is_placed: gyre_program_copy_tail() */
     bool keeps_sums; /* in scratch even where one step could add all inputs */
-    bool ranges;     /* of chunks, which GPUs cannot move */
+    bool ranges;     /* of chunks */
     bool two_level;
     bool fans_in; /* with 3 hosts or more, a rank receives from several at a time */
 };

@@ -26,7 +26,9 @@
  *   double 1  c0 to 1            c1 to 0            c2 to 3            c3 to 2
  *   double 2  c0-1 to 2          c0-1 to 3          c2-3 to 0          c2-3 to 1
  *
- * A rank into which another one is folded stands for both and their two chunks.
+ * A rank into which another one is folded stands for both and their two chunks. The other one
+ * sends and receives with two workers, because the result comes once it has sent all: a cut send
+ * and reception of one worker take turns (schedule_cut.c).
  *
  * Cost (n ranks, B bytes of the vector): log2(n) hops and B (n-1)/n each way. Folding adds a hop
  * and up to B. The longest range is n/2 chunks, with folding n.
@@ -182,6 +184,7 @@ static void reduce_scatter(const struct halving *halving)
     if (!halving->is_folded || halving->b.coll != GYRE_COLL_REDUCE_SCATTER)
         return;
     if (is_out) {
+        gyre_builder_worker(halving->b.builder);
         gyre_blocks_copy(&halving->b, own, gyre_peer(halving->b.rank - 1, 0), gyre_out(0));
         return;
     }
@@ -209,6 +212,7 @@ static void all_gather(const struct halving *halving)
 {
     const struct gyre_chunks all = {.n = (uint16_t)halving->b.n_ranks};
     if (halving->is_folded && halving->b.rank % 2 != 0) {
+        gyre_builder_worker(halving->b.builder);
         gyre_blocks_copy(&halving->b, all, gyre_peer(halving->b.rank - 1, 0), gyre_out(0));
         return;
     }

@@ -107,6 +107,16 @@ static inline bool gyre_cuda_has_small_areas(uint32_t n_ranks)
     return n_ranks <= GYRE_STEP_MAX_RECVS;
 }
 
+/* CUDA: likewise, of reduce-scatter whose steps move ranges, for each rank. */
+#define GYRE_CUDA_RANGE_AREA_BYTES (128 << 10)
+
+/** The most chunks of a step. */
+static inline uint32_t gyre_cuda_most_range(const struct gyre_program *program,
+                                            enum gyre_proto proto)
+{
+    return proto == GYRE_PROTO_SIMPLE && program->names == NULL ? 128 : 1;
+}
+
 struct gyre_load_config {
     const struct gyre_program *program; /* outlives the loaded program */
     /* Of the shape, `program` first: channel c runs variants[c % n_variants]. NULL = all run

@@ -43,6 +43,8 @@ struct gyre_simulator {
     struct gyre_sim_network uneven; /* for channels that `network` does not take */
     struct gyre_sim_network whole;  /* all ranks, where those of a host share its cores */
     bool has_uneven, has_whole;
+    uint16_t max_range; /* uncut */
+    enum gyre_sim_folding allowed;
 };
 
 /* Ranks that share cores take turns, so none stands for another. Larger shapes ignore this. */
@@ -199,10 +201,42 @@ static gyre_status find_network(struct gyre_simulator *simulator,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
+static void close_networks(struct gyre_simulator *simulator)
+{
+    gyre_sim_network_close(&simulator->network);
+    gyre_sim_network_close(&simulator->uneven);
+    gyre_sim_network_close(&simulator->whole);
+    simulator->has_uneven = simulator->has_whole = false;
+}
+
+/* As communicators cut ranges. */
+static gyre_status cut_ranges(struct gyre_simulator *simulator,
+                              const struct gyre_simulation *simulation)
+{
+    const struct gyre_program uncut = {.coll = simulator->shape.coll,
+                                       .n_ranks = simulator->shape.n_ranks,
+                                       .n_chunks = (uint16_t)simulator->network.n_chunks,
+                                       .max_range = simulator->max_range};
+    const uint16_t range = gyre_program_range_for(&uncut, simulation->n_bytes,
+                                                  simulation->n_channels, simulation->tile_bytes);
+    if (range == simulator->shape.most_range)
+        return GYRE_SUCCESS;
+    struct gyre_sim_network network;
+    struct gyre_shape shape = simulator->shape;
+    shape.most_range = range;
+    GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &shape, &simulator->machine,
+                                   simulator->allowed, &network));
+    close_networks(simulator);
+    simulator->shape = shape;
+    simulator->network = network;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_simulator_steps(struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out)
 {
     GYRE_TRY(check_simulation(simulation));
+    GYRE_TRY(cut_ranges(simulator, simulation));
     *n_steps_out =
         make_call(&simulator->network, simulation).n_real_tiles * simulator->network.n_steps;
     return GYRE_SUCCESS;
@@ -213,12 +247,7 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                struct gyre_prediction *prediction_out)
 {
     GYRE_TRY(check_simulation(simulation));
-    if (simulation->tile_bytes < gyre_simulator_least_tile_bytes(simulator))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "a step moves up to %u chunks: slots of %u bytes are too small, %u is the "
-                         "least",
-                         simulator->network.max_range, simulation->tile_bytes,
-                         gyre_simulator_least_tile_bytes(simulator));
+    GYRE_TRY(cut_ranges(simulator, simulation));
     const struct gyre_sim_network *network;
     GYRE_TRY(find_network(simulator, simulation, &network));
     const struct gyre_sim_call call = make_call(network, simulation);
@@ -242,9 +271,10 @@ gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
     simulator->algorithm = algorithm;
     simulator->shape = *shape;
     simulator->machine = *machine;
-    const gyre_status status = gyre_sim_network_open(
-        algorithm, shape, machine, all_ranks ? GYRE_SIM_FOLD_NOTHING : GYRE_SIM_FOLD_ALL,
-        &simulator->network);
+    simulator->allowed = all_ranks ? GYRE_SIM_FOLD_NOTHING : GYRE_SIM_FOLD_ALL;
+    const gyre_status status =
+        gyre_sim_network_open(algorithm, shape, machine, simulator->allowed, &simulator->network);
+    simulator->max_range = (uint16_t)simulator->network.max_range;
     if (status != GYRE_SUCCESS)
         free(simulator);
     else
@@ -256,9 +286,7 @@ void gyre_simulator_close(struct gyre_simulator *simulator)
 {
     if (simulator == NULL)
         return;
-    gyre_sim_network_close(&simulator->network);
-    gyre_sim_network_close(&simulator->uneven);
-    gyre_sim_network_close(&simulator->whole);
+    close_networks(simulator);
     free(simulator);
 }
 
@@ -270,11 +298,6 @@ uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator)
 {
     return simulator->network.channel_unit;
-}
-
-uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator)
-{
-    return simulator->network.max_range > 1 ? simulator->network.max_range * UNIT_BYTES : 1;
 }
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)

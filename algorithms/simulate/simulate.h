@@ -157,11 +157,8 @@ uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
-/** Steps that move several chunks need room for 16 bytes of each in a slot. */
-uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
-
 /** Of all tiles. Errors: INVALID_ARGUMENT. */
-gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
+gyre_status gyre_simulator_steps(struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out);
 
 /** One thread at a time. Errors: INVALID_ARGUMENT (a parameter is out of range, or the programs

@@ -98,24 +98,6 @@ static void print_left_out(const struct bench_table *table, const char *algorith
         printf("# left out: %s: %s\n", algorithm, reason);
 }
 
-static bool fits(const struct bench_table *table, const struct gyre_algorithm *algorithm,
-                 const struct gyre_simulator *simulator)
-{
-    const struct bench_schedule_request *request = table->request;
-    const uint32_t tile_bytes =
-        request->tile_bytes > 0 ? (uint32_t)request->tile_bytes
-                                : gyre_tuner_payload_bytes(&table->facts, algorithm, request->coll,
-                                                           GYRE_PROTO_SIMPLE, false);
-    const uint32_t least_bytes = gyre_simulator_least_tile_bytes(simulator);
-    if (least_bytes > tile_bytes) {
-        char reason[96];
-        snprintf(reason, sizeof(reason), "it needs slots of %u bytes, they have %u", least_bytes,
-                 tile_bytes);
-        print_left_out(table, algorithm->name, reason);
-    }
-    return least_bytes <= tile_bytes;
-}
-
 /* Under a single leaf hosts are alike. */
 static bool has_unlike_pairs(const struct bench_table *table,
                              const struct gyre_algorithm *algorithm)
@@ -165,11 +147,6 @@ static gyre_status add_algorithm(struct bench_table *table, const struct gyre_al
         return GYRE_SUCCESS;
     }
     GYRE_TRY(status);
-    if (!is_asked && !fits(table, algorithm, *simulator)) {
-        gyre_simulator_close(*simulator);
-        *simulator = NULL;
-        return GYRE_SUCCESS;
-    }
     table->algorithms[table->n_algorithms++] = algorithm;
     return GYRE_SUCCESS;
 }

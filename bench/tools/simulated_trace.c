@@ -83,6 +83,12 @@ static gyre_status open_parts(struct trace *trace)
     trace->parts = calloc((size_t)request->n_ranks * trace->n_variants, sizeof(*trace->parts));
     if (trace->parts == NULL)
         return out_of_memory();
+    struct gyre_program *uncut;
+    GYRE_TRY(gyre_algorithm_emit(request->algorithm, &shape, 0, &uncut));
+    shape.most_range =
+        gyre_program_range_for(uncut, trace->simulation.n_bytes, trace->simulation.n_channels,
+                               trace->simulation.tile_bytes);
+    gyre_program_free(uncut);
     for (uint32_t variant = 0; variant < trace->n_variants; variant++) {
         shape.variant = (uint16_t)variant;
         for (uint32_t rank = 0; rank < request->n_ranks; rank++) {
@@ -308,12 +314,12 @@ gyre_status bench_simulated_trace(const struct bench_schedule_request *request, 
     trace.simulation.observe = observe;
     trace.simulation.arrive = arrive;
     trace.simulation.observer = &trace;
-    gyre_status status = open_parts(&trace);
-    if (status == GYRE_SUCCESS)
-        status =
-            bench_schedule_simulate(request, n_bytes, MAX_STEPS, &trace.simulation, &prediction);
+    gyre_status status =
+        bench_schedule_simulate(request, n_bytes, MAX_STEPS, &trace.simulation, &prediction);
     if (status == GYRE_SUCCESS)
         status = trace.status;
+    if (status == GYRE_SUCCESS)
+        status = open_parts(&trace);
     if (status == GYRE_SUCCESS)
         status = write_file(&trace, path);
     const size_t n_parts = trace.parts == NULL ? 0 : trace.request->n_ranks * trace.n_variants;

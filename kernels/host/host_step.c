@@ -78,8 +78,9 @@ struct piece {
     uint64_t slot_skip_bytes;
 };
 
+/* Pieces lie as far apart in a slot as tiles are long. */
 static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
-                             uint32_t index, uint64_t slot_skip_bytes)
+                             uint32_t index)
 {
     const struct gyre_host_work *work = runner->work;
     const uint32_t chunk =
@@ -87,7 +88,8 @@ static struct piece piece_of(const struct gyre_host_runner *runner, const struct
     return (struct piece){.index = index,
                           .range =
                               gyre_tile_range(&work->split, runner->channel, chunk, runner->tile),
-                          .slot_skip_bytes = slot_skip_bytes};
+                          .slot_skip_bytes = (uint64_t)index * work->split.tile_elems *
+                                             gyre_dtype_bytes((gyre_dtype)work->reduction.dtype)};
 }
 
 static uint64_t piece_bytes(const struct gyre_host_runner *runner, const struct piece *piece)
@@ -199,13 +201,12 @@ static void reduce_range(const struct gyre_host_executor *executor,
                          const struct gyre_host_runner *runner, const struct gyre_step *step)
 {
     struct gyre_reduce_step call = {.n_elems = 0}, next;
-    uint64_t n_bytes = 0, call_bytes = 0;
+    uint64_t call_bytes = 0;
     for (uint32_t i = 0; i < step->n_chunks; i++) {
-        const struct piece piece = piece_of(runner, step, i, n_bytes);
+        const struct piece piece = piece_of(runner, step, i);
         const uint64_t next_bytes = piece_bytes(runner, &piece);
         if (next_bytes == 0)
             continue;
-        n_bytes += next_bytes;
         fill_call(executor, runner, step, &piece, &next);
         if (call_bytes > 0 && follows(&call, &next, call_bytes)) {
             call.n_elems += next.n_elems;
@@ -222,14 +223,15 @@ static void reduce_range(const struct gyre_host_executor *executor,
 }
 
 static void reduce(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
-                   const struct gyre_step *step, const struct piece *first)
+                   const struct gyre_step *step)
 {
+    const struct piece first = piece_of(runner, step, 0);
     struct gyre_reduce_step call;
     if (step->n_chunks > 1) {
         reduce_range(executor, runner, step);
         return;
     }
-    fill_call(executor, runner, step, first, &call);
+    fill_call(executor, runner, step, &first, &call);
     gyre_reduce_run(&call);
 }
 
@@ -243,17 +245,10 @@ static void unpack(const struct gyre_host_executor *executor, const struct gyre_
                                    n_bytes);
 }
 
-static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step,
-                           const struct piece *first)
+static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step)
 {
-    uint64_t n_bytes = piece_bytes(runner, first);
-    if (runner->work->split.n_chunks == 1)
-        return n_bytes * step->n_chunks;
-    for (uint32_t i = 1; i < step->n_chunks; i++) {
-        const struct piece piece = piece_of(runner, step, i, 0);
-        n_bytes += piece_bytes(runner, &piece);
-    }
-    return n_bytes;
+    const struct piece last = piece_of(runner, step, step->n_chunks - 1U);
+    return last.slot_skip_bytes + piece_bytes(runner, &last);
 }
 
 bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct gyre_operand *in)
@@ -262,8 +257,7 @@ bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct g
     struct gyre_host_end *end = runner->ends[in->index];
     if (end->proto != GYRE_PROTO_LL)
         return has_arrived(end);
-    const struct piece first = piece_of(runner, step, 0, 0);
-    return gyre_host_lines_arrived(end, step_bytes(runner, step, &first));
+    return gyre_host_lines_arrived(end, step_bytes(runner, step));
 }
 
 bool gyre_host_has_data(const struct gyre_host_runner *runner)
@@ -323,8 +317,7 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
     gyre_host_enter(runner);
     if (runner->is_stuck || !gyre_host_has_data(runner) || !gyre_host_has_room(step, runner->ends))
         return false;
-    const struct piece first = piece_of(runner, step, 0, 0);
-    const uint64_t n_bytes = step_bytes(runner, step, &first);
+    const uint64_t n_bytes = step_bytes(runner, step);
     const uint64_t info = gyre_slot_info((uint32_t)n_bytes, work->signature);
     struct gyre_progress *progress = executor->progress;
     uint32_t peer = 0;
@@ -336,7 +329,7 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
     }
     if (n_bytes > 0 && step->n_outs > 0) {
         unpack(executor, runner, step, n_bytes);
-        reduce(executor, runner, step, &first);
+        reduce(executor, runner, step);
     }
     const uint32_t n_moved = publish(executor, step, runner->ends, info);
     gyre_store_release_u64(&progress->activity, progress->activity + n_moved);

@@ -234,8 +234,9 @@ TEST_CASE("every collective is right over many tiles")
     }
 }
 
-static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
-                              int n, bool is_placed)
+/* @most_range: longer ranges are cut; 0 = none. */
+static uint32_t run_cut(const struct gyre_algorithm *algorithm, enum gyre_collective coll, int n,
+                        bool is_placed, uint16_t most_range)
 {
     enum { N_CALLS = GYRE_N_DTYPES };
     static uint32_t seed = 1000;
@@ -249,7 +250,8 @@ static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_
     const struct kind kind = {.coll = coll,
                               .algorithm = algorithm,
                               .grouping = n % 2 == 0 ? NULL : &grouping,
-                              .is_placed = is_placed};
+                              .is_placed = is_placed,
+                              .most_range = most_range};
     struct host_rig rig;
     uint32_t max_range;
     uint32_t depth = 2;
@@ -275,6 +277,16 @@ static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_
     }
     host_rig_close(&rig);
     return N_CALLS;
+}
+
+static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                              int n, bool is_placed)
+{
+    const bool has_ranges = n > 2 && ability_of(algorithm, (int)coll, (unsigned)n).ranges;
+    return run_cut(algorithm, coll, n, is_placed, 0) +
+           (has_ranges ? run_cut(algorithm, coll, n, is_placed, 1) +
+                             run_cut(algorithm, coll, n, is_placed, 2)
+                       : 0);
 }
 
 TEST_CASE("every algorithm gives the right bits")

@@ -382,9 +382,9 @@ TEST_CASE("a proof refuses what is wrong, and bounds its cost")
                                          .emit = emit_wrong,
                                          .n_chunks = one_chunk};
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
-    CHECK_FAILS(gyre_proof_of_shape(&wrong, &shape), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_FAILS(gyre_proof_of_shape(&wrong, &shape, false), GYRE_ERROR_INVALID_ARGUMENT,
                 "wrong all_reduce of 2 ranks: the verifier refuses it out of place: rank 1");
-    CHECK_OK(gyre_proof_of_shape(&gyre_algorithm_ring, &shape));
+    CHECK_OK(gyre_proof_of_shape(&gyre_algorithm_ring, &shape, false));
     /* a ring has 2n - 1 steps and one worker */
     CHECK(gyre_proof_obstacle(256, 511, 1) == NULL);
     CHECK(gyre_proof_obstacle(406, 811, 1) == NULL);

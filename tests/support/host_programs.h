@@ -126,17 +126,18 @@ struct kind {
     const struct gyre_algorithm *algorithm; /* instead of emit */
     const struct gyre_grouping *grouping;
     bool is_placed;
+    uint16_t most_range;
 };
 
 static const struct kind kinds[] = {
-    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true, NULL, NULL, false},
-    {GYRE_COLL_ALL_GATHER, emit_all_gather, false, NULL, NULL, false},
-    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false, NULL, NULL, false},
-    {GYRE_COLL_REDUCE, emit_chain_reduce, false, NULL, NULL, false},
-    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false, NULL, NULL, false},
+    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true, NULL, NULL, false, 0},
+    {GYRE_COLL_ALL_GATHER, emit_all_gather, false, NULL, NULL, false, 0},
+    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false, NULL, NULL, false, 0},
+    {GYRE_COLL_REDUCE, emit_chain_reduce, false, NULL, NULL, false, 0},
+    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false, NULL, NULL, false, 0},
 };
 static const struct kind send_recv_kind = {
-    GYRE_COLL_SEND_RECV, emit_send_recv, false, NULL, NULL, false};
+    GYRE_COLL_SEND_RECV, emit_send_recv, false, NULL, NULL, false, 0};
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static inline struct gyre_program *make_program(const struct kind *kind, int n, int rank, int root)
@@ -144,6 +145,7 @@ static inline struct gyre_program *make_program(const struct kind *kind, int n, 
     const struct gyre_shape shape = {.coll = kind->coll,
                                      .n_ranks = (uint16_t)n,
                                      .root = (uint16_t)root,
+                                     .most_range = kind->most_range,
                                      .grouping = kind->grouping,
                                      .is_placed = kind->is_placed};
     struct gyre_builder *builder = NULL;

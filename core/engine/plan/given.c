@@ -44,7 +44,7 @@ gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ran
 }
 
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
-                                const struct gyre_shape *shape)
+                                const struct gyre_shape *shape, bool any_order)
 {
     const int n_ranks = shape->n_ranks;
     bool same_bits;
@@ -55,7 +55,7 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
     for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++)
         status = gyre_algorithm_emit(algorithm, shape, rank, &programs[rank]);
     if (status == GYRE_SUCCESS)
-        status = gyre_proof_run((const struct gyre_program *const *)programs, n_ranks, false,
+        status = gyre_proof_run((const struct gyre_program *const *)programs, n_ranks, any_order,
                                 &same_bits);
     for (int rank = 0; rank < n_ranks; rank++)
         gyre_program_free(programs[rank]);

@@ -35,7 +35,7 @@ gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ran
 
 /** Prove one variant. Errors: as gyre_algorithm_emit() and gyre_proof_run(). */
 gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
-                                const struct gyre_shape *shape);
+                                const struct gyre_shape *shape, bool any_order);
 
 /* Zeros = there is none. */
 struct gyre_algo_file {

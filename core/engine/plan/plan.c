@@ -4,6 +4,7 @@
 #include "core/engine/plan/plan_cache.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -155,6 +156,11 @@ static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_pl
         .tile_elems = gyre_piece_bytes(plan->choice.tile_bytes, program->max_range) / element,
         .unit_elems = 16 / element,
     };
+    if (program->max_range > 1) { /* pieces lie as far apart in a slot as tiles are long */
+        const uint64_t longest = gyre_chunk_range(&wanted.split, 0, 0).n_elems;
+        const uint64_t least = gyre_round_up(gyre_max_u64(longest, 1), wanted.split.unit_elems);
+        wanted.split.tile_elems = (uint32_t)gyre_min_u64(wanted.split.tile_elems, least);
+    }
     return executor->ops->ready(executor, &wanted, &plan->ready);
 }
 

@@ -3,7 +3,6 @@
 
 #include "core/foundation/base/util.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,26 +135,16 @@ gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_ca
     const gyre_status status = choose_way(cache, &facts, call, choice_out);
     return drops_preference(&own, status) ? choose_way(cache, &facts, &own, choice_out) : status;
 }
-
-/* Do slots have room for 16 bytes of each chunk that a step moves? */
-static gyre_status check_slots(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
-                               const struct gyre_call *call, const struct gyre_program *program,
-                               uint32_t tile_bytes)
+static gyre_status check_fifos(const struct gyre_fifo_spec *spec, uint32_t n_fifos,
+                               const struct gyre_call *call, const struct gyre_program *program)
 {
-    if (gyre_piece_bytes(tile_bytes, program->max_range) > 0)
+    if (program->n_lanes <= n_fifos && program->min_depth <= spec->depth)
         return GYRE_SUCCESS;
-    if (n_fifos != spec->n_fifos) /* far pairs: no variable makes their slots longer */
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "a step of %s %s moves up to %u chunks, 16 bytes of each in a slot at "
-                         "least; between far ranks of so many hosts slots have %u bytes",
-                         program->algorithm, gyre_collectives[call->coll].name, program->max_range,
-                         tile_bytes);
-    return gyre_fail(
-        GYRE_ERROR_UNSUPPORTED,
-        "a step of %s %s moves up to %u chunks, 16 bytes of each in a slot at least; with "
-        "GYRE_BUFFSIZE=%" PRIu64 " slots would be large enough, this call has %u bytes of one",
-        program->algorithm, gyre_collectives[call->coll].name, program->max_range,
-        (uint64_t)program->max_range * 16 * spec->depth, tile_bytes);
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "%s %s needs %u connections of depth %u a pair, this communicator has %u of "
+                     "depth %u",
+                     program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
+                     program->min_depth, n_fifos, spec->depth);
 }
 
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
@@ -186,18 +175,12 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     GYRE_TRY(
         gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out));
     const struct gyre_program *program = (*variants_out)->programs[0];
+    const struct gyre_variants *uncut = *variants_out;
     const struct gyre_fifo_spec *spec = &cache->links->spec;
     const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
-    if (program->n_lanes > n_fifos || program->min_depth > spec->depth)
-        return gyre_fail(
-            GYRE_ERROR_UNSUPPORTED,
-            "%s %s needs %u connections of depth %u a pair, this communicator has %u of "
-            "depth %u",
-            program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
-            program->min_depth, n_fifos, spec->depth);
-    GYRE_TRY(check_slots(spec, n_fifos, call, program, choice_out->tile_bytes));
+    GYRE_TRY(check_fifos(spec, n_fifos, call, program));
     const struct gyre_variants *variants = *variants_out;
-    const uint32_t n_lanes = variants->programs[0]->n_lanes;
+    const uint32_t n_lanes = program->n_lanes;
     /* On a GPU all workers run as blocks at once. Built-in algorithms keep the tuner's channels. */
     const bool is_emitted =
         choice_out->algorithm->given == NULL || choice_out->algorithm->given->like != NULL;
@@ -210,6 +193,27 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     if (n_lanes > 0)
         most = gyre_min_u32(most, n_fifos / n_lanes);
     choice_out->n_channels = gyre_min_u32(choice_out->n_channels, most);
+    if (program->max_range == 1)
+        return GYRE_SUCCESS;
+    shape.most_range = gyre_program_range_for(program, call->count * gyre_dtype_bytes(call->dtype),
+                                              choice_out->n_channels, choice_out->tile_bytes);
+    const uint32_t most_range = facts.device_kind == GYRE_DEVICE_CUDA
+                                    ? gyre_cuda_most_range(program, choice_out->proto)
+                                    : GYRE_MAX_RANKS;
+    if (shape.most_range > most_range || program->max_range > most_range)
+        shape.most_range = (uint16_t)gyre_min_u32(
+            shape.most_range > 0 ? shape.most_range : most_range, most_range);
+    gyre_status status =
+        gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out);
+    if (status == GYRE_SUCCESS)
+        status = check_fifos(spec, n_fifos, call, (*variants_out)->programs[0]);
+    /* Some ranges of a file or a plug-in deadlock if they are cut. */
+    const bool is_given =
+        choice_out->algorithm->given != NULL || choice_out->algorithm->from != NULL;
+    if (status == GYRE_SUCCESS || !is_given ||
+        gyre_piece_bytes(choice_out->tile_bytes, program->max_range) == 0)
+        return status;
+    *variants_out = uncut;
     return GYRE_SUCCESS;
 }
 

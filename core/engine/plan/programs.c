@@ -14,6 +14,7 @@ struct gyre_shape_programs {
     enum gyre_collective coll;
     uint16_t n_ranks;
     uint16_t root;
+    uint16_t most_range;
     bool is_placed;
     int rank; /* in the shape */
     struct gyre_variants variants;
@@ -68,14 +69,16 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
     return GYRE_SUCCESS;
 }
 
-/* Programs of GYRE_ALGO_FILE were proved when it was read. */
+/* Programs of GYRE_ALGO_FILE were proved when it was read; if they are cut, in any order, because
+ * that one was allowed. */
 static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                          const struct gyre_variants *variants)
 {
     const uint64_t begin_ns = gyre_now_ns();
     const char *name = gyre_collectives[shape.coll].name;
     const char *obstacle = NULL;
-    if (algorithm->given != NULL && algorithm->from == NULL)
+    const bool is_of_file = algorithm->given != NULL && algorithm->from == NULL;
+    if (is_of_file && shape.most_range == 0)
         return GYRE_SUCCESS;
     for (uint32_t v = 0; v < variants->n_variants && obstacle == NULL; v++)
         obstacle = gyre_proof_obstacle(shape.n_ranks, gyre_proof_steps(variants->programs[v]),
@@ -90,7 +93,7 @@ static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_sha
     }
     for (uint32_t v = 0; v < variants->n_variants; v++) {
         shape.variant = (uint16_t)v;
-        const gyre_status status = gyre_proof_of_shape(algorithm, &shape);
+        const gyre_status status = gyre_proof_of_shape(algorithm, &shape, is_of_file);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(
                 status, "%s", algorithm->from != NULL ? algorithm->from : "GYRE_CHECK=programs");
@@ -110,6 +113,7 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
     struct gyre_shape_programs *entry = programs->shapes;
     while (entry != NULL && (entry->algorithm != algorithm || entry->coll != shape->coll ||
                              entry->n_ranks != shape->n_ranks || entry->root != shape->root ||
+                             entry->most_range != shape->most_range ||
                              entry->is_placed != shape->is_placed || entry->rank != rank))
         entry = entry->next;
     if (entry == NULL) {
@@ -117,7 +121,8 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
         gyre_status status = emit_variants(algorithm, shape, rank, &entry->variants);
-        if (status == GYRE_SUCCESS && (programs->proves || algorithm->from != NULL))
+        if (status == GYRE_SUCCESS &&
+            (programs->proves || algorithm->from != NULL || algorithm->given != NULL))
             status = prove(algorithm, *shape, &entry->variants);
         if (status != GYRE_SUCCESS) {
             free_variants(&entry->variants);
@@ -128,6 +133,7 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
         entry->coll = shape->coll;
         entry->n_ranks = shape->n_ranks;
         entry->root = shape->root;
+        entry->most_range = shape->most_range;
         entry->is_placed = shape->is_placed;
         entry->rank = rank;
         entry->next = programs->shapes;

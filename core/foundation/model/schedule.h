@@ -63,9 +63,9 @@ struct gyre_chunks {
     uint16_t stride; /* >= run; 0 = consecutive chunks */
 };
 
-/* A step moves the tile of one chunk or of a range. Tile t of a range is tile t of each chunk, one
- * after the other in a slot, without gaps, in any order. An operand's index is the first piece's;
- * the others lie at their chunks' distances from `chunk`. */
+/* A step moves the tile of one chunk or of a range. Tile t of a range is tile t of each chunk, in
+ * any order; in a slot they begin a whole tile's length apart. An operand's index is the first
+ * piece's; the others lie at their chunks' distances from `chunk`. */
 struct gyre_step {
     uint8_t n_ins;
     uint8_t n_outs; /* 0: only waits for placed data */
@@ -106,6 +106,7 @@ struct gyre_shape {
     /* Rail programs cross between hosts at different ranks, so that all NICs work. Channel c runs
      * variant c mod gyre_algorithm_variants(). */
     uint16_t variant;
+    uint16_t most_range; /* longer ranges are cut: gyre_program_cut(); 0 = none is */
     const struct gyre_grouping *grouping;
     bool is_placed;
 };
@@ -238,7 +239,7 @@ void gyre_builder_worker(struct gyre_builder *builder);
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** Places no chunk. GPUs do not run it. */
+/** Places no chunk. */
 void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
                              const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
                              int n_outs, unsigned flags);
@@ -271,6 +272,15 @@ gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program
 void gyre_program_free(struct gyre_program *program);
 
 gyre_status gyre_program_check(const struct gyre_program *program);
+
+/** The most chunks that fit a slot of @tile_bytes, a power of two; 0 = all ranges do. @n_bytes: of
+ * the vector, or a block. */
+uint16_t gyre_program_range_for(const struct gyre_program *program, uint64_t n_bytes,
+                                uint32_t n_channels, uint32_t tile_bytes);
+
+/** Cuts steps into steps of at most @most_range chunks each; 0 = none. Sends and receptions of the
+ * cut steps take turns. The same on all ranks. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_program_cut(struct gyre_program *program, uint32_t most_range);
 
 /** Of what executors read. */
 uint64_t gyre_program_hash(const struct gyre_program *program);

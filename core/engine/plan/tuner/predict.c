@@ -139,12 +139,6 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
-static uint64_t least_tile_of(const struct search *search, const struct gyre_simulator *simulator)
-{
-    return gyre_max_u64(number_of(search, GYRE_ROW_LEAST_TILE),
-                        gyre_simulator_least_tile_bytes(simulator));
-}
-
 static uint32_t most_tile_of(const struct search *search, const struct gyre_choice *choice)
 {
     return gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice->algorithm, search->coll,
@@ -164,7 +158,7 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
                                                            weight_of(search, choice.algorithm)};
-    const uint64_t least_bytes = least_tile_of(search, simulator);
+    const uint64_t least_bytes = number_of(search, GYRE_ROW_LEAST_TILE);
     double last_ns = INFINITY;
     do {
         double time_ns;
@@ -195,7 +189,7 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     choice.tile_bytes = choice.tile_bytes / 4 * 3 / 16 * 16;
     if (!isfinite(*best_ns) || search->facts->n_hosts < 2 ||
         number_of(search, GYRE_ROW_MESSAGES) > 0 ||
-        choice.tile_bytes < least_tile_of(search, simulator))
+        choice.tile_bytes < number_of(search, GYRE_ROW_LEAST_TILE))
         return GYRE_SUCCESS;
     GYRE_TRY(simulate(search->facts, simulator, &choice, simulation, &time_ns));
     if (time_ns < *best_ns) {
@@ -232,7 +226,7 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
     /* Shorter over slow TCP, for less time on the wire. */
-    const uint64_t least_bytes = least_tile_of(search, simulator);
+    const uint64_t least_bytes = number_of(search, GYRE_ROW_LEAST_TILE);
     const uint32_t most_bytes = most_tile_of(search, &choice);
     const double in_time_bytes =
         search->facts->cost->nic_bytes_per_ns * (double)number_of(search, GYRE_ROW_TILE_NS);
@@ -283,8 +277,7 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
                                            .net_proto = (enum gyre_proto)(i % GYRE_N_PROTOS),
                                            .path = GYRE_PATH_STAGED};
         if (tries_proto(search, choice.proto) && tries_net_proto(search, choice.net_proto) &&
-            gyre_tuner_go_together(search->facts, choice.proto, choice.net_proto) &&
-            gyre_simulator_least_tile_bytes(simulator) <= most_tile_of(search, &choice))
+            gyre_tuner_go_together(search->facts, choice.proto, choice.net_proto))
             GYRE_TRY(search_sizes(search, simulator, choice));
     }
     return GYRE_SUCCESS;
@@ -302,7 +295,9 @@ static bool tries_algorithm(const struct search *search, const struct gyre_algor
     if (!gyre_filter_allows(search->filter, coll, algorithm) ||
         gyre_tuner_algorithm_obstacle(search->facts, algorithm, coll) != NULL ||
         (can.two_level && search->facts->n_hosts < 2 && !is_forced) ||
-        (is_all_pairs && has_many_ranks(search) && !is_forced))
+        (is_all_pairs && has_many_ranks(search) && !is_forced) ||
+        /* not measured yet */
+        (can.ranges && search->facts->device_kind == GYRE_DEVICE_CUDA && !is_forced))
         return false;
     const struct gyre_row *only = find_row(search, GYRE_ROW_ONLY, 0, UINT32_MAX);
     if (only != NULL && gyre_filter_allows(search->filter, coll, only->algorithm) &&
@@ -317,13 +312,12 @@ static bool is_two_level(const struct search *search, const struct gyre_algorith
 }
 
 /* Compared with what the algorithm can gain. */
-static gyre_status is_too_long(const struct search *search, const struct gyre_simulator *simulator,
+static gyre_status is_too_long(const struct search *search, struct gyre_simulator *simulator,
                                const struct gyre_algorithm *algorithm, bool *is_too_long_out)
 {
     const struct gyre_simulation one_tile = {.cost = search->facts->cost,
                                              .n_channels = 1,
-                                             .tile_bytes =
-                                                 gyre_simulator_least_tile_bytes(simulator),
+                                             .tile_bytes = 16 * GYRE_MAX_RANKS, /* one slot */
                                              .depth = search->facts->spec.depth,
                                              .n_bytes = 1};
     uint64_t n_steps = 0;
