@@ -76,20 +76,16 @@ void gyre_ready_free(struct gyre_ready *ready)
     free(ready);
 }
 
-/* 1/n in f32, cut off, the last bit set if inexact: to at most 11 bits it rounds as 1/n does. */
-static float inverse_to_odd(uint32_t n)
+uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)
 {
+    /* 1/n in f32, cut off, the last bit set if inexact: to at most 11 bits it rounds as 1/n does.
+     */
     const double exact = 1.0 / (double)n;
     const float nearest = (float)exact;
     const uint32_t bits = gyre_f32_bits(nearest);
-    if ((double)nearest == exact)
-        return nearest;
-    return gyre_f32_from_bits(((double)nearest > exact ? bits - 1 : bits) | 1);
-}
-
-uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)
-{
-    const float inverse = inverse_to_odd(n);
+    const float inverse = (double)nearest == exact
+                              ? nearest
+                              : gyre_f32_from_bits(((double)nearest > exact ? bits - 1 : bits) | 1);
     switch (dtype) {
     case GYRE_FLOAT16:
         return gyre_f32_to_f16(inverse);

@@ -76,18 +76,6 @@ static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_ou
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaIpcOpenMemHandle");
 }
 
-static void close_import(const struct import *import)
-{
-    struct gyre_cuda_apart apart = {0};
-    if (gyre_cuda_enter_apart(import->ordinal, &apart) != GYRE_SUCCESS)
-        return;
-    const cudaError_t error = cudaIpcCloseMemHandle(import->base);
-    gyre_cuda_leave_apart(&apart);
-    if (error != cudaSuccess)
-        GYRE_INFO(P2P, "a peer's memory stays mapped: cudaIpcCloseMemHandle: %s",
-                  cudaGetErrorString(cudaGetLastError()));
-}
-
 /* imports_lock is held. */
 static gyre_status add_import(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
                               struct import **import_out)
@@ -137,7 +125,14 @@ static void release_import(struct import *import)
         while (*link != import)
             link = &(*link)->next;
         *link = import->next;
-        close_import(import);
+        struct gyre_cuda_apart apart = {0};
+        if (gyre_cuda_enter_apart(import->ordinal, &apart) == GYRE_SUCCESS) {
+            const cudaError_t error = cudaIpcCloseMemHandle(import->base);
+            gyre_cuda_leave_apart(&apart);
+            if (error != cudaSuccess)
+                GYRE_INFO(P2P, "a peer's memory stays mapped: cudaIpcCloseMemHandle: %s",
+                          cudaGetErrorString(cudaGetLastError()));
+        }
         free(import);
     }
     pthread_mutex_unlock(&imports_lock);

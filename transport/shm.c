@@ -31,31 +31,6 @@ GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
-/* What shm_import needs. The kernel asks for the same user and group, and closes the descriptors of
- * processes that changed their identity: setuid(), file capabilities, prctl(PR_SET_DUMPABLE). */
-static bool can_open_descriptors(const struct gyre_peer_info *mine,
-                                 const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
-{
-    char path[64];
-    struct stat stats;
-    if (mine->process_id == peer->process_id)
-        return true;
-    snprintf(path, sizeof(path), "/proc/%u/fd", peer->pid);
-    int error = faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0 ? errno : 0;
-    snprintf(path, sizeof(path), "/proc/%u/ns/pid", peer->pid);
-    if (error == 0 && stat(path, &stats) != 0)
-        error = errno;
-    if (error == 0)
-        return true;
-    if (mine->uid != peer->uid)
-        snprintf(why_out, why_bytes, "rank %u (pid %u) runs as user %u, this rank as user %u",
-                 peer->rank, peer->pid, peer->uid, mine->uid);
-    else
-        snprintf(why_out, why_bytes, "this rank may not open descriptors of rank %u (pid %u): %s",
-                 peer->rank, peer->pid, gyre_text_error(error));
-    return false;
-}
-
 static bool shm_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                           const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -71,34 +46,31 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     else if (mine->pid_namespace != peer->pid_namespace)
         snprintf(why_out, why_bytes, "rank %u is in another pid namespace (a container of its own)",
                  peer->rank);
-    else
-        return can_open_descriptors(mine, peer, why_out, why_bytes);
+    else {
+        /* What shm_import needs. The kernel asks for the same user and group, and closes the
+         * descriptors of processes that changed their identity: setuid(), file capabilities,
+         * prctl(PR_SET_DUMPABLE). */
+        char path[64];
+        struct stat stats;
+        if (mine->process_id == peer->process_id)
+            return true;
+        snprintf(path, sizeof(path), "/proc/%u/fd", peer->pid);
+        int error = faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0 ? errno : 0;
+        snprintf(path, sizeof(path), "/proc/%u/ns/pid", peer->pid);
+        if (error == 0 && stat(path, &stats) != 0)
+            error = errno;
+        if (error == 0)
+            return true;
+        if (mine->uid != peer->uid)
+            snprintf(why_out, why_bytes, "rank %u (pid %u) runs as user %u, this rank as user %u",
+                     peer->rank, peer->pid, peer->uid, mine->uid);
+        else
+            snprintf(why_out, why_bytes,
+                     "this rank may not open descriptors of rank %u (pid %u): %s", peer->rank,
+                     peer->pid, gyre_text_error(error));
+        return false;
+    }
     return false;
-}
-
-/* A missing page would later end the process by SIGBUS. */
-static gyre_status reserve(int fd, size_t n_bytes)
-{
-    /* Past this limit SIGXFSZ ends the process. */
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        n_bytes > limit.rlim_cur)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                         "shared memory: needs %zu bytes, but files may have %llu (ulimit -f); "
-                         "raise it, or lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
-                         n_bytes, (unsigned long long)limit.rlim_cur);
-    int error;
-    do
-        error = posix_fallocate(fd, 0, (off_t)n_bytes);
-    while (error == EINTR);
-    if (error == ENOSPC || error == ENOMEM)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                         "shared memory: %zu bytes are not to be had (errno %d); free memory, or "
-                         "lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
-                         n_bytes, error);
-    if (error != 0)
-        return gyre_fail_errno(error, "shared memory: posix_fallocate(%zu bytes)", n_bytes);
-    return GYRE_SUCCESS;
 }
 
 /* The mapping then owns base and fd. */
@@ -126,7 +98,32 @@ static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t 
     if (fd < 0)
         return gyre_fail_errno(errno, "shared memory: memfd_create for %zu bytes", n_bytes);
     gyre_status status;
-    GYRE_TRY_GOTO(status, reserve(fd, n_bytes), close_fd);
+    /* A missing page would later end the process by SIGBUS, and a file past this limit by SIGXFSZ.
+     */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        n_bytes > limit.rlim_cur) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                           "shared memory: needs %zu bytes, but files may have %llu (ulimit -f); "
+                           "raise it, or lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
+                           n_bytes, (unsigned long long)limit.rlim_cur);
+        goto close_fd;
+    }
+    int error;
+    do
+        error = posix_fallocate(fd, 0, (off_t)n_bytes);
+    while (error == EINTR);
+    if (error == ENOSPC || error == ENOMEM) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                           "shared memory: %zu bytes are not to be had (errno %d); free memory, or "
+                           "lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
+                           n_bytes, error);
+        goto close_fd;
+    }
+    if (error != 0) {
+        status = gyre_fail_errno(error, "shared memory: posix_fallocate(%zu bytes)", n_bytes);
+        goto close_fd;
+    }
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         status = gyre_fail_errno(errno, "shared memory: mmap(%zu bytes)", n_bytes);

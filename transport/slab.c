@@ -360,14 +360,6 @@ static struct gyre_slab_entry *registry; /* under registry_lock */
 
 GYRE_WATCH_FORKS(&registry_lock, NULL)
 
-static struct gyre_slab_entry *find(const uint8_t *token)
-{
-    struct gyre_slab_entry *entry = registry;
-    while (entry != NULL && memcmp(entry->token, token, GYRE_SLAB_TOKEN_BYTES) != 0)
-        entry = entry->next;
-    return entry;
-}
-
 gyre_status gyre_slab_registry_add(const uint8_t token[GYRE_SLAB_TOKEN_BYTES], void *base,
                                    size_t n_bytes, void (*release)(void *base, size_t n_bytes),
                                    struct gyre_slab_entry **entry_out)
@@ -392,7 +384,9 @@ gyre_status gyre_slab_registry_acquire(const uint8_t token[GYRE_SLAB_TOKEN_BYTES
                                        void **base_out, struct gyre_slab_entry **entry_out)
 {
     pthread_mutex_lock(&registry_lock);
-    struct gyre_slab_entry *entry = find(token);
+    struct gyre_slab_entry *entry = registry;
+    while (entry != NULL && memcmp(entry->token, token, GYRE_SLAB_TOKEN_BYTES) != 0)
+        entry = entry->next;
     const size_t found_bytes = entry != NULL ? entry->n_bytes : 0;
     if (entry != NULL && found_bytes == n_bytes) {
         entry->n_users++;

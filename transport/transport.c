@@ -83,27 +83,6 @@ static uint32_t read_speed(const char *name, uint32_t *is_virtual_out)
     return mbit_per_s > 0 ? (uint32_t)mbit_per_s : 0;
 }
 
-static void describe_interface(const struct gyre_params *params, struct gyre_peer_info *info)
-{
-    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
-    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
-    int n = 0;
-    info->n_interfaces = 1;
-    if (gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
-        return;
-    if (strchr(ifname, ',') != NULL)
-        info->n_interfaces = (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
-    for (int i = 0; i < (info->n_interfaces > 1 ? n : 1); i++) {
-        uint32_t is_virtual;
-        const uint32_t mbit_per_s = read_speed(addresses[i].name, &is_virtual);
-        if (i > 0 && (mbit_per_s == 0 || mbit_per_s >= info->net_mbit_per_s))
-            continue;
-        info->net_mbit_per_s = mbit_per_s;
-        info->net_is_virtual = is_virtual;
-        snprintf(info->net_name, sizeof(info->net_name), "%.15s", addresses[i].name);
-    }
-}
-
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out)
 {
@@ -129,7 +108,23 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
         return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
     GYRE_TRY(device->ops->info(device, &info.device));
     info.path_level = GYRE_PEER_PATH_UNKNOWN;
-    describe_interface(params, &info);
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
+    int n = 0;
+    info.n_interfaces = 1;
+    if (gyre_sock_list_addresses(params, addresses, &n) == GYRE_SUCCESS) {
+        if (strchr(ifname, ',') != NULL)
+            info.n_interfaces = (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
+        for (int i = 0; i < (info.n_interfaces > 1 ? n : 1); i++) {
+            uint32_t is_virtual;
+            const uint32_t mbit_per_s = read_speed(addresses[i].name, &is_virtual);
+            if (i > 0 && (mbit_per_s == 0 || mbit_per_s >= info.net_mbit_per_s))
+                continue;
+            info.net_mbit_per_s = mbit_per_s;
+            info.net_is_virtual = is_virtual;
+            snprintf(info.net_name, sizeof(info.net_name), "%.15s", addresses[i].name);
+        }
+    }
     gyre_transport_ib_probe(params, &info);
     *info_out = info;
     return GYRE_SUCCESS;

@@ -11,8 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void free_executor(struct gyre_host_executor *executor)
+void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor)
 {
+    const bool is_last = --executor->n_users == 0;
+    pthread_mutex_unlock(&executor->lock);
+    if (!is_last)
+        return;
     while (executor->free_launches != NULL) {
         struct gyre_host_launch *launch = executor->free_launches;
         executor->free_launches = launch->next_free;
@@ -28,14 +32,6 @@ static void free_executor(struct gyre_host_executor *executor)
     free(executor->unpacked);
     free(executor->has_left);
     free(executor);
-}
-
-void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor)
-{
-    const bool is_last = --executor->n_users == 0;
-    pthread_mutex_unlock(&executor->lock);
-    if (is_last)
-        free_executor(executor);
 }
 
 static gyre_status fill_line_ends(struct gyre_host_executor *executor,
@@ -68,22 +64,6 @@ static gyre_status fill_line_ends(struct gyre_host_executor *executor,
     return GYRE_SUCCESS;
 }
 
-static void fill_ends(struct gyre_host_executor *executor, const struct gyre_connector *connectors)
-{
-    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
-    for (uint32_t i = 0; i < executor->n_ranks * n_per_peer; i++) {
-        struct gyre_host_end *end = &executor->ends[i];
-        end->slots = connectors[i].slots[GYRE_PROTO_SIMPLE];
-        end->inbox = connectors[i].inbox;
-        end->credit = connectors[i].credit;
-        end->depth = connectors[i].depth;
-        end->slot_bytes = connectors[i].slot_bytes;
-        end->is_proxied = connectors[i].is_proxied != 0;
-        end->peer = (uint16_t)(i / n_per_peer);
-        end->fifo = (uint16_t)(i % n_per_peer / 2);
-    }
-}
-
 static gyre_status host_open(const struct gyre_executor_config *config,
                              struct gyre_executor **executor_out)
 {
@@ -107,7 +87,19 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     executor->help = config->help;
     executor->help_context = config->help_context;
     executor->n_users = 1;
-    fill_ends(executor, config->connectors);
+    const struct gyre_connector *connectors = config->connectors;
+    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
+    for (uint32_t i = 0; i < executor->n_ranks * n_per_peer; i++) {
+        struct gyre_host_end *end = &executor->ends[i];
+        end->slots = connectors[i].slots[GYRE_PROTO_SIMPLE];
+        end->inbox = connectors[i].inbox;
+        end->credit = connectors[i].credit;
+        end->depth = connectors[i].depth;
+        end->slot_bytes = connectors[i].slot_bytes;
+        end->is_proxied = connectors[i].is_proxied != 0;
+        end->peer = (uint16_t)(i / n_per_peer);
+        end->fifo = (uint16_t)(i % n_per_peer / 2);
+    }
     if (fill_line_ends(executor, config->connectors) != GYRE_SUCCESS)
         goto fail_executor;
     pthread_mutex_init(&executor->poll_lock, NULL);

@@ -111,23 +111,6 @@ static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
     return before > 0 ? &launch->works[before - 1] : NULL;
 }
 
-static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
-{
-    struct gyre_host_work *before = find_before(launch, work);
-    struct gyre_host_work *own = &launch->works[launch->n_works++];
-    *own = (struct gyre_host_work){.work = *work,
-                                   .loaded = work->ready->loaded,
-                                   .split = work->ready->split,
-                                   .reduction = work->ready->reduction,
-                                   .n_live = count_runners(work)};
-    own->reduction.scalar = work->scalar;
-    own->loaded->n_users++;
-    if (before == NULL)
-        gyre_host_begin_work(launch, own);
-    else if (own->n_live > 0)
-        before->next = own;
-}
-
 /* Under executor->lock, so tickets have the order of pushes. */
 static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works, gyre_stream stream)
@@ -145,8 +128,22 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     launch->n_finished = 0;
     launch->n_runners = 0;
     launch->next = 0;
-    for (uint32_t i = 0; i < n_works; i++)
-        add_work(launch, &works[i]);
+    for (uint32_t i = 0; i < n_works; i++) {
+        const struct gyre_work *work = &works[i];
+        struct gyre_host_work *before = find_before(launch, work);
+        struct gyre_host_work *own = &launch->works[launch->n_works++];
+        *own = (struct gyre_host_work){.work = *work,
+                                       .loaded = work->ready->loaded,
+                                       .split = work->ready->split,
+                                       .reduction = work->ready->reduction,
+                                       .n_live = count_runners(work)};
+        own->reduction.scalar = work->scalar;
+        own->loaded->n_users++;
+        if (before == NULL)
+            gyre_host_begin_work(launch, own);
+        else if (own->n_live > 0)
+            before->next = own;
+    }
     /* The launch may end before push returns. */
     uint64_t *n_launched = &executor->base.n_launched;
     gyre_store_release_u64(n_launched, *n_launched + n_works);
@@ -195,48 +192,6 @@ static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
         gyre_host_begin_work(launch, work->next);
 }
 
-static void count_finished(struct gyre_host_launch *launch, struct gyre_progress *progress)
-{
-    uint32_t n_new = 0;
-    while (launch->n_finished < launch->n_works && launch->works[launch->n_finished].n_live == 0) {
-        launch->n_finished++;
-        n_new++;
-    }
-    if (n_new > 0)
-        gyre_store_release_u64(&progress->completed, progress->completed + n_new);
-}
-
-static bool try_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
-                     uint64_t *n_bytes_out)
-{
-    return launch->is_recorded ? gyre_host_trace_step(launch, runner, n_bytes_out)
-                               : gyre_host_step_try(launch->executor, runner, n_bytes_out);
-}
-
-static bool run(struct gyre_host_launch *launch)
-{
-    uint64_t n_done_bytes = 0;
-    uint32_t n_waiting = 0;
-    while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
-        if (launch->next >= launch->n_runners)
-            launch->next = 0;
-        struct gyre_host_runner *runner = &launch->runners[launch->next];
-        uint64_t n_bytes;
-        uint64_t n_moved_bytes = 0;
-        while (runner->tile < runner->n_tiles && n_done_bytes + n_moved_bytes < POLL_MAX_BYTES &&
-               try_step(launch, runner, &n_bytes))
-            n_moved_bytes += n_bytes + STEP_COST_BYTES;
-        runner->is_next = false;
-        n_waiting = n_moved_bytes > 0 ? 0 : n_waiting + 1;
-        n_done_bytes += n_moved_bytes;
-        if (runner->tile == runner->n_tiles)
-            finish_runner(launch, launch->next);
-        else
-            launch->next++;
-    }
-    return n_done_bytes > 0;
-}
-
 /* Under poll_lock: no transport is used after close. */
 static bool help(const struct gyre_host_executor *executor, bool is_last)
 {
@@ -270,8 +225,35 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
     if (executor->running != launch)
         gyre_host_trace_begin(launch);
     executor->running = launch;
-    const bool has_moved = run(launch);
-    count_finished(launch, executor->progress);
+    uint64_t n_done_bytes = 0;
+    uint32_t n_waiting = 0;
+    while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
+        if (launch->next >= launch->n_runners)
+            launch->next = 0;
+        struct gyre_host_runner *runner = &launch->runners[launch->next];
+        uint64_t n_bytes;
+        uint64_t n_moved_bytes = 0;
+        while (runner->tile < runner->n_tiles && n_done_bytes + n_moved_bytes < POLL_MAX_BYTES &&
+               (launch->is_recorded ? gyre_host_trace_step(launch, runner, &n_bytes)
+                                    : gyre_host_step_try(launch->executor, runner, &n_bytes)))
+            n_moved_bytes += n_bytes + STEP_COST_BYTES;
+        runner->is_next = false;
+        n_waiting = n_moved_bytes > 0 ? 0 : n_waiting + 1;
+        n_done_bytes += n_moved_bytes;
+        if (runner->tile == runner->n_tiles)
+            finish_runner(launch, launch->next);
+        else
+            launch->next++;
+    }
+    const bool has_moved = n_done_bytes > 0;
+    uint32_t n_new = 0;
+    while (launch->n_finished < launch->n_works && launch->works[launch->n_finished].n_live == 0) {
+        launch->n_finished++;
+        n_new++;
+    }
+    if (n_new > 0)
+        gyre_store_release_u64(&executor->progress->completed,
+                               executor->progress->completed + n_new);
     if (launch->n_runners > 0)
         return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
     gyre_host_trace_end(launch);

@@ -5,34 +5,6 @@
 
 #include <string.h>
 
-static const struct gyre_connection *connections_of(const struct gyre_host_runner *runner)
-{
-    const struct gyre_loaded *loaded = runner->work->loaded;
-    return loaded->connections +
-           (size_t)(runner->channel % loaded->n_variants) * loaded->n_connections;
-}
-
-static void name_end(const struct gyre_host_end *end, struct gyre_position *position)
-{
-    position->peer = end->peer;
-    position->is_lines = end->proto == GYRE_PROTO_LL;
-    position->fifo = end->fifo;
-}
-
-/* A receiver of LL sees only the next slot. */
-static bool waits_for_slot(const struct gyre_host_runner *runner, const struct gyre_operand *in,
-                           struct gyre_position *position)
-{
-    const struct gyre_host_end *end = runner->ends[in->index];
-    position->slot = end->n_moved;
-    position->waits_for = GYRE_WAIT_SLOT;
-    if (end->proto == GYRE_PROTO_LL)
-        position->n_seen = end->n_moved + (gyre_host_has_arrived(runner, in) ? 1 : 0);
-    else
-        position->n_seen = gyre_load_acquire_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE]);
-    return position->n_seen <= position->slot;
-}
-
 static bool waits_for_credit(const struct gyre_host_end *end, struct gyre_position *position)
 {
     if (end->n_moved < end->depth)
@@ -62,7 +34,16 @@ static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runn
     for (uint32_t i = 0; i < step->n_ins; i++) {
         if (step->ins[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
-        if (waits_for_slot(runner, &step->ins[i], position))
+        /* A receiver of LL sees only the next slot. */
+        const struct gyre_operand *in = &step->ins[i];
+        const struct gyre_host_end *end = runner->ends[in->index];
+        position->slot = end->n_moved;
+        position->waits_for = GYRE_WAIT_SLOT;
+        if (end->proto == GYRE_PROTO_LL)
+            position->n_seen = end->n_moved + (gyre_host_has_arrived(runner, in) ? 1 : 0);
+        else
+            position->n_seen = gyre_load_acquire_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE]);
+        if (position->n_seen <= position->slot)
             return runner->ends[step->ins[i].index];
     }
     for (uint32_t i = 0; i < step->n_outs; i++) {
@@ -95,7 +76,9 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     position->worker = (uint16_t)runner->worker;
     position->coll = loaded->coll;
     memcpy(position->algorithm, loaded->algorithm, sizeof(position->algorithm));
-    gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
+    gyre_step_to_text(&runner->steps[runner->step],
+                      loaded->connections +
+                          (size_t)(runner->channel % loaded->n_variants) * loaded->n_connections,
                       loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
     if (runner->is_stuck) { /* only the first such peer was recorded */
@@ -105,8 +88,11 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
         return;
     }
     const struct gyre_host_end *end = find_wait(runner, position);
-    if (end != NULL)
-        name_end(end, position);
+    if (end != NULL) {
+        position->peer = end->peer;
+        position->is_lines = end->proto == GYRE_PROTO_LL;
+        position->fifo = end->fifo;
+    }
 }
 
 /* The last runner replaces a finished one, so they lie out of order. */

@@ -96,17 +96,6 @@ static enum gyre_task_state go_on_putting(struct gyre_one_sided_task *task)
     return GYRE_TASK_DONE;
 }
 
-static enum gyre_task_state wait_for_room(struct gyre_one_sided_task *task, gyre_status *status_out)
-{
-    if (!is_late(task))
-        return GYRE_TASK_IDLE;
-    *status_out = gyre_fail(GYRE_ERROR_TIMEOUT,
-                            "a one-sided call of rank %d: rank %d took no message within the "
-                            "operation's timeout; %zu bytes are left",
-                            task->executor->rank, task->put.peer, task->put.n_bytes);
-    return GYRE_TASK_DONE;
-}
-
 /* By messages. */
 static enum gyre_task_state go_on_sending(struct gyre_one_sided_task *task, gyre_status *status_out)
 {
@@ -118,20 +107,19 @@ static enum gyre_task_state go_on_sending(struct gyre_one_sided_task *task, gyre
         piece.signal = GYRE_NO_SIGNAL;
     }
     if ((piece.n_bytes > 0 || piece.signal >= 0) &&
-        !put->remote->post(put->remote->context, &piece))
-        return wait_for_room(task, status_out);
+        !put->remote->post(put->remote->context, &piece)) {
+        if (!is_late(task))
+            return GYRE_TASK_IDLE;
+        *status_out = gyre_fail(GYRE_ERROR_TIMEOUT,
+                                "a one-sided call of rank %d: rank %d took no message within the "
+                                "operation's timeout; %zu bytes are left",
+                                task->executor->rank, task->put.peer, task->put.n_bytes);
+        return GYRE_TASK_DONE;
+    }
     task->start_ns = 0;
     if (piece.n_bytes > 0)
         advance(put, piece.n_bytes);
     return is_last ? GYRE_TASK_DONE : GYRE_TASK_MOVING;
-}
-
-static gyre_status fail_lost(const struct goal *goal, int rank, uint64_t n)
-{
-    return gyre_fail(GYRE_ERROR_REMOTE,
-                     "rank %d destroyed its communicator; the signal that rank %d waits for can no "
-                     "longer come (signal %d: %" PRIu64 " of %" PRIu64 " came)",
-                     goal->sender, rank, goal->signal, n, goal->count);
 }
 
 /* The caller holds poll_lock. */
@@ -149,7 +137,11 @@ static enum gyre_task_state go_on_waiting(struct gyre_one_sided_task *task, gyre
             continue;
         }
         if (has_left) {
-            *status_out = fail_lost(goal, rank, n);
+            *status_out = gyre_fail(
+                GYRE_ERROR_REMOTE,
+                "rank %d destroyed its communicator; the signal that rank %d waits for can no "
+                "longer come (signal %d: %" PRIu64 " of %" PRIu64 " came)",
+                goal->sender, rank, goal->signal, n, goal->count);
             return GYRE_TASK_DONE;
         }
         if (!is_late(task))
@@ -297,17 +289,6 @@ void gyre_host_peer_left(struct gyre_executor *base, int rank)
     gyre_store_release_u32(&((struct gyre_host_executor *)base)->has_left[rank], 1);
 }
 
-/* A poll sets start_ns when it misses a signal. The caller holds poll_lock. */
-static bool is_waiting(const struct gyre_one_sided_task *task)
-{
-    if (task->task.poll != poll_wait || task->has_ended || task->start_ns == 0 ||
-        task->n_goals == 0)
-        return false;
-    const struct goal *goal = &task->goals[task->n_goals - 1];
-    return gyre_load_acquire_u64(
-               arrived_of(task, task->executor->rank, goal->sender, goal->signal)) < goal->count;
-}
-
 static bool is_same_stream(const struct gyre_one_sided_task *a, const struct gyre_one_sided_task *b)
 {
     return a->stream == b->stream && (a->stream != NULL || pthread_equal(a->thread, b->thread));
@@ -319,7 +300,13 @@ static bool find_waits(struct gyre_host_executor *executor, struct gyre_blocked 
 {
     for (const struct gyre_one_sided_task *task = executor->one_sided; task != NULL;
          task = task->next) {
-        if (!is_waiting(task))
+        /* A poll sets start_ns when it misses a signal. The caller holds poll_lock. */
+        if (task->task.poll != poll_wait || task->has_ended || task->start_ns == 0 ||
+            task->n_goals == 0)
+            continue;
+        const struct goal *goal = &task->goals[task->n_goals - 1];
+        if (gyre_load_acquire_u64(
+                arrived_of(task, task->executor->rank, goal->sender, goal->signal)) >= goal->count)
             continue;
         if (blocked->n_senders == GYRE_BLOCKED_SENDERS)
             return false;

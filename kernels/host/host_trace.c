@@ -9,45 +9,6 @@
 
 #include <stdlib.h>
 
-static void add_slots(const struct gyre_host_runner *runner, const struct gyre_step *step,
-                      struct gyre_trace_event *event)
-{
-    event->n_ins = 0;
-    event->n_outs = 0;
-    for (uint32_t i = 0; i < (uint32_t)step->n_ins + step->n_outs; i++) {
-        const bool is_out = i >= step->n_ins;
-        const struct gyre_operand *operand = is_out ? &step->outs[i - step->n_ins] : &step->ins[i];
-        if (operand->kind != GYRE_OPERAND_CONNECTION)
-            continue;
-        const struct gyre_host_end *end = runner->ends[operand->index];
-        const struct gyre_trace_slot slot = {
-            .peer = end->peer,
-            .fifo = end->fifo,
-            .number = gyre_trace_number(end->n_moved, end->proto == GYRE_PROTO_LL),
-        };
-        gyre_trace_add_slot(event, &slot, is_out);
-    }
-}
-
-static void begin_event(const struct gyre_host_launch *launch,
-                        const struct gyre_host_runner *runner, struct gyre_trace_event *event)
-{
-    const struct gyre_loaded *loaded = runner->work->loaded;
-    const uint32_t variant = runner->channel % loaded->n_variants;
-    const struct gyre_worker *worker =
-        &loaded->workers[variant * loaded->n_workers + runner->worker];
-    const struct gyre_worker *first = &loaded->workers[variant * loaded->n_workers];
-    event->kind = GYRE_TRACE_STEP;
-    event->call = launch->first_work;
-    event->program = loaded->traced + variant;
-    event->step = worker->first_step - first->first_step + runner->step;
-    event->step_of_worker = runner->step;
-    event->tile = (uint32_t)runner->tile;
-    event->channel = (uint16_t)runner->channel;
-    event->worker = (uint8_t)runner->worker;
-    add_slots(runner, &runner->steps[runner->step], event);
-}
-
 /* Trying the step again now could run it unrecorded. */
 static bool wait(struct gyre_host_runner *runner)
 {
@@ -84,7 +45,34 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     if (!gyre_host_has_room(step, runner->ends))
         return wait(runner);
     struct gyre_trace_event *event = gyre_trace_begin(buffer); /* kept only if the step runs */
-    begin_event(launch, runner, event);
+    const struct gyre_loaded *loaded = runner->work->loaded;
+    const uint32_t variant = runner->channel % loaded->n_variants;
+    const struct gyre_worker *worker =
+        &loaded->workers[variant * loaded->n_workers + runner->worker];
+    const struct gyre_worker *first = &loaded->workers[variant * loaded->n_workers];
+    event->kind = GYRE_TRACE_STEP;
+    event->call = launch->first_work;
+    event->program = loaded->traced + variant;
+    event->step = worker->first_step - first->first_step + runner->step;
+    event->step_of_worker = runner->step;
+    event->tile = (uint32_t)runner->tile;
+    event->channel = (uint16_t)runner->channel;
+    event->worker = (uint8_t)runner->worker;
+    event->n_ins = 0;
+    event->n_outs = 0;
+    for (uint32_t i = 0; i < (uint32_t)step->n_ins + step->n_outs; i++) {
+        const bool is_out = i >= step->n_ins;
+        const struct gyre_operand *operand = is_out ? &step->outs[i - step->n_ins] : &step->ins[i];
+        if (operand->kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const struct gyre_host_end *end = runner->ends[operand->index];
+        const struct gyre_trace_slot slot = {
+            .peer = end->peer,
+            .fifo = end->fifo,
+            .number = gyre_trace_number(end->n_moved, end->proto == GYRE_PROTO_LL),
+        };
+        gyre_trace_add_slot(event, &slot, is_out);
+    }
     event->ready_ns = now_ns != 0 ? now_ns : gyre_now_ns();
     event->begin_ns = runner->has_waited ? runner->begin_ns : event->ready_ns;
     event->data_ns = runner->has_waited ? runner->data_ns : event->ready_ns;

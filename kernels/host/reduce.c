@@ -115,32 +115,6 @@ static void reduce_block(const struct block *block, void *out)
     op->end(out, block->chain, block_input(block, n_ins - 1), n);
 }
 
-static void reduce_in_blocks(const struct gyre_reduce_step *step, const struct type_loops *loops,
-                             unsigned elem_bytes)
-{
-    _Alignas(64) unsigned char scaled[2 * BLOCK_ELEMS * ELEM_MAX_BYTES];
-    _Alignas(64) unsigned char chain[BLOCK_ELEMS * ELEM_MAX_BYTES];
-    struct block block = {step, loops, &loops->ops[step->reduction->op], 0, 0, scaled, chain};
-    for (uint64_t first = 0; first < step->n_elems; first += BLOCK_ELEMS) {
-        block.n_elems = (size_t)gyre_min_u64(BLOCK_ELEMS, step->n_elems - first);
-        block.skip_bytes = first * elem_bytes;
-        unsigned char *result = (unsigned char *)step->outs[0] + block.skip_bytes;
-        reduce_block(&block, result);
-        if (step->divide)
-            loops->divide(result, step->reduction->divisor, block.n_elems);
-        for (uint32_t k = 1; k < step->n_outs; k++)
-            gyre_copy((unsigned char *)step->outs[k] + block.skip_bytes, result,
-                      block.n_elems * elem_bytes);
-    }
-}
-
-static void copy(const struct gyre_reduce_step *step, uint64_t n_bytes)
-{
-    for (uint32_t k = 0; k < step->n_outs; k++)
-        if (step->outs[k] != step->ins[0])
-            gyre_copy(step->outs[k], step->ins[0], n_bytes);
-}
-
 void gyre_reduce_run(const struct gyre_reduce_step *step)
 {
     const struct gyre_reduction *reduction = step->reduction;
@@ -148,12 +122,29 @@ void gyre_reduce_run(const struct gyre_reduce_step *step)
     if (step->n_elems == 0 || step->n_outs == 0)
         return;
     if (step->n_ins == 1 && step->premultiply_mask == 0 && !step->divide) {
-        copy(step, step->n_elems * elem_bytes);
+        const uint64_t n_bytes = step->n_elems * elem_bytes;
+        for (uint32_t k = 0; k < step->n_outs; k++)
+            if (step->outs[k] != step->ins[0])
+                gyre_copy(step->outs[k], step->ins[0], n_bytes);
         return;
     }
     const struct type_loops *loops = loops_of(reduction->dtype);
     if (step->n_ins == 2 && step->n_outs == 1 && step->premultiply_mask == 0 && !step->divide)
         loops->ops[reduction->op].pair(step->outs[0], step->ins[0], step->ins[1], step->n_elems);
-    else
-        reduce_in_blocks(step, loops, elem_bytes);
+    else {
+        _Alignas(64) unsigned char scaled[2 * BLOCK_ELEMS * ELEM_MAX_BYTES];
+        _Alignas(64) unsigned char chain[BLOCK_ELEMS * ELEM_MAX_BYTES];
+        struct block block = {step, loops, &loops->ops[step->reduction->op], 0, 0, scaled, chain};
+        for (uint64_t first = 0; first < step->n_elems; first += BLOCK_ELEMS) {
+            block.n_elems = (size_t)gyre_min_u64(BLOCK_ELEMS, step->n_elems - first);
+            block.skip_bytes = first * elem_bytes;
+            unsigned char *result = (unsigned char *)step->outs[0] + block.skip_bytes;
+            reduce_block(&block, result);
+            if (step->divide)
+                loops->divide(result, step->reduction->divisor, block.n_elems);
+            for (uint32_t k = 1; k < step->n_outs; k++)
+                gyre_copy((unsigned char *)step->outs[k] + block.skip_bytes, result,
+                          block.n_elems * elem_bytes);
+        }
+    }
 }

@@ -88,27 +88,6 @@ uint32_t socket_line_batch_bytes(const struct gyre_fifo_spec *spec)
     return spec->depth * gyre_slot_payload_bytes(GYRE_PROTO_LL, spec->net_line_bytes);
 }
 
-static void fill_connectors(const struct socket_transport *transport,
-                            struct gyre_connector *connectors)
-{
-    const struct gyre_fifo_spec *spec = &transport->config.spec;
-    for (int i = 0; i < transport->n_peers; i++) {
-        const struct socket_peer *peer = &transport->peers[i];
-        const uint32_t rank = (uint32_t)peer->rank;
-        const uint32_t n_simple = peer->size.n_fifos;
-        for (uint32_t f = 0; f < n_simple; f++) {
-            struct gyre_connector *to = &connectors[gyre_connector_index(spec, rank, f, true)];
-            struct gyre_connector *from = &connectors[gyre_connector_index(spec, rank, f, false)];
-            *to = gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
-            *from = gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
-            if (!has_lines(transport))
-                continue;
-            to->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].send.slots;
-            from->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].recv.slots;
-        }
-    }
-}
-
 static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                              const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -340,7 +319,22 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
         socket_measure_round_trip(transport);
         GYRE_TRY(socket_measure_rate(transport, deadline_ns));
     }
-    fill_connectors(transport, connectors);
+    const struct gyre_fifo_spec *spec = &transport->config.spec;
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        const uint32_t rank = (uint32_t)peer->rank;
+        const uint32_t n_simple = peer->size.n_fifos;
+        for (uint32_t f = 0; f < n_simple; f++) {
+            struct gyre_connector *to = &connectors[gyre_connector_index(spec, rank, f, true)];
+            struct gyre_connector *from = &connectors[gyre_connector_index(spec, rank, f, false)];
+            *to = gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
+            *from = gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
+            if (!has_lines(transport))
+                continue;
+            to->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].send.slots;
+            from->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].recv.slots;
+        }
+    }
     transport->recorded = gyre_trace_use(config->trace, GYRE_TRACE_SOCKET);
     for (uint32_t t = 0; t < transport->n_threads; t++) {
         struct socket_thread *thread = &transport->threads[t];

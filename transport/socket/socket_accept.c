@@ -166,15 +166,21 @@ static void see_off_joiners(struct setup *setup, bool all_out)
     }
 }
 
-/* For example for lack of descriptors. The connection stays in the kernel's queue, and strangers
- * give back what they hold. Without strangers this rank has used them up, and its set-up ends after
- * REFUSED_NS. */
-static void note_refusal(struct setup *setup, gyre_status status)
+static void take_joiner(struct setup *setup, int listen_fd)
 {
+    int fd = -1;
+    gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + SOCKET_RETRY_NAP_NS, &fd);
+    if (status == GYRE_SUCCESS)
+        status = add_joiner(setup, fd);
+    if (status == GYRE_SUCCESS)
+        setup->refused_ns = 0;
+    if (status == GYRE_SUCCESS || status == GYRE_ERROR_TIMEOUT)
+        return;
+    /* For example for lack of descriptors. The connection stays in the kernel's queue, and
+     * strangers give back what they hold. Without strangers this rank has used them up, and its
+     * set-up ends after REFUSED_NS. */
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     const uint64_t now_ns = gyre_now_ns();
-    if (status == GYRE_ERROR_TIMEOUT)
-        return;
     if (setup->refused_ns == 0 || setup->first != NULL)
         setup->refused_ns = now_ns;
     if (now_ns - setup->refused_ns >= REFUSED_NS) {
@@ -184,18 +190,6 @@ static void note_refusal(struct setup *setup, gyre_status status)
         pthread_mutex_unlock(&setup->lock);
     }
     nanosleep(&retry_nap, NULL);
-}
-
-static void take_joiner(struct setup *setup, int listen_fd)
-{
-    int fd = -1;
-    gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + SOCKET_RETRY_NAP_NS, &fd);
-    if (status == GYRE_SUCCESS)
-        status = add_joiner(setup, fd);
-    if (status != GYRE_SUCCESS)
-        note_refusal(setup, status);
-    else
-        setup->refused_ns = 0;
 }
 
 static void *accepting_main(void *argument)

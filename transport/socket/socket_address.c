@@ -146,46 +146,6 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     return GYRE_SUCCESS;
 }
 
-/* Scopes are numbers of a host's interfaces. */
-static void localise(const struct socket_transport *transport, struct socket_peer *peer)
-{
-    struct gyre_sock_interface *all = NULL;
-    int n_all = 0;
-    int n = gyre_sock_localise(transport->addresses, transport->n_addresses, peer->addresses,
-                               peer->n_addresses, SOCKET_MAX_ADDRESSES);
-    if (n < peer->n_addresses && gyre_sock_interfaces(&all, &n_all) == GYRE_SUCCESS)
-        n = gyre_sock_localise(all, n_all, peer->addresses, peer->n_addresses,
-                               SOCKET_MAX_ADDRESSES);
-    free(all);
-    peer->n_addresses = n;
-}
-
-static void take_addresses(struct socket_peer *peer, const struct socket_blob *blob)
-{
-    const struct socket_transport *transport = peer->transport;
-    const bool is_same_host = transport->config.infos[peer->rank].host_hash ==
-                              transport->config.infos[transport->config.rank].host_hash;
-    int first = 0;
-    bool has_scopes = false;
-    peer->n_addresses = (int)blob->n_addresses;
-    for (int i = 0; i < peer->n_addresses; i++) {
-        peer->addresses[i] = blob->addresses[i].address;
-        has_scopes = has_scopes || gyre_sock_is_link_local(&peer->addresses[i]);
-    }
-    /* The user may have chosen the order of interfaces. */
-    for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
-        if (i < peer->n_addresses && blob->addresses[i].place == blob->addresses[first].place)
-            continue;
-        gyre_sock_order_for(transport->addresses, transport->n_addresses, peer->addresses + first,
-                            i - first);
-        first = i;
-    }
-    uint64_t network_id = 0;
-    if (has_scopes && find_network_id(&network_id) == GYRE_SUCCESS &&
-        network_id != blob->network_id)
-        localise(transport, peer);
-}
-
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out)
 {
@@ -199,7 +159,38 @@ gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *byte
         blob.n_addresses > SOCKET_MAX_ADDRESSES)
         return gyre_fail(GYRE_ERROR_REMOTE, "announced addresses that are none");
     GYRE_TRY(check_loopback(peer, &blob));
-    take_addresses(peer, &blob);
+    const struct socket_transport *transport = peer->transport;
+    const bool is_same_host = transport->config.infos[peer->rank].host_hash ==
+                              transport->config.infos[transport->config.rank].host_hash;
+    int first = 0;
+    bool has_scopes = false;
+    peer->n_addresses = (int)blob.n_addresses;
+    for (int i = 0; i < peer->n_addresses; i++) {
+        peer->addresses[i] = blob.addresses[i].address;
+        has_scopes = has_scopes || gyre_sock_is_link_local(&peer->addresses[i]);
+    }
+    /* The user may have chosen the order of interfaces. */
+    for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
+        if (i < peer->n_addresses && blob.addresses[i].place == blob.addresses[first].place)
+            continue;
+        gyre_sock_order_for(transport->addresses, transport->n_addresses, peer->addresses + first,
+                            i - first);
+        first = i;
+    }
+    uint64_t network_id = 0;
+    if (has_scopes && find_network_id(&network_id) == GYRE_SUCCESS &&
+        network_id != blob.network_id) {
+        /* Scopes are numbers of a host's interfaces. */
+        struct gyre_sock_interface *all = NULL;
+        int n_all = 0;
+        int n = gyre_sock_localise(transport->addresses, transport->n_addresses, peer->addresses,
+                                   peer->n_addresses, SOCKET_MAX_ADDRESSES);
+        if (n < peer->n_addresses && gyre_sock_interfaces(&all, &n_all) == GYRE_SUCCESS)
+            n = gyre_sock_localise(all, n_all, peer->addresses, peer->n_addresses,
+                                   SOCKET_MAX_ADDRESSES);
+        free(all);
+        peer->n_addresses = n;
+    }
     *n_links_out = blob.n_links;
     return GYRE_SUCCESS;
 }

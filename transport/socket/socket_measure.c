@@ -24,19 +24,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* 0 = unknown. */
-static uint64_t shortest_ns(int fd)
-{
-    struct tcp_info info; /* the C library's lacks the shortest round trip */
-    socklen_t n_bytes = sizeof(info);
-    memset(&info, 0, sizeof(info));
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 ||
-        n_bytes < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) ||
-        info.tcpi_min_rtt == UINT32_MAX)
-        return 0;
-    return info.tcpi_min_rtt * 1000ULL;
-}
-
 void socket_measure_round_trip(struct socket_transport *transport)
 {
     const struct gyre_peer_info *infos = transport->config.infos;
@@ -46,7 +33,18 @@ void socket_measure_round_trip(struct socket_transport *transport)
         if (infos[peer->rank].host_hash == infos[transport->config.rank].host_hash)
             continue;
         for (uint32_t l = 0; l < peer->n_links; l++) {
-            const uint64_t ns = shortest_ns(peer->links[l].fd);
+            /* 0 = unknown. */
+            const int fd = peer->links[l].fd;
+            struct tcp_info info; /* the C library's lacks the shortest round trip */
+            socklen_t n_bytes = sizeof(info);
+            memset(&info, 0, sizeof(info));
+            const uint64_t ns =
+                fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_bytes) != 0 ||
+                        n_bytes <
+                            offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) ||
+                        info.tcpi_min_rtt == UINT32_MAX
+                    ? 0
+                    : info.tcpi_min_rtt * 1000ULL;
             if (ns > 0 && (least_ns == 0 || ns < least_ns))
                 least_ns = ns;
         }

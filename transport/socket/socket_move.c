@@ -142,20 +142,6 @@ static void end_silent(struct socket_link *link, uint64_t silent_ns)
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
 }
 
-static void watch_link(struct socket_link *link)
-{
-    struct tcp_info info;
-    socklen_t n_info = sizeof(info);
-    memset(&info, 0, sizeof(info));
-    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n_info) != 0)
-        return;
-    const uint32_t n_tries = info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes;
-    const uint64_t silent_ns =
-        gyre_min_u32(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * 1000000ULL;
-    if (n_tries >= MIN_TRIES && silent_ns >= SILENT_NS)
-        end_silent(link, silent_ns);
-}
-
 gyre_status socket_watch_begin(const struct socket_link *link)
 {
     const int n_probes = KEEPALIVE_PROBES;
@@ -172,8 +158,21 @@ static void watch(struct socket_thread *thread)
         return;
     thread->watched_ns = now_ns;
     for (int i = 0; i < transport->n_peers; i++)
-        for (uint32_t l = thread->index; l < transport->peers[i].n_links; l += transport->n_threads)
-            watch_link(&transport->peers[i].links[l]);
+        for (uint32_t l = thread->index; l < transport->peers[i].n_links;
+             l += transport->n_threads) {
+            struct socket_link *link = &transport->peers[i].links[l];
+            struct tcp_info info;
+            socklen_t n_info = sizeof(info);
+            memset(&info, 0, sizeof(info));
+            if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n_info) != 0)
+                continue;
+            const uint32_t n_tries =
+                info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes;
+            const uint64_t silent_ns =
+                gyre_min_u32(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * 1000000ULL;
+            if (n_tries >= MIN_TRIES && silent_ns >= SILENT_NS)
+                end_silent(link, silent_ns);
+        }
 }
 
 #define READS_PER_ROUND  2
@@ -343,14 +342,6 @@ gyre_status socket_adopt(struct socket_link *link, int fd, uint32_t epoch,
     return status;
 }
 
-static void give_up(struct socket_link *link, uint64_t broken_ns)
-{
-    char words[320];
-    snprintf(words, sizeof(words), "%s; it could not be connected again for %.1f s",
-             link->broken_why, (double)broken_ns / 1e9);
-    socket_blame(link, GYRE_ERROR_REMOTE, words);
-}
-
 static bool resume_link(struct setup *setup, struct socket_link *link)
 {
     struct socket_peer *peer = link->peer;
@@ -375,8 +366,13 @@ static bool resume_link(struct setup *setup, struct socket_link *link)
         link->refused_since_ns = now_ns;
     const bool is_broken = link->broken_since_ns != 0;
     if (is_broken && ((is_refused && now_ns - link->refused_since_ns >= REFUSED_MAX_NS) ||
-                      now_ns - broken_since_ns >= BROKEN_MAX_NS))
-        give_up(link, now_ns - broken_since_ns);
+                      now_ns - broken_since_ns >= BROKEN_MAX_NS)) {
+        const uint64_t broken_ns = now_ns - broken_since_ns;
+        char words[320];
+        snprintf(words, sizeof(words), "%s; it could not be connected again for %.1f s",
+                 link->broken_why, (double)broken_ns / 1e9);
+        socket_blame(link, GYRE_ERROR_REMOTE, words);
+    }
     gyre_proxy_resume(link->thread->proxy);
     return is_broken;
 }

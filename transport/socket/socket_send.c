@@ -158,30 +158,24 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
     }
 }
 
-static size_t list_batch(struct socket_link *link, struct iovec *parts, size_t *n_parts)
+static bool send_batch(struct socket_link *link)
 {
+    struct iovec parts[SOCKET_BATCH_FRAMES + 1];
+    size_t n_parts = 0;
     size_t n_bytes = count_header_bytes(link);
     size_t skip_bytes = link->first_sent_bytes;
     if (n_bytes > 0)
-        parts[(*n_parts)++] =
+        parts[n_parts++] =
             (struct iovec){(unsigned char *)link->headers + link->headers_sent_bytes, n_bytes};
     for (uint32_t i = link->first; i < link->n_batch; i++) {
         const struct socket_payload *payload = &link->payloads[i];
         if (payload->n_bytes > skip_bytes)
-            parts[(*n_parts)++] =
+            parts[n_parts++] =
                 (struct iovec){(unsigned char *)(uintptr_t)payload->bytes + skip_bytes,
                                payload->n_bytes - skip_bytes};
         n_bytes += payload->n_bytes - skip_bytes;
         skip_bytes = 0;
     }
-    return n_bytes;
-}
-
-static bool send_batch(struct socket_link *link)
-{
-    struct iovec parts[SOCKET_BATCH_FRAMES + 1];
-    size_t n_parts = 0;
-    const size_t n_bytes = list_batch(link, parts, &n_parts);
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = n_parts};
     socket_record_begin(link->thread, GYRE_TRACE_SEND);
     const ssize_t n_sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

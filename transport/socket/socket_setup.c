@@ -168,18 +168,6 @@ static gyre_status start_connecting(struct setup *setup)
                              : GYRE_SUCCESS;
 }
 
-static void stop_connecting(struct setup *setup)
-{
-    pthread_mutex_lock(&setup->lock);
-    setup->stops = true;
-    if (setup->handshake_fd >= 0)
-        shutdown(setup->handshake_fd, SHUT_RDWR);
-    pthread_cond_broadcast(&setup->changed);
-    pthread_mutex_unlock(&setup->lock);
-    if (setup->is_started)
-        pthread_join(setup->connecting, NULL);
-}
-
 static gyre_status fail_missing(const struct setup *setup)
 {
     const struct socket_transport *transport = setup->transport;
@@ -276,7 +264,15 @@ void socket_stop_setup(struct socket_transport *transport)
 {
     if (transport->setup == NULL)
         return;
-    stop_connecting(transport->setup);
+    struct setup *setup = transport->setup;
+    pthread_mutex_lock(&setup->lock);
+    setup->stops = true;
+    if (setup->handshake_fd >= 0)
+        shutdown(setup->handshake_fd, SHUT_RDWR);
+    pthread_cond_broadcast(&setup->changed);
+    pthread_mutex_unlock(&setup->lock);
+    if (setup->is_started)
+        pthread_join(setup->connecting, NULL);
     socket_stop_accepting(transport->setup);
 }
 

@@ -214,47 +214,22 @@ static gyre_status copy_step(const struct walk *walk, const struct gyre_step *st
     return copy_run(walk, &run, *copy);
 }
 
-static uint64_t step_bytes(const struct walk *walk, const struct gyre_step *step)
-{
-    uint64_t n_elems = 0;
-    if (walk->copies->is_chain)
-        n_elems = gyre_tile_range(walk->split, walk->channel, step->chunk, walk->tile).n_elems;
-    else
-        for (uint32_t channel = 0; channel < walk->split->n_channels; channel++)
-            n_elems += gyre_chunk_range(walk->split, channel, step->chunk).n_elems;
-    return n_elems * walk->elem_bytes;
-}
-
 static uint64_t block_offset(const struct walk *walk, bool has_blocks, uint32_t index)
 {
     return has_blocks ? index * walk->split->count * walk->elem_bytes : 0;
-}
-
-static gyre_status copy_all_outs(struct walk *walk, const struct gyre_step *step)
-{
-    const struct gyre_program *program = walk->copies->program;
-    const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
-    const struct gyre_operand in = step->ins[0];
-    const uint32_t index = in.kind == GYRE_OPERAND_CONNECTION ? step->chunk : in.index;
-    struct gyre_cuda_copy copy = {.from_in = in.kind == GYRE_OPERAND_IN};
-    copy.from_offset =
-        block_offset(walk, copy.from_in ? traits->in_blocks : traits->out_blocks, index);
-    for (unsigned i = 0; i < step->n_outs; i++) {
-        const struct gyre_operand out = step->outs[i];
-        const bool is_placed = out.is_placed != 0;
-        copy.peer = is_placed ? program->connections[out.index].peer : -1;
-        copy.to_offset =
-            block_offset(walk, traits->out_blocks, is_placed ? step->chunk : out.index);
-        GYRE_TRY(copy_step(walk, step, &copy));
-    }
-    return GYRE_SUCCESS;
 }
 
 static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
 {
     struct gyre_cuda_copies *copies = walk->copies;
     const struct pending *pending = &copies->pending[walk->channel];
-    const uint64_t n_bytes = step_bytes(walk, step);
+    uint64_t n_elems = 0;
+    if (walk->copies->is_chain)
+        n_elems = gyre_tile_range(walk->split, walk->channel, step->chunk, walk->tile).n_elems;
+    else
+        for (uint32_t channel = 0; channel < walk->split->n_channels; channel++)
+            n_elems += gyre_chunk_range(walk->split, channel, step->chunk).n_elems;
+    const uint64_t n_bytes = n_elems * walk->elem_bytes;
     const struct gyre_operand in = step->ins[0];
     /* A sync kernel awaits all words at once, so it takes one slot of each end. */
     if (pending->waits && pending->tile != walk->tile)
@@ -274,7 +249,20 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     }
     if (pending->waits || pending->tile != walk->tile)
         GYRE_TRY(flush(walk));
-    GYRE_TRY(copy_all_outs(walk, step));
+    const struct gyre_program *program = walk->copies->program;
+    const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
+    const uint32_t index = in.kind == GYRE_OPERAND_CONNECTION ? step->chunk : in.index;
+    struct gyre_cuda_copy copy = {.from_in = in.kind == GYRE_OPERAND_IN};
+    copy.from_offset =
+        block_offset(walk, copy.from_in ? traits->in_blocks : traits->out_blocks, index);
+    for (unsigned i = 0; i < step->n_outs; i++) {
+        const struct gyre_operand out = step->outs[i];
+        const bool is_placed = out.is_placed != 0;
+        copy.peer = is_placed ? program->connections[out.index].peer : -1;
+        copy.to_offset =
+            block_offset(walk, traits->out_blocks, is_placed ? step->chunk : out.index);
+        GYRE_TRY(copy_step(walk, step, &copy));
+    }
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
         if (out.is_placed != 0)

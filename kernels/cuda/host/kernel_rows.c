@@ -129,56 +129,6 @@ uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, ui
     return (uint32_t)gyre_min_u64(most_threads, gyre_max_u64(gyre_round_up(n_useful, 32), 64));
 }
 
-/* With addresses in registers, up to five rounds are 2 to 5 % faster in a two-shot; all other
- * kernels are up to 12 % slower above two (2 H200, 1 to 12 MiB; sends and receives: 2 H100, 48
- * channels; 2026-11). */
-static uint8_t choose_unroll(const struct gyre_kernel_row *row, const struct gyre_fused_call *call,
-                             uint32_t threads_per_peer)
-{
-    const uint64_t round_bytes = 15ULL * threads_per_peer;
-    if (row->most_unroll <= GYRE_CUDA_UNROLL || call->step_bytes <= GYRE_CUDA_UNROLL * round_bytes)
-        return GYRE_CUDA_UNROLL;
-    return call->pattern == GYRE_FUSED_TWO_SHOT && call->n_tiles == 1 &&
-                   call->step_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
-               ? GYRE_CUDA_DEEP_UNROLL
-               : GYRE_CUDA_LONG_UNROLL;
-}
-
-/* A thread moves 16 bytes at a time. */
-static uint32_t lamport_threads(const struct gyre_fused_call *call)
-{
-    const uint64_t wanted = gyre_div_round_up(call->step_bytes, 512) * 32;
-    const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(call->n_peers);
-    return (uint32_t)gyre_max_u64(gyre_min_u64(wanted, gyre_min_u64(room, 2ULL * call->n_threads)),
-                                  64);
-}
-
-static void size_blocks(const struct gyre_kernel_row *row, const struct gyre_fused_call *call,
-                        struct gyre_run *run)
-{
-    const uint32_t n_peers = call->n_peers;
-    uint32_t threads_per_peer =
-        gyre_min_u32(gyre_cuda_block_threads(call->proto, call->step_bytes, call->n_threads),
-                     gyre_cuda_threads_per_peer(n_peers, call->n_threads));
-    uint32_t n_threads = 0;
-    if (row->most_threads > 0)
-        threads_per_peer = gyre_min_u32(threads_per_peer, row->most_threads);
-    if (call->proto == GYRE_PROTO_SIMPLE) {
-        n_threads = gyre_min_u32(call->n_threads, GYRE_CUDA_FUSED_THREADS);
-    } else if (call->proto == GYRE_PROTO_LAMPORT) {
-        n_threads = lamport_threads(call);
-        run->is_exact = call->is_aligned && call->is_unscaled && call->n_tiles == 1 &&
-                        (n_peers == 1 || n_peers == 3 || n_peers == 7);
-    } else {
-        n_threads = threads_per_peer * n_peers;
-        run->unroll = choose_unroll(row, call, threads_per_peer);
-        run->shared_bytes = gyre_cuda_fused_shared_bytes(n_peers, threads_per_peer, run->unroll);
-    }
-    run->n_threads =
-        (uint16_t)(n_threads + row->service_threads + (call->n_tiles > 1 ? row->tile_threads : 0U));
-    run->threads_per_peer = (uint16_t)threads_per_peer;
-}
-
 void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run_out)
 {
     const struct gyre_kernel_row *row = gyre_kernel_rows;
@@ -194,7 +144,41 @@ void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run
         run.kernel = row->name;
         run.n_rows = row->n_rows > 0 ? row->n_rows : 1;
         run.places_blocks = call->places_blocks;
-        size_blocks(row, call, &run);
+        const uint32_t n_peers = call->n_peers;
+        uint32_t threads_per_peer =
+            gyre_min_u32(gyre_cuda_block_threads(call->proto, call->step_bytes, call->n_threads),
+                         gyre_cuda_threads_per_peer(n_peers, call->n_threads));
+        uint32_t n_threads = 0;
+        if (row->most_threads > 0)
+            threads_per_peer = gyre_min_u32(threads_per_peer, row->most_threads);
+        if (call->proto == GYRE_PROTO_SIMPLE) {
+            n_threads = gyre_min_u32(call->n_threads, GYRE_CUDA_FUSED_THREADS);
+        } else if (call->proto == GYRE_PROTO_LAMPORT) {
+            /* A thread moves 16 bytes at a time. */
+            const uint64_t wanted = gyre_div_round_up(call->step_bytes, 512) * 32;
+            const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(call->n_peers);
+            n_threads = (uint32_t)gyre_max_u64(
+                gyre_min_u64(wanted, gyre_min_u64(room, 2ULL * call->n_threads)), 64);
+            run.is_exact = call->is_aligned && call->is_unscaled && call->n_tiles == 1 &&
+                           (n_peers == 1 || n_peers == 3 || n_peers == 7);
+        } else {
+            n_threads = threads_per_peer * n_peers;
+            /* With addresses in registers, up to five rounds are 2 to 5 % faster in a two-shot; all
+             * other kernels are up to 12 % slower above two (2 H200, 1 to 12 MiB; sends and
+             * receives: 2 H100, 48 channels; 2026-11). */
+            const uint64_t round_bytes = 15ULL * threads_per_peer;
+            run.unroll = row->most_unroll <= GYRE_CUDA_UNROLL ||
+                                 call->step_bytes <= GYRE_CUDA_UNROLL * round_bytes
+                             ? GYRE_CUDA_UNROLL
+                         : call->pattern == GYRE_FUSED_TWO_SHOT && call->n_tiles == 1 &&
+                                 call->step_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
+                             ? GYRE_CUDA_DEEP_UNROLL
+                             : GYRE_CUDA_LONG_UNROLL;
+            run.shared_bytes = gyre_cuda_fused_shared_bytes(n_peers, threads_per_peer, run.unroll);
+        }
+        run.n_threads = (uint16_t)(n_threads + row->service_threads +
+                                   (call->n_tiles > 1 ? row->tile_threads : 0U));
+        run.threads_per_peer = (uint16_t)threads_per_peer;
     }
     *run_out = run;
 }

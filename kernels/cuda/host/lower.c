@@ -41,49 +41,6 @@ static bool has_net_lines(const struct lowering *lower)
     return lower->config->net_proto == GYRE_PROTO_LL;
 }
 
-/* In all channels. @is_simple_out: it has a proxy and goes by SIMPLE within a line protocol. */
-static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out,
-                            uint8_t *is_simple_out)
-{
-    const struct gyre_program *program = lower->program;
-    const struct gyre_connection *connection = &program->connections[i];
-    const uint32_t peer = peer_of(lower, connection);
-    const enum gyre_proto proto = lower->config->proto;
-    bool is_proxied = false;
-    for (uint32_t channel = lower->variant; channel < lower->config->n_channels;
-         channel += lower->n_variants) {
-        const uint32_t fifo = channel * program->n_lanes + connection->lane;
-        const struct gyre_connector *end = NULL;
-        if (peer < lower->n_ranks && fifo < lower->spec->n_fifos)
-            end = &lower->connectors[gyre_connector_index(lower->spec, peer, fifo,
-                                                          connection->is_send != 0)];
-        if (end == NULL || end->inbox == NULL)
-            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                             "no connection %s rank %u (FIFO %u) for algorithm %s",
-                             connection->is_send ? "to" : "from", peer, fifo, program->algorithm);
-        is_proxied = end->is_proxied != 0;
-        const enum gyre_proto slots =
-            is_proxied ? lower->config->net_proto : gyre_proto_slots(proto);
-        const uint32_t slot_bytes = is_proxied && has_net_lines(lower)
-                                        ? lower->spec->net_line_bytes
-                                        : lower->spec->slot_bytes[slots];
-        if (end->slots[slots] == NULL || slot_bytes == 0)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "the connection %s rank %u has no slots for protocol %s",
-                             connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
-        if (end->is_proxied && program->is_placed != 0)
-            return gyre_fail(
-                GYRE_ERROR_UNSUPPORTED,
-                "the connection %s rank %u goes through a proxy: nothing can be placed",
-                connection->is_send ? "to" : "from", peer);
-    }
-    lower->is_proxied = lower->is_proxied || is_proxied;
-    *index_out =
-        gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
-    *is_simple_out = is_proxied && proto != GYRE_PROTO_SIMPLE && !has_net_lines(lower);
-    return GYRE_SUCCESS;
-}
-
 /* The slots hold a tile, because some data is not placed. @least_bytes: the smallest so far. */
 static void use_slots(const struct lowering *lower, uint32_t i, uint32_t *least_bytes)
 {
@@ -110,7 +67,45 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
     if (lower->own_number[i] == NONE) {
         struct gyre_cuda_connection *added =
             &lower->connections[worker->first_connection + worker->n_connections];
-        GYRE_TRY(find_end(lower, i, &added->index, &added->is_simple));
+        /* In all channels. @is_simple_out: it has a proxy and goes by SIMPLE within a line
+         * protocol. */
+        const struct gyre_program *program = lower->program;
+        const struct gyre_connection *connection = &program->connections[i];
+        const uint32_t peer = peer_of(lower, connection);
+        const enum gyre_proto proto = lower->config->proto;
+        bool is_proxied = false;
+        for (uint32_t channel = lower->variant; channel < lower->config->n_channels;
+             channel += lower->n_variants) {
+            const uint32_t fifo = channel * program->n_lanes + connection->lane;
+            const struct gyre_connector *end = NULL;
+            if (peer < lower->n_ranks && fifo < lower->spec->n_fifos)
+                end = &lower->connectors[gyre_connector_index(lower->spec, peer, fifo,
+                                                              connection->is_send != 0)];
+            if (end == NULL || end->inbox == NULL)
+                return gyre_fail(
+                    GYRE_ERROR_INVALID_USAGE, "no connection %s rank %u (FIFO %u) for algorithm %s",
+                    connection->is_send ? "to" : "from", peer, fifo, program->algorithm);
+            is_proxied = end->is_proxied != 0;
+            const enum gyre_proto slots =
+                is_proxied ? lower->config->net_proto : gyre_proto_slots(proto);
+            const uint32_t slot_bytes = is_proxied && has_net_lines(lower)
+                                            ? lower->spec->net_line_bytes
+                                            : lower->spec->slot_bytes[slots];
+            if (end->slots[slots] == NULL || slot_bytes == 0)
+                return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                                 "the connection %s rank %u has no slots for protocol %s",
+                                 connection->is_send ? "to" : "from", peer,
+                                 gyre_proto_names[proto]);
+            if (end->is_proxied && program->is_placed != 0)
+                return gyre_fail(
+                    GYRE_ERROR_UNSUPPORTED,
+                    "the connection %s rank %u goes through a proxy: nothing can be placed",
+                    connection->is_send ? "to" : "from", peer);
+        }
+        lower->is_proxied = lower->is_proxied || is_proxied;
+        added->index =
+            gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
+        added->is_simple = is_proxied && proto != GYRE_PROTO_SIMPLE && !has_net_lines(lower);
         lower->own_number[i] = (uint16_t)worker->n_connections++;
     }
     struct gyre_cuda_connection *own =
@@ -164,34 +159,6 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
     return GYRE_SUCCESS;
 }
 
-/* @first_step, @n_connections: advanced by the variant's own. */
-static gyre_status lower_variant(struct lowering *lower, uint32_t *first_step,
-                                 uint32_t *n_connections, struct gyre_cuda_shape *shape)
-{
-    const struct gyre_program *program = lower->program;
-    memset(lower->own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower->own_number));
-    for (uint32_t w = 0; w < program->n_workers; w++) {
-        const struct gyre_worker *from = &program->workers[w];
-        struct gyre_cuda_worker *worker = &lower->workers[lower->variant * lower->n_workers + w];
-        worker->first_step = *first_step + from->first_step;
-        worker->n_steps = from->n_steps;
-        worker->first_connection = *n_connections;
-        for (uint32_t s = 0; s < from->n_steps; s++)
-            GYRE_TRY(lower_step(lower, worker, &program->steps[from->first_step + s],
-                                &lower->steps[worker->first_step + s]));
-        for (uint32_t c = 0; c < worker->n_connections; c++)
-            shape->max_uses = (uint32_t)gyre_max_u64(
-                shape->max_uses, lower->connections[worker->first_connection + c].n_uses);
-        *n_connections += worker->n_connections;
-        if (worker->n_connections > shape->max_connections)
-            shape->max_connections = worker->n_connections;
-        if (worker->n_steps > shape->max_steps)
-            shape->max_steps = worker->n_steps;
-    }
-    *first_step += program->n_steps;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
     struct gyre_cuda_shape shape = {0};
@@ -211,28 +178,34 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
                              lower->program->algorithm,
                              lower->program->names != NULL ? "names its blocks"
                                                            : "cuts blocks into chunks");
-        GYRE_TRY(lower_variant(lower, &n_steps, &n_connections, &shape));
+        const struct gyre_program *program = lower->program;
+        memset(lower->own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower->own_number));
+        for (uint32_t w = 0; w < program->n_workers; w++) {
+            const struct gyre_worker *from = &program->workers[w];
+            struct gyre_cuda_worker *worker =
+                &lower->workers[lower->variant * lower->n_workers + w];
+            worker->first_step = n_steps + from->first_step;
+            worker->n_steps = from->n_steps;
+            worker->first_connection = n_connections;
+            for (uint32_t s = 0; s < from->n_steps; s++)
+                GYRE_TRY(lower_step(lower, worker, &program->steps[from->first_step + s],
+                                    &lower->steps[worker->first_step + s]));
+            for (uint32_t c = 0; c < worker->n_connections; c++)
+                shape.max_uses = (uint32_t)gyre_max_u64(
+                    shape.max_uses, lower->connections[worker->first_connection + c].n_uses);
+            n_connections += worker->n_connections;
+            if (worker->n_connections > shape.max_connections)
+                shape.max_connections = worker->n_connections;
+            if (worker->n_steps > shape.max_steps)
+                shape.max_steps = worker->n_steps;
+        }
+        n_steps += program->n_steps;
     }
     shape.slot_bytes = lower->slot_bytes;
     shape.proxied_bytes = lower->proxied_bytes;
     shape.is_proxied = lower->is_proxied;
     *shape_out = shape;
     return GYRE_SUCCESS;
-}
-
-/* Returns the most connections of a variant. */
-static uint32_t count(struct lowering *lower)
-{
-    uint32_t most = 0;
-    lower->n_variants = gyre_load_variants(lower->config);
-    for (uint32_t v = 0; v < lower->n_variants; v++) {
-        const struct gyre_program *program = gyre_load_program(lower->config, v);
-        lower->n_workers = (uint32_t)gyre_max_u64(lower->n_workers, program->n_workers);
-        lower->n_all_steps += program->n_steps;
-        lower->n_all_connections += program->n_connections;
-        most = (uint32_t)gyre_max_u64(most, program->n_connections);
-    }
-    return most;
 }
 
 static void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset)
@@ -253,7 +226,15 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "ll between hosts goes with ll inside hosts, not %s",
                          gyre_proto_names[config->proto]);
-    const uint32_t most_connections = count(&lower);
+    uint32_t most_connections = 0;
+    lower.n_variants = gyre_load_variants(lower.config);
+    for (uint32_t v = 0; v < lower.n_variants; v++) {
+        const struct gyre_program *program = gyre_load_program(lower.config, v);
+        lower.n_workers = (uint32_t)gyre_max_u64(lower.n_workers, program->n_workers);
+        lower.n_all_steps += program->n_steps;
+        lower.n_all_connections += program->n_connections;
+        most_connections = (uint32_t)gyre_max_u64(most_connections, program->n_connections);
+    }
     /* A tile fits the lines between hosts, too. */
     lower.proxied_bytes = has_net_lines(&lower)
                               ? gyre_slot_payload_bytes(GYRE_PROTO_LL, spec->net_line_bytes)

@@ -86,20 +86,6 @@ static bool is_polled(const struct gyre_cuda_standstill *still, uint32_t index, 
            address == (uint64_t)(uintptr_t)&credit->head[GYRE_HEAD_ENTERED];
 }
 
-/* The reverse of slots_before() in device/block.cuh. */
-static void find_use(const struct user *user, uint64_t n, struct gyre_position *position,
-                     uint32_t *use_out)
-{
-    const uint32_t n_uses = user->connection->n_uses, n_tiles = user->work->n_tiles;
-    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(user->work->n_in_flight, 1);
-    const uint32_t number = (uint32_t)gyre_min_u64(n, count_moved(user) - 1);
-    const uint32_t first = number / (n_uses * n_in_flight) * n_in_flight;
-    const uint32_t in_group = number - first * n_uses;
-    const uint32_t n_side = gyre_min_u32(n_in_flight, n_tiles - first);
-    *use_out = in_group / n_side;
-    position->tile = first + in_group % n_side;
-}
-
 static const struct gyre_cuda_step *steps_of(const struct user *user)
 {
     const struct gyre_cuda_program *blob = user->work->lowered;
@@ -217,7 +203,15 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
     if (index == still->n_ends || !find_user(still, index, &user) || !is_simple(&user) ||
         !find_slot(still, &user, index, value, &position, &n_before))
         return false;
-    find_use(&user, n_before, &position, &use);
+    /* The reverse of slots_before() in device/block.cuh. */
+    const uint32_t n_uses = user.connection->n_uses, n_tiles = user.work->n_tiles;
+    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(user.work->n_in_flight, 1);
+    const uint32_t number = (uint32_t)gyre_min_u64(n_before, count_moved(&user) - 1);
+    const uint32_t first = number / (n_uses * n_in_flight) * n_in_flight;
+    const uint32_t in_group = number - first * n_uses;
+    const uint32_t n_side = gyre_min_u32(n_in_flight, n_tiles - first);
+    use = in_group / n_side;
+    position.tile = first + in_group % n_side;
     position.sequence = user.work->sequence;
     position.n_tiles = user.work->n_tiles;
     position.step = waits_for == GYRE_WAIT_ENTRY ? find_entry(&user) : find_step(&user, use);
@@ -232,20 +226,6 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
     return true;
 }
 
-/* In this launch. Tiles in flight do a step in order, so earlier tiles have done it. */
-static uint64_t count_done(const struct user *user, const struct gyre_position *position)
-{
-    const uint32_t n_uses = user->connection->n_uses;
-    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(user->work->n_in_flight, 1);
-    const uint32_t place = (uint32_t)position->tile % n_in_flight;
-    const uint32_t first = (uint32_t)position->tile - place;
-    const uint32_t n_side = gyre_min_u32(n_in_flight, user->work->n_tiles - first);
-    uint64_t n = (uint64_t)first * n_uses;
-    for (uint32_t step = 0; step < position->step; step++)
-        n += (uint64_t)count_uses(&steps_of(user)[step], user->number) * n_side;
-    return n + (uint64_t)count_uses(&steps_of(user)[position->step], user->number) * place;
-}
-
 bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, bool is_lines,
                       const struct gyre_position *positions, uint32_t n_positions,
                       struct gyre_end_state *state_out)
@@ -258,7 +238,17 @@ bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, 
         if (position->work != user.work->place || position->channel != user.channel ||
             position->worker != user.worker_number)
             continue;
-        const uint64_t n_done = count_done(&user, position);
+        /* In this launch. Tiles in flight do a step in order, so earlier tiles have done it. */
+        const uint32_t n_uses = user.connection->n_uses;
+        const uint32_t n_in_flight = (uint32_t)gyre_max_u64(user.work->n_in_flight, 1);
+        const uint32_t place = (uint32_t)position->tile % n_in_flight;
+        const uint32_t first = (uint32_t)position->tile - place;
+        const uint32_t n_side = gyre_min_u32(n_in_flight, user.work->n_tiles - first);
+        uint64_t n = (uint64_t)first * n_uses;
+        for (uint32_t step = 0; step < position->step; step++)
+            n += (uint64_t)count_uses(&steps_of(&user)[step], user.number) * n_side;
+        const uint64_t n_done =
+            n + (uint64_t)count_uses(&steps_of(&user)[position->step], user.number) * place;
         *state_out = (struct gyre_end_state){
             .n_moved = count_before(still, &user, index) + n_done,
             .is_held = n_done < count_moved(&user),

@@ -97,15 +97,6 @@ static const struct gyre_cuda_step *step_of(const struct block_run *run, uint32_
            run->worker->first_step + step;
 }
 
-/* As slots_before() in device/block.cuh. */
-static uint32_t count_slots_before(const struct block_run *run, uint32_t n_uses, uint32_t tile,
-                                   uint32_t use)
-{
-    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
-    const uint32_t place = tile % n_in_flight, first = tile - place;
-    return first * n_uses + use * gyre_min_u32(n_in_flight, run->n_tiles - first) + place;
-}
-
 static void add_slot(const struct reading *reading, const struct block_run *run, uint32_t tile,
                      const struct gyre_cuda_operand *operand, bool is_out,
                      struct gyre_trace_event *event)
@@ -121,8 +112,14 @@ static void add_slot(const struct reading *reading, const struct block_run *run,
             entry_at(reading->records, run->ring, run->first + i / 4);
         if (entry->ends[i % 4].index != index)
             continue;
-        const uint64_t number = (uint64_t)entry->ends[i % 4].number +
-                                count_slots_before(run, own->n_uses, tile, operand->use);
+        /* As slots_before() in device/block.cuh. */
+        const uint32_t n_uses = own->n_uses;
+        const uint32_t use = operand->use;
+        const uint32_t n_in_flight = (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
+        const uint32_t place = tile % n_in_flight, first = tile - place;
+        const uint64_t number =
+            (uint64_t)entry->ends[i % 4].number +
+            (first * n_uses + use * gyre_min_u32(n_in_flight, run->n_tiles - first) + place);
         const struct gyre_trace_slot slot = {
             (uint16_t)(index / reading->records->ends_per_rank),
             (uint16_t)(index % reading->records->ends_per_rank / 2),
@@ -158,44 +155,6 @@ static struct gyre_trace_event step_event(const struct reading *reading,
     };
     event.step = run->worker->first_step - run->program->first_step + step;
     return event;
-}
-
-/* As struct cursor in interpreter/simple_steps.cuh. */
-static void find_step(const struct block_run *run, uint32_t k, uint32_t *step_out,
-                      uint32_t *tile_out)
-{
-    const uint32_t n_in_flight = (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
-    const uint32_t first = k / (run->worker->n_steps * n_in_flight) * n_in_flight;
-    const uint32_t in_group = k - first * run->worker->n_steps;
-    const uint32_t n_side = gyre_min_u32(n_in_flight, run->n_tiles - first);
-    *step_out = in_group / n_side;
-    *tile_out = first + in_group % n_side;
-}
-
-static void add_steps(struct reading *reading, const struct block_run *run)
-{
-    const struct gyre_cuda_clock *clock = &reading->records->clock;
-    uint64_t last_ns = run->run.begin_ns;
-    for (uint32_t k = 0; k < run->n_steps && k < run->n_tiles * run->worker->n_steps; k++) {
-        const union gyre_cuda_record *entry =
-            entry_at(reading->records, run->ring, run->last - run->n_steps + k);
-        const uint64_t begin_ns = entry->step.begin_ns;
-        uint32_t step, tile;
-        find_step(run, k, &step, &tile);
-        struct gyre_trace_event event = step_event(reading, run, step, tile);
-        event.n_bytes = entry->step.n_bytes;
-        event.begin_ns = gyre_max_u64(gyre_cuda_clock_to_host(clock, begin_ns), last_ns);
-        event.data_ns = gyre_max_u64(gyre_cuda_clock_to_host(clock, begin_ns + entry->step.data_ns),
-                                     event.begin_ns);
-        event.ready_ns = gyre_max_u64(
-            gyre_cuda_clock_to_host(clock, begin_ns + entry->step.ready_ns), event.data_ns);
-        event.end_ns =
-            gyre_max_u64(gyre_cuda_clock_to_host(clock, entry->step.end_ns), event.ready_ns);
-        add_slots(reading, run, step, tile, false, &event);
-        add_slots(reading, run, step, tile, true, &event);
-        last_ns = event.end_ns;
-        reading->steps.events[reading->steps.n_events++] = event;
-    }
 }
 
 /* Sending inputs or copying the own one, reducing, and receiving results. */
@@ -286,27 +245,6 @@ static uint64_t count_kept(const struct gyre_cuda_records *records, uint32_t rin
     return gyre_min_u64(records->recorder->blocks[ring].n_entries, records->recorder->capacity);
 }
 
-static void find_worker(const struct gyre_cuda_records *records,
-                        const union gyre_cuda_record *facts, struct block_run *run)
-{
-    const uint32_t first = facts->facts.program, block = facts->facts.block;
-    run->program = first < records->n_programs ? &records->programs[first] : NULL;
-    if (run->program == NULL || run->program->lowered == NULL || run->program->n_workers == 0)
-        return;
-    const unsigned char *blob = (const unsigned char *)run->program->lowered;
-    uint32_t n_variants = 1; /* their numbers follow each other */
-    while (first + n_variants < records->n_programs &&
-           records->programs[first + n_variants].variant == n_variants)
-        n_variants++;
-    run->channel = block / run->program->n_workers;
-    run->program += run->channel % n_variants;
-    run->run.worker = (uint8_t)(block % run->program->n_workers);
-    run->worker =
-        (const struct gyre_cuda_worker *)(const void *)(blob +
-                                                        run->program->lowered->workers_offset) +
-        run->program->variant * run->program->n_workers + run->run.worker;
-}
-
 /* False: not whole. */
 static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uint64_t end,
                      uint64_t oldest, struct block_run *run)
@@ -333,7 +271,23 @@ static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uin
     run->run.sequence = times->run.sequence;
     run->run.n_bytes = entry_at(records, ring, at + 3)->call.n_bytes;
     run->run.program = facts->facts.first_program;
-    find_worker(records, facts, run);
+    const uint32_t first = facts->facts.program, block = facts->facts.block;
+    run->program = first < records->n_programs ? &records->programs[first] : NULL;
+    if (run->program != NULL && run->program->lowered != NULL && run->program->n_workers != 0) {
+        const unsigned char *blob = (const unsigned char *)run->program->lowered;
+        uint32_t n_variants = 1;
+        /* their numbers follow each other */
+        while (first + n_variants < records->n_programs &&
+               records->programs[first + n_variants].variant == n_variants)
+            n_variants++;
+        run->channel = block / run->program->n_workers;
+        run->program += run->channel % n_variants;
+        run->run.worker = (uint8_t)(block % run->program->n_workers);
+        run->worker =
+            (const struct gyre_cuda_worker *)(const void *)(blob +
+                                                            run->program->lowered->workers_offset) +
+            run->program->variant * run->program->n_workers + run->run.worker;
+    }
     const uint64_t n_before = run->n_steps + gyre_div_round_up(run->n_ends, 4);
     run->first = at - gyre_min_u64(n_before, at);
     run->is_whole = at >= oldest + n_before;
@@ -353,8 +307,36 @@ static void add_run(struct reading *reading, const struct block_run *run, struct
         return;
     if (run->kind == GYRE_CUDA_RUN_FUSED && run->n_ends > 0) /* LAMPORT's kernels say too little */
         add_phases(reading, run);
-    else if (run->kind == GYRE_CUDA_RUN_STEPS && run->worker->n_steps > 0)
-        add_steps(reading, run);
+    else if (run->kind == GYRE_CUDA_RUN_STEPS && run->worker->n_steps > 0) {
+        const struct gyre_cuda_clock *clock = &reading->records->clock;
+        uint64_t last_ns = run->run.begin_ns;
+        for (uint32_t k = 0; k < run->n_steps && k < run->n_tiles * run->worker->n_steps; k++) {
+            const union gyre_cuda_record *entry =
+                entry_at(reading->records, run->ring, run->last - run->n_steps + k);
+            const uint64_t begin_ns = entry->step.begin_ns;
+            uint32_t step, tile;
+            /* As struct cursor in interpreter/simple_steps.cuh. */
+            const uint32_t n_in_flight = (uint32_t)gyre_max_u64(run->program->n_in_flight, 1);
+            const uint32_t first = k / (run->worker->n_steps * n_in_flight) * n_in_flight;
+            const uint32_t in_group = k - first * run->worker->n_steps;
+            const uint32_t n_side = gyre_min_u32(n_in_flight, run->n_tiles - first);
+            step = in_group / n_side;
+            tile = first + in_group % n_side;
+            struct gyre_trace_event event = step_event(reading, run, step, tile);
+            event.n_bytes = entry->step.n_bytes;
+            event.begin_ns = gyre_max_u64(gyre_cuda_clock_to_host(clock, begin_ns), last_ns);
+            event.data_ns = gyre_max_u64(
+                gyre_cuda_clock_to_host(clock, begin_ns + entry->step.data_ns), event.begin_ns);
+            event.ready_ns = gyre_max_u64(
+                gyre_cuda_clock_to_host(clock, begin_ns + entry->step.ready_ns), event.data_ns);
+            event.end_ns =
+                gyre_max_u64(gyre_cuda_clock_to_host(clock, entry->step.end_ns), event.ready_ns);
+            add_slots(reading, run, step, tile, false, &event);
+            add_slots(reading, run, step, tile, true, &event);
+            last_ns = event.end_ns;
+            reading->steps.events[reading->steps.n_events++] = event;
+        }
+    }
 }
 
 static void read_ring(struct reading *reading, uint32_t ring)
@@ -385,23 +367,6 @@ static int compare_calls(const void *left, const void *right)
     return a->call < b->call ? -1 : a->call > b->call;
 }
 
-static void merge_runs(struct gyre_trace_events *runs, struct gyre_trace_events *steps)
-{
-    if (runs->n_events > 0)
-        qsort(runs->events, runs->n_events, sizeof(*runs->events), compare_calls);
-    for (uint64_t i = 0; i < runs->n_events; i++) {
-        const struct gyre_trace_event *run = &runs->events[i];
-        struct gyre_trace_event *last =
-            steps->n_events > 0 ? &steps->events[steps->n_events - 1] : NULL;
-        if (i > 0 && run->call == run[-1].call && last != NULL) {
-            last->begin_ns = gyre_min_u64(last->begin_ns, run->begin_ns);
-            last->end_ns = gyre_max_u64(last->end_ns, run->end_ns);
-            continue;
-        }
-        steps->events[steps->n_events++] = *run;
-    }
-}
-
 gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
                                    struct gyre_trace_events *events_out)
 {
@@ -421,7 +386,20 @@ gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
     }
     for (uint32_t ring = 0; ring < records->n_blocks; ring++)
         read_ring(&reading, ring);
-    merge_runs(&reading.runs, &reading.steps);
+    if (reading.runs.n_events > 0)
+        qsort(reading.runs.events, reading.runs.n_events, sizeof(*reading.runs.events),
+              compare_calls);
+    for (uint64_t i = 0; i < reading.runs.n_events; i++) {
+        const struct gyre_trace_event *run = &reading.runs.events[i];
+        struct gyre_trace_event *last =
+            reading.steps.n_events > 0 ? &reading.steps.events[reading.steps.n_events - 1] : NULL;
+        if (i > 0 && run->call == run[-1].call && last != NULL) {
+            last->begin_ns = gyre_min_u64(last->begin_ns, run->begin_ns);
+            last->end_ns = gyre_max_u64(last->end_ns, run->end_ns);
+            continue;
+        }
+        reading.steps.events[reading.steps.n_events++] = *run;
+    }
     free(reading.runs.events);
     *events_out = reading.steps;
     return GYRE_SUCCESS;

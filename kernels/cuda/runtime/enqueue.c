@@ -153,27 +153,6 @@ static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct 
     return GYRE_SUCCESS;
 }
 
-static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                               uint32_t n_works, cudaStream_t stream)
-{
-    const enum gyre_proto proto = works[0].ready->loaded->proto;
-    struct gyre_cuda_args_many *args = &executor->args.many;
-    struct gyre_cuda_start start = {.args = args, .n_works = n_works, .awaits_last = true};
-    bool is_proxied = false;
-    uint32_t n_places = 0;
-    GYRE_TRY(fill_works(executor, works, &start, args->works, &n_places));
-    gyre_cuda_fill_common(executor, proto, n_places, &args->common);
-    args->common.n_blocks = start.n_blocks;
-    args->common.n_works = (uint16_t)n_works;
-    args->common.ends_works = 1;
-    gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);
-    for (uint32_t i = 0; i < n_works; i++)
-        is_proxied = is_proxied || works[i].ready->loaded->is_proxied;
-    start.kernel = gyre_cuda_copier_function(
-        proto, n_works, !is_proxied && args->common.recording.recorder == NULL);
-    return gyre_cuda_start(executor, &start, stream);
-}
-
 /* The launch is one of SIMPLE. */
 static gyre_status launch_mixed(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                 uint32_t n_works, cudaStream_t stream)
@@ -218,25 +197,22 @@ static gyre_status launch_together(struct gyre_cuda_executor *executor,
     for (uint32_t i = 1; i < n_works; i++)
         if (works[i].ready->loaded->proto != works[0].ready->loaded->proto)
             return launch_mixed(executor, works, n_works, stream);
-    return launch_many(executor, works, n_works, stream);
-}
-
-/* On the GPU, until the launch is over. */
-static gyre_status hold_programs(struct gyre_cuda_executor *executor, const struct gyre_work *works,
-                                 uint32_t n_works)
-{
-    const uint64_t last_work = executor->base.n_launched + n_works;
-    for (uint32_t i = 0; i < n_works; i++) {
-        struct gyre_loaded *loaded = works[i].ready->loaded;
-        if (loaded->program == NULL)
-            continue;
-        if (loaded->block == NULL)
-            GYRE_TRY(gyre_cuda_make_resident(executor, loaded));
-        loaded->block->last_work = last_work;
-        if (loaded->n_areas > 0)
-            executor->scratch->last_work = last_work;
-    }
-    return GYRE_SUCCESS;
+    const enum gyre_proto proto = works[0].ready->loaded->proto;
+    struct gyre_cuda_args_many *args = &executor->args.many;
+    struct gyre_cuda_start start = {.args = args, .n_works = n_works, .awaits_last = true};
+    bool is_proxied = false;
+    uint32_t n_places = 0;
+    GYRE_TRY(fill_works(executor, works, &start, args->works, &n_places));
+    gyre_cuda_fill_common(executor, proto, n_places, &args->common);
+    args->common.n_blocks = start.n_blocks;
+    args->common.n_works = (uint16_t)n_works;
+    args->common.ends_works = 1;
+    gyre_cuda_record_launch(executor, works, n_works, GYRE_CUDA_RUN_STEPS, &args->common);
+    for (uint32_t i = 0; i < n_works; i++)
+        is_proxied = is_proxied || works[i].ready->loaded->is_proxied;
+    start.kernel = gyre_cuda_copier_function(
+        proto, n_works, !is_proxied && args->common.recording.recorder == NULL);
+    return gyre_cuda_start(executor, &start, stream);
 }
 
 /* Also of a failed launch. A graph may be launched at any time, so its memory is never reused. */
@@ -276,7 +252,18 @@ gyre_status gyre_cuda_enqueue_ahead(struct gyre_cuda_executor *executor,
 static gyre_status launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                           uint32_t n_works, cudaStream_t stream)
 {
-    GYRE_TRY(hold_programs(executor, works, n_works));
+    /* On the GPU, until the launch is over. */
+    const uint64_t last_work = executor->base.n_launched + n_works;
+    for (uint32_t i = 0; i < n_works; i++) {
+        struct gyre_loaded *loaded = works[i].ready->loaded;
+        if (loaded->program == NULL)
+            continue;
+        if (loaded->block == NULL)
+            GYRE_TRY(gyre_cuda_make_resident(executor, loaded));
+        loaded->block->last_work = last_work;
+        if (loaded->n_areas > 0)
+            executor->scratch->last_work = last_work;
+    }
     struct gyre_cuda_pair *pair = n_works == 2 ? gyre_cuda_find_pair(executor, works) : NULL;
     if (pair != NULL && pair->goes_apart && executor->recorder.recorder == NULL) {
         GYRE_TRY(gyre_cuda_enqueue_ahead(executor, &works[0], &works[1], stream));

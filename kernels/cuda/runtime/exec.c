@@ -177,23 +177,19 @@ static bool await_idle(struct gyre_executor *base)
     return true;
 }
 
-static void close_recorder(struct gyre_cuda_executor *executor, bool has_ended)
-{
-    struct gyre_cuda_apart apart = {0};
-    if (executor->recorder.recorder == NULL ||
-        gyre_cuda_enter_apart(executor->device->ordinal, &apart) != GYRE_SUCCESS)
-        return;
-    gyre_cuda_recorder_close(executor, has_ended);
-    gyre_cuda_leave_apart(&apart);
-}
-
 static void cuda_close(struct gyre_executor *base)
 {
     if (base == NULL)
         return;
     cuda_abort(base);
     const bool has_ended = await_idle(base);
-    close_recorder(gyre_cuda_own(base), has_ended);
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    struct gyre_cuda_apart apart = {0};
+    if (executor->recorder.recorder != NULL &&
+        gyre_cuda_enter_apart(executor->device->ordinal, &apart) == GYRE_SUCCESS) {
+        gyre_cuda_recorder_close(executor, has_ended);
+        gyre_cuda_leave_apart(&apart);
+    }
     free_executor(gyre_cuda_own(base)); /* the pool parks memory that peers may use */
     gyre_cuda_pool_leave(has_ended);
 }

@@ -211,30 +211,16 @@ static gyre_status load_all(struct pass *pass)
     return load_kernels(pass, singles, COUNT_OF(singles));
 }
 
-static struct preloaded find_preloaded(int ordinal)
-{
-    struct preloaded found = {0};
-    pthread_mutex_lock(&preloaded_lock);
-    if (ordinal < MAX_DEVICES)
-        found = preloaded[ordinal];
-    pthread_mutex_unlock(&preloaded_lock);
-    return found;
-}
-
-static void keep_preloaded(int ordinal, const struct preloaded *now)
-{
-    pthread_mutex_lock(&preloaded_lock);
-    if (ordinal < MAX_DEVICES && preloaded[ordinal].n_peers_kernels < now->n_peers_kernels)
-        preloaded[ordinal] = *now;
-    pthread_mutex_unlock(&preloaded_lock);
-}
-
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out)
 {
     const int ordinal = executor->device->ordinal;
     const uint32_t n_peers = (uint32_t)executor->n_ranks - 1;
-    struct preloaded now = find_preloaded(ordinal);
+    struct preloaded now = {0};
+    pthread_mutex_lock(&preloaded_lock);
+    if (ordinal < MAX_DEVICES)
+        now = preloaded[ordinal];
+    pthread_mutex_unlock(&preloaded_lock);
     /* Kernels exist for 1, 3 and 7 peers; a program may have fewer. */
     struct pass pass = {
         .n_peers_kernels = n_peers <= 1   ? 1
@@ -249,7 +235,10 @@ gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
         const uint64_t start_ns = gyre_now_ns();
         GYRE_TRY(load_all(&pass));
         now = (struct preloaded){pass.n_peers_kernels, pass.least_shared_bytes};
-        keep_preloaded(ordinal, &now);
+        pthread_mutex_lock(&preloaded_lock);
+        if (ordinal < MAX_DEVICES && preloaded[ordinal].n_peers_kernels < now.n_peers_kernels)
+            preloaded[ordinal] = now;
+        pthread_mutex_unlock(&preloaded_lock);
         GYRE_INFO(INIT, "GPU %d: %u kernels loaded in %.1f ms, local memory up to %zu bytes",
                   ordinal, pass.n_loaded, (double)(gyre_now_ns() - start_ns) / 1e6,
                   pass.most_local_bytes);

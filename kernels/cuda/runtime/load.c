@@ -17,21 +17,6 @@ static bool program_reduces(const struct gyre_program *program)
     return false;
 }
 
-/* Received or sent, whichever is more. */
-static uint32_t count_transfers(const struct gyre_program *program)
-{
-    uint32_t n_sends = 0;
-    uint32_t n_recvs = 0;
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        const struct gyre_step *step = &program->steps[i];
-        for (uint32_t k = 0; k < step->n_outs; k++)
-            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
-        for (uint32_t k = 0; k < step->n_ins; k++)
-            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
-    }
-    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
-}
-
 static uint32_t most_workers(const struct gyre_load_config *config)
 {
     uint32_t most = 0;
@@ -51,35 +36,6 @@ static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *load
     free(loaded);
 }
 
-static gyre_status check_load(const struct gyre_cuda_executor *executor,
-                              const struct gyre_load_config *config)
-{
-    const struct gyre_program *program = config->program;
-    if (config->n_channels == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
-    if (config->proto == GYRE_PROTO_LAMPORT && !gyre_collectives[program->coll].reduces)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "protocol lamport is for sums of floating point; %s copies whatever there "
-                         "is",
-                         gyre_collectives[program->coll].name);
-    if (program->min_depth > executor->spec.depth)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
-                         program->algorithm, program->min_depth, executor->spec.depth);
-    const uint32_t n_blocks = config->n_channels * most_workers(config);
-    if (n_blocks > executor->n_sms)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "algorithm %s in %u channels takes %u blocks, which must all run at the "
-                         "same time; the GPU has %u multiprocessors",
-                         program->algorithm, config->n_channels, n_blocks, executor->n_sms);
-    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : GYRE_CUDA_LINE_THREADS;
-    if (config->n_threads % 32 != 0 || config->n_threads > most)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%u threads a block: a multiple of 32 up to %u is possible",
-                         config->n_threads, most);
-    return GYRE_SUCCESS;
-}
-
 /* As open_block() in device/block.cuh lays them out. */
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
@@ -92,9 +48,23 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
     return bytes + 16;
 }
 
-static void load_fused(const struct gyre_cuda_executor *executor,
-                       const struct gyre_load_config *config, struct gyre_loaded *loaded)
+/* Each tile in flight needs slots of its own. The depth is the same on all ranks. */
+static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
+                                 const struct gyre_load_config *config)
 {
+    const uint32_t depth = config->program->min_depth;
+    return config->proto == GYRE_PROTO_SIMPLE &&
+                   depth * GYRE_CUDA_TILES_IN_FLIGHT <= executor->spec.depth
+               ? GYRE_CUDA_TILES_IN_FLIGHT
+               : 1;
+}
+
+static gyre_status load_steps(struct gyre_cuda_executor *executor,
+                              const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    struct gyre_cuda_shape shape;
+    GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
+                             &loaded->program, &shape));
     struct gyre_fused_program found;
     gyre_fused_find(config->program, &found);
     const struct gyre_fused_call call = {.proto = config->proto,
@@ -109,48 +79,6 @@ static void load_fused(const struct gyre_cuda_executor *executor,
         gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
                                 &loaded->fused))
         loaded->fused_call = call;
-}
-
-/* Each tile in flight needs slots of its own. The depth is the same on all ranks. */
-static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
-                                 const struct gyre_load_config *config)
-{
-    const uint32_t depth = config->program->min_depth;
-    return config->proto == GYRE_PROTO_SIMPLE &&
-                   depth * GYRE_CUDA_TILES_IN_FLIGHT <= executor->spec.depth
-               ? GYRE_CUDA_TILES_IN_FLIGHT
-               : 1;
-}
-
-static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded *loaded)
-{
-    const struct gyre_program *program = config->program;
-    loaded->proto = config->proto;
-    loaded->n_channels = config->n_channels;
-    loaded->n_variants = gyre_load_variants(config);
-    loaded->n_workers = most_workers(config);
-    loaded->n_chunks = program->n_chunks;
-    loaded->channel_stride = program->n_lanes * 2U;
-    loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
-    loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
-    loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
-    for (uint32_t v = 0; v < loaded->n_variants; v++) {
-        const struct gyre_program *variant = gyre_load_program(config, v);
-        loaded->n_connections =
-            (uint32_t)gyre_max_u64(loaded->n_connections, variant->n_connections);
-        loaded->n_areas = (uint16_t)gyre_max_u64(loaded->n_areas, variant->n_scratch);
-        loaded->reduces = loaded->reduces || program_reduces(variant);
-        loaded->is_placed = loaded->is_placed || variant->is_placed != 0;
-    }
-}
-
-static gyre_status load_steps(struct gyre_cuda_executor *executor,
-                              const struct gyre_load_config *config, struct gyre_loaded *loaded)
-{
-    struct gyre_cuda_shape shape;
-    GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
-                             &loaded->program, &shape));
-    load_fused(executor, config, loaded);
     loaded->tile_bytes =
         gyre_min_u32(gyre_slot_payload_bytes(config->proto, shape.slot_bytes), shape.proxied_bytes);
     if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
@@ -158,9 +86,21 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->is_proxied = shape.is_proxied;
-    for (uint32_t v = 0; v < loaded->n_variants; v++)
-        loaded->n_transfers = (uint32_t)gyre_max_u64(loaded->n_transfers,
-                                                     count_transfers(gyre_load_program(config, v)));
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        /* Received or sent, whichever is more. */
+        const struct gyre_program *program = gyre_load_program(config, v);
+        uint32_t n_sends = 0;
+        uint32_t n_recvs = 0;
+        for (uint32_t i = 0; i < program->n_steps; i++) {
+            const struct gyre_step *step = &program->steps[i];
+            for (uint32_t k = 0; k < step->n_outs; k++)
+                n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
+            for (uint32_t k = 0; k < step->n_ins; k++)
+                n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
+        }
+        loaded->n_transfers =
+            (uint32_t)gyre_max_u64(loaded->n_transfers, (uint32_t)gyre_max_u64(n_sends, n_recvs));
+    }
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;
@@ -207,12 +147,50 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
                            struct gyre_loaded **loaded_out)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
-    GYRE_TRY(check_load(executor, config));
+    const struct gyre_program *program = config->program;
+    if (config->n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    if (config->proto == GYRE_PROTO_LAMPORT && !gyre_collectives[program->coll].reduces)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "protocol lamport is for sums of floating point; %s copies whatever there "
+                         "is",
+                         gyre_collectives[program->coll].name);
+    if (program->min_depth > executor->spec.depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
+                         program->algorithm, program->min_depth, executor->spec.depth);
+    const uint32_t n_blocks = config->n_channels * most_workers(config);
+    if (n_blocks > executor->n_sms)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s in %u channels takes %u blocks, which must all run at the "
+                         "same time; the GPU has %u multiprocessors",
+                         program->algorithm, config->n_channels, n_blocks, executor->n_sms);
+    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : GYRE_CUDA_LINE_THREADS;
+    if (config->n_threads % 32 != 0 || config->n_threads > most)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%u threads a block: a multiple of 32 up to %u is possible",
+                         config->n_threads, most);
     struct gyre_loaded *loaded = calloc(1, sizeof(*loaded));
     if (loaded == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s",
                          config->program->algorithm);
-    fill_sizes(config, loaded);
+    loaded->proto = config->proto;
+    loaded->n_channels = config->n_channels;
+    loaded->n_variants = gyre_load_variants(config);
+    loaded->n_workers = most_workers(config);
+    loaded->n_chunks = program->n_chunks;
+    loaded->channel_stride = program->n_lanes * 2U;
+    loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
+    loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
+    loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *variant = gyre_load_program(config, v);
+        loaded->n_connections =
+            (uint32_t)gyre_max_u64(loaded->n_connections, variant->n_connections);
+        loaded->n_areas = (uint16_t)gyre_max_u64(loaded->n_areas, variant->n_scratch);
+        loaded->reduces = loaded->reduces || program_reduces(variant);
+        loaded->is_placed = loaded->is_placed || variant->is_placed != 0;
+    }
     gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)
                                                  : load_steps(executor, config, loaded);
     if (status == GYRE_SUCCESS)

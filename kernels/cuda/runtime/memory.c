@@ -34,8 +34,9 @@ static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
     return (size_t)(spec->n_fifos * GYRE_CUDA_TILES_IN_FLIGHT * gyre_round_up(slot_bytes, 256));
 }
 
-static struct layout make_layout(const struct gyre_cuda_executor *executor)
+gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
 {
+    struct gyre_device *device = executor->device;
     const size_t n_ends = gyre_cuda_n_ends(executor);
     const uint64_t program_bytes = gyre_min_u64(
         MAX_PROGRAM_BYTES,
@@ -50,13 +51,6 @@ static struct layout make_layout(const struct gyre_cuda_executor *executor)
                                                              GYRE_CUDA_ARENA_ALIGN_BYTES);
     layout.n_bytes = (size_t)gyre_round_up(layout.arena + layout.scratch_bytes + program_bytes,
                                            GYRE_LARGE_PAGE_BYTES);
-    return layout;
-}
-
-gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
-{
-    struct gyre_device *device = executor->device;
-    const struct layout layout = make_layout(executor);
     const size_t mailbox_bytes = (size_t)gyre_round_up(
         sizeof(*executor->mailbox) + (size_t)executor->n_ranks * sizeof(*executor->has_left), 256);
     GYRE_TRY(device->ops->pool_alloc(device, layout.n_bytes, &executor->memory));

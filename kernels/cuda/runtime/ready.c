@@ -31,64 +31,6 @@ static bool places_blocks(const struct gyre_cuda_executor *executor,
            ready->transferred_bytes >= executor->block_placement_bytes;
 }
 
-static struct gyre_cuda_work make_work(const struct gyre_ready *ready)
-{
-    const struct gyre_loaded *loaded = ready->loaded;
-    return (struct gyre_cuda_work){
-        .split = gyre_cuda_split_make(&ready->split),
-        .divisor = ready->reduction.divisor,
-        .channel_stride = loaded->channel_stride,
-        .area_bytes = loaded->area_bytes,
-        .n_areas = loaded->n_areas,
-        .elem_bytes = (uint8_t)element_of(ready),
-        .premultiply = ready->reduction.premultiply,
-        .in_blocks = loaded->in_blocks,
-        .out_blocks = loaded->out_blocks,
-        .n_workers = (uint16_t)loaded->n_workers,
-        .n_variants = (uint16_t)loaded->n_variants,
-        .n_in_flight = loaded->n_in_flight,
-        .posts_late = loaded->posts_late,
-        .shares_steps = loaded->shares_steps,
-        .max_connections = loaded->max_connections,
-        .traced = loaded->traced,
-    };
-}
-
-/* Offsets become bytes. LAMPORT and SIMPLE's two-shot begin with the next rank, so that not all
- * ranks send to the same peer first. */
-static void scale_fused(const struct gyre_ready *ready, struct gyre_cuda_fused *fused)
-{
-    const struct gyre_loaded *loaded = ready->loaded;
-    const uint32_t n_peers = loaded->fused.n_peers;
-    const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
-                            (loaded->proto == GYRE_PROTO_SIMPLE && loaded->fused.reduces != 0);
-    const uint32_t first = is_rotated ? loaded->fused.own_place : 0;
-    const uint64_t n_bytes = ready->split.count * element_of(ready);
-    *fused = loaded->fused;
-    fused->own_offset *= n_bytes;
-    fused->own_out_offset *= n_bytes;
-    /* A send that fills a FIFO leaves no room for the peer's next one. It gives the credit of all
-     * that this rank received, so that two ranks may send before they receive. */
-    if (loaded->fused_call.pattern == GYRE_FUSED_SEND &&
-        gyre_tile_count(&ready->split) >= fused->depth)
-        fused->n_channels_behind = (uint16_t)loaded->n_channels;
-    for (uint32_t p = 0; p < n_peers; p++) {
-        fused->peers[p] = loaded->fused.peers[(first + p) % n_peers];
-        fused->peers[p].in_offset *= n_bytes;
-        fused->peers[p].out_offset *= n_bytes;
-    }
-}
-
-static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_ready *ready)
-{
-    if (!gyre_fused_patterns[ready->loaded->fused_call.pattern].reduces)
-        return gyre_cuda_only_copies(ready->loaded, &ready->reduction) ? GYRE_FUSED_COPY
-                                                                       : GYRE_FUSED_OTHER;
-    return gyre_lamport_adds((gyre_dtype)ready->reduction.dtype, ready->reduction.op)
-               ? GYRE_FUSED_FLOAT_SUM
-               : GYRE_FUSED_OTHER;
-}
-
 /* Recorded fused launches have both ends with each peer, and one row of blocks. */
 static void choose_form(const struct gyre_cuda_executor *executor,
                         const struct gyre_cuda_ready *ready, enum gyre_fused_pattern pattern,
@@ -98,7 +40,13 @@ static void choose_form(const struct gyre_cuda_executor *executor,
     const struct gyre_reduction *reduction = &ready->base.reduction;
     struct gyre_fused_call call = loaded->fused_call;
     call.pattern = records && gyre_fused_is_message(pattern) ? GYRE_FUSED_NONE : pattern;
-    call.arithmetic = arithmetic_of(&ready->base);
+    call.arithmetic =
+        !gyre_fused_patterns[ready->base.loaded->fused_call.pattern].reduces
+            ? gyre_cuda_only_copies(ready->base.loaded, &ready->base.reduction) ? GYRE_FUSED_COPY
+                                                                                : GYRE_FUSED_OTHER
+        : gyre_lamport_adds((gyre_dtype)ready->base.reduction.dtype, ready->base.reduction.op)
+            ? GYRE_FUSED_FLOAT_SUM
+            : GYRE_FUSED_OTHER;
     call.is_aligned = ready->base.is_aligned &&
                       ready->base.split.count * element_of(&ready->base) % 16 == 0 &&
                       ready->base.split.unit_elems * element_of(&ready->base) == 16;
@@ -194,8 +142,44 @@ gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready 
     for (int records = 0; records < 2; records++)
         choose_form(executor, ready, loaded->fused_call.pattern, wanted->is_in_place, records != 0,
                     &ready->forms[records]);
-    ready->args.work = make_work(wanted);
-    scale_fused(wanted, &ready->args.fused);
+    ready->args.work = (struct gyre_cuda_work){
+        .split = gyre_cuda_split_make(&wanted->split),
+        .divisor = wanted->reduction.divisor,
+        .channel_stride = loaded->channel_stride,
+        .area_bytes = loaded->area_bytes,
+        .n_areas = loaded->n_areas,
+        .elem_bytes = (uint8_t)element_of(wanted),
+        .premultiply = wanted->reduction.premultiply,
+        .in_blocks = loaded->in_blocks,
+        .out_blocks = loaded->out_blocks,
+        .n_workers = (uint16_t)loaded->n_workers,
+        .n_variants = (uint16_t)loaded->n_variants,
+        .n_in_flight = loaded->n_in_flight,
+        .posts_late = loaded->posts_late,
+        .shares_steps = loaded->shares_steps,
+        .max_connections = loaded->max_connections,
+        .traced = loaded->traced,
+    };
+    /* Offsets become bytes. LAMPORT and SIMPLE's two-shot begin with the next rank, so that not all
+     * ranks send to the same peer first. */
+    const uint32_t n_peers = loaded->fused.n_peers;
+    const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
+                            (loaded->proto == GYRE_PROTO_SIMPLE && loaded->fused.reduces != 0);
+    const uint32_t first = is_rotated ? loaded->fused.own_place : 0;
+    const uint64_t n_bytes = wanted->split.count * element_of(wanted);
+    ready->args.fused = loaded->fused;
+    ready->args.fused.own_offset *= n_bytes;
+    ready->args.fused.own_out_offset *= n_bytes;
+    /* A send that fills a FIFO leaves no room for the peer's next one. It gives the credit of all
+     * that this rank received, so that two ranks may send before they receive. */
+    if (loaded->fused_call.pattern == GYRE_FUSED_SEND &&
+        gyre_tile_count(&wanted->split) >= ready->args.fused.depth)
+        ready->args.fused.n_channels_behind = (uint16_t)loaded->n_channels;
+    for (uint32_t p = 0; p < n_peers; p++) {
+        ready->args.fused.peers[p] = loaded->fused.peers[(first + p) % n_peers];
+        ready->args.fused.peers[p].in_offset *= n_bytes;
+        ready->args.fused.peers[p].out_offset *= n_bytes;
+    }
     /* Not under the executor's lock: a launch that holds it may wait for a kernel that only ends
      * after this thread's next call. */
     ready->number = 1 + gyre_fetch_add_u64(&executor->n_ready, 1);
@@ -216,19 +200,6 @@ static bool are_alike(const struct gyre_ready *send, const struct gyre_ready *re
            a->n_channels == b->n_channels && a->tile_elems == b->tile_elems &&
            a->unit_elems == b->unit_elems && send->reduction.dtype == receive->reduction.dtype &&
            gyre_cuda_fused_joins(&send->loaded->fused, &receive->loaded->fused);
-}
-
-/* The send needs at most a FIFO's slots. The peer frees them when it comes to this message, by its
- * receive or by a send before it. */
-static bool may_go_apart(const struct gyre_cuda_executor *executor,
-                         const struct gyre_cuda_ready *send, const struct gyre_cuda_ready *receive)
-{
-    return send->base.loaded->n_channels + receive->base.loaded->n_channels >
-               gyre_kernel_limits[GYRE_LIMIT_BLOCKS_TOGETHER].number &&
-           gyre_tile_count(&send->base.split) <= executor->spec.depth &&
-           send->forms[0].run.kernel != NULL && receive->forms[0].run.kernel != NULL &&
-           send->base.loaded->proto == receive->base.loaded->proto &&
-           gyre_cuda_fused_joins(&send->base.loaded->fused, &receive->base.loaded->fused);
 }
 
 struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
@@ -252,8 +223,16 @@ struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
                     are_alike(&send->base, &receive->base) ? GYRE_FUSED_SEND_RECEIVE
                                                            : GYRE_FUSED_NONE,
                     is_in_place, records != 0, &pair->forms[records]);
+    /* The send needs at most a FIFO's slots. The peer frees them when it comes to this message, by
+     * its receive or by a send before it. */
     pair->goes_apart =
-        sends_first && pair->forms[0].run.kernel == NULL && may_go_apart(executor, send, receive);
+        sends_first && pair->forms[0].run.kernel == NULL &&
+        (send->base.loaded->n_channels + receive->base.loaded->n_channels >
+             gyre_kernel_limits[GYRE_LIMIT_BLOCKS_TOGETHER].number &&
+         gyre_tile_count(&send->base.split) <= executor->spec.depth &&
+         send->forms[0].run.kernel != NULL && receive->forms[0].run.kernel != NULL &&
+         send->base.loaded->proto == receive->base.loaded->proto &&
+         gyre_cuda_fused_joins(&send->base.loaded->fused, &receive->base.loaded->fused));
     pair->args.work = send->args.work;
     pair->args.fused =
         gyre_cuda_fused_join(&send->base.loaded->fused, &receive->base.loaded->fused);

@@ -154,19 +154,6 @@ static bool inquire(const struct gyre_cuda_executor *executor, uint64_t complete
            find_works(executor, completed, inquiry) && count_ends(executor, completed, inquiry);
 }
 
-/* They change together. */
-static uint64_t read_awaited(const struct gyre_cuda_mailbox *mailbox, uint32_t i,
-                             uint64_t *value_out)
-{
-    uint64_t address, again = gyre_load_acquire_u64(&mailbox->awaited[i].address);
-    do {
-        address = again;
-        *value_out = gyre_load_acquire_u64(&mailbox->awaited[i].value);
-        again = gyre_load_acquire_u64(&mailbox->awaited[i].address);
-    } while (again != address);
-    return address;
-}
-
 /* Of waiting blocks, at most `most`. Returns their number. */
 static uint32_t find_positions(const struct gyre_cuda_executor *executor,
                                const struct inquiry *inquiry, struct gyre_position *positions_out,
@@ -176,7 +163,13 @@ static uint32_t find_positions(const struct gyre_cuda_executor *executor,
     for (uint32_t i = 0; i < GYRE_CUDA_MAX_BLOCKS; i++) {
         struct gyre_position position;
         uint64_t value;
-        const uint64_t address = read_awaited(executor->mailbox, i, &value);
+        /* They change together. */
+        uint64_t address, again = gyre_load_acquire_u64(&executor->mailbox->awaited[i].address);
+        do {
+            address = again;
+            value = gyre_load_acquire_u64(&executor->mailbox->awaited[i].value);
+            again = gyre_load_acquire_u64(&executor->mailbox->awaited[i].address);
+        } while (again != address);
         if (address == 0 || !gyre_cuda_position(&inquiry->still, address, value, &position))
             continue;
         if (n < most)

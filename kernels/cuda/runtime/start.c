@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static bool has_completed_all(struct gyre_cuda_executor *executor)
-{
-    return executor->base.ops->progress(&executor->base).completed >= executor->base.n_launched;
-}
-
 /* The mailbox tells of the launch before; replays, which it counts too, come later. */
 static void begin_events(struct gyre_cuda_executor *executor)
 {
@@ -23,7 +18,7 @@ static void begin_events(struct gyre_cuda_executor *executor)
 static gyre_status make_up_event(struct gyre_cuda_executor *executor)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    if (has_completed_all(executor)) {
+    if (executor->base.ops->progress(&executor->base).completed >= executor->base.n_launched) {
         executor->lacks_event = executor->has_launched = false;
         return GYRE_SUCCESS;
     }
