@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -135,7 +136,7 @@ void wire_futex_wait(uint32_t *word, uint32_t value, uint64_t limit_ns)
 
 void wire_futex_wake(uint32_t *word)
 {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void wire_wake(struct wire_nic_entry *nic)

@@ -54,7 +54,8 @@ enum wire_fault_kind {
     WIRE_LOSE_IN = 4,
     WIRE_LOSE_ANSWERS = 8,
     WIRE_ONLY_ANSWER = 16,
-    WIRE_NO_FLUSHES = 32
+    WIRE_NO_FLUSHES = 32,
+    WIRE_UNFENCED = 64
 };
 
 /* At a port; 0 = none. */

@@ -64,13 +64,13 @@ static void *watch(void *argument)
         n_seen = n_now;
         pthread_mutex_lock(&wire_lock);
         for (struct wire_context *c = wire.contexts; c != NULL; c = c->next) {
-            const struct wire_faults *now = faults_of(c);
-            if (((now->kinds ^ c->seen.kinds) & WIRE_DOWN) != 0)
-                raise_event(c, (now->kinds & WIRE_DOWN) != 0 ? IBV_EVENT_PORT_ERR
-                                                             : IBV_EVENT_PORT_ACTIVE);
-            if (now->gid_rows != c->seen.gid_rows)
+            const struct wire_faults now = *faults_of(c); /* the NIC may change them meanwhile */
+            if (((now.kinds ^ c->seen.kinds) & WIRE_DOWN) != 0)
+                raise_event(c, (now.kinds & WIRE_DOWN) != 0 ? IBV_EVENT_PORT_ERR
+                                                            : IBV_EVENT_PORT_ACTIVE);
+            if (now.gid_rows != c->seen.gid_rows)
                 raise_event(c, IBV_EVENT_GID_CHANGE);
-            c->seen = *now;
+            c->seen = now;
         }
         pthread_mutex_unlock(&wire_lock);
     }

@@ -31,6 +31,7 @@ static const struct {
     {"lose_answers", WIRE_LOSE_ANSWERS, 0},
     {"only_answer", WIRE_ONLY_ANSWER, 0},
     {"no_flushes", WIRE_NO_FLUSHES, 0},
+    {"unfenced", WIRE_UNFENCED, 0},
     {"late_ms", 0, offsetof(struct wire_faults, late_ms)},
     {"mbit_per_s", 0, offsetof(struct wire_faults, mbit_per_s)},
     {"gids", 0, offsetof(struct wire_faults, gid_rows)},
@@ -120,6 +121,8 @@ struct nic_late {
     struct nic_late *next; /* in the order of sending */
     struct wire_pair_entry *peer;
     uint32_t number, peer_number; /* of the two queue pairs */
+    uint32_t peer_process;
+    bool is_unfenced;
     uint64_t due_ns;
     struct nic_delivery delivery;
     struct wire_request request;
@@ -158,6 +161,8 @@ enum nic_verdict nic_send_late(struct nic_delivery *delivery)
     late->peer = delivery->peer;
     late->number = delivery->pair->number;
     late->peer_number = delivery->peer->number;
+    late->peer_process = delivery->peer->process;
+    late->is_unfenced = (faults->kinds & WIRE_UNFENCED) != 0;
     late->due_ns = wire_now_ns() + faults->late_ms * UINT64_C(1000000);
     late->delivery = *delivery;
     late->request = *delivery->request;
@@ -189,6 +194,9 @@ static bool land(struct nic *nic, struct nic_late *late)
             has_landed = false;
         else if (nic_write_all(delivery, late->bytes) == NIC_DELIVERED && delivery->needs_receive)
             nic_announce(delivery);
+    } else if (late->is_unfenced && peer->process == late->peer_process &&
+               !nic_is_closed(delivery, peer)) {
+        (void)nic_write_all(delivery, late->bytes);
     }
     (void)wire_exchange(&peer->is_entered, 0);
     return has_landed;
