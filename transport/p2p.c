@@ -159,6 +159,7 @@ const struct gyre_transport_ops gyre_transport_p2p = {
     .memory_bytes = gyre_slab_memory_bytes,
     .takes_lines = gyre_transport_no_lines,
     .measure = gyre_transport_no_wire,
+    .take_state = gyre_transport_no_state,
     .wake = gyre_slab_wake,
     .help = gyre_slab_help,
     .close = gyre_slab_close,

@@ -34,6 +34,15 @@ bool gyre_transport_no_lines(const struct gyre_transport *transport)
     return false;
 }
 
+void gyre_transport_no_state(struct gyre_transport *transport, int rank, const void *state,
+                             size_t n_bytes)
+{
+    (void)transport;
+    (void)rank;
+    (void)state;
+    (void)n_bytes;
+}
+
 /* Ranks with the same number may use each other's pointers. It is random, because pids repeat
  * between namespaces and hosts, and a forked child draws its own. */
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -16,6 +16,19 @@
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
+/* Passed between the two transports of a pair while no connection carries data. The first word is
+ * none of the kinds of core/engine/health. Sent between ranks: the layout is fixed. */
+#define GYRE_TRANSPORT_STATE_KIND  0x65746174u
+#define GYRE_TRANSPORT_STATE_BYTES 1536
+
+struct gyre_transport_state {
+    uint32_t kind;
+    uint32_t for_puts;
+    uint32_t n_bytes;
+    uint32_t pad;
+    uint8_t bytes[GYRE_TRANSPORT_STATE_BYTES];
+};
+
 /* Sent between ranks: the layout is fixed. */
 struct gyre_peer_info {
     uint64_t host_hash;
@@ -67,7 +80,9 @@ struct gyre_transport_config {
     struct gyre_trace *trace; /* outlives the transport. NULL = none */
     /* Are all ranks alive? The cause names the dead or failed rank. NULL = unknown. */
     gyre_status (*check_ranks)(void *context);
-    void *check_context;
+    /* Sends over the health link, which may lose it. Any thread. NULL = there is none. */
+    void (*post_state)(void *context, int rank, const struct gyre_transport_state *state);
+    void *check_context; /* of both */
 };
 
 static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_transport_config *config,
@@ -133,6 +148,10 @@ struct gyre_transport_ops {
     /* Wake a sleeping proxy. Does not block; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
+    /* What the peer's transport posted. Does not block; one thread, after connect. */
+    void (*take_state)(struct gyre_transport *transport, int rank, const void *state,
+                       size_t n_bytes);
+
     /* gyre_proxy_help() for the transport's proxies. */
     bool (*help)(struct gyre_transport *transport, bool is_last);
 
@@ -151,6 +170,9 @@ extern const struct gyre_transport_ops *const gyre_transports[];
 void gyre_transport_no_wire(struct gyre_transport *transport, struct gyre_wire *wire_out);
 
 bool gyre_transport_no_lines(const struct gyre_transport *transport);
+
+void gyre_transport_no_state(struct gyre_transport *transport, int rank, const void *state,
+                             size_t n_bytes);
 
 /** Errors: SYSTEM, and those of the device's info(). */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,

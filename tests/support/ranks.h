@@ -149,6 +149,9 @@ static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument
         pthread_join(threads[rank].thread, NULL);
 }
 
+/* Called in each new process before it uses the library; NULL = nothing. */
+__attribute__((weak)) void (*test_enter_rank)(int rank, int n_ranks);
+
 /* Rank 0 publishes the id here. */
 struct test_rendezvous {
     gyre_unique_id id;
@@ -171,6 +174,8 @@ static inline void test_fork_inits(int n_ranks, test_init_fn init, void *argumen
         if (pids_out[rank] != 0)
             continue;
         test_n_failures = 0;
+        if (test_enter_rank != NULL)
+            test_enter_rank(rank, n_ranks);
         if (rank == 0) {
             CHECK_OK(gyre_get_unique_id(&shared->id));
             gyre_store_release_u32(&shared->is_ready, 1);

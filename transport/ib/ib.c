@@ -171,12 +171,14 @@ static void free_transport(struct gyre_ib_transport *ib)
         close(ib->nap_fd);
     gyre_ib_fences_close(ib);
     gyre_ib_channels_close(ib);
+    gyre_ib_moves_close(ib);
     gyre_ib_cm_close(ib->cm);
     gyre_ib_memory_close(ib);
     gyre_ib_rails_close(ib);
     free(ib->sends);
     free(ib->recvs);
     free(ib->peers);
+    pthread_mutex_destroy(&ib->mail_lock);
     free(ib);
 }
 
@@ -190,6 +192,7 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
         GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
+    GYRE_TRY(gyre_ib_moves_open(ib));
     ib->nap_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (ib->nap_fd < 0)
         return gyre_fail_errno(errno, "epoll_create1");
@@ -211,6 +214,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->config = *config;
     ib->config.peers = NULL;
     ib->nap_fd = -1;
+    pthread_mutex_init(&ib->mail_lock, NULL);
     gyre_status status = GYRE_SUCCESS;
     if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
         config->spec.n_fifos > 0xffff ||
@@ -295,7 +299,7 @@ static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer 
                               uint64_t deadline_ns)
 {
     const struct gyre_ib_channel *channel = peer->control;
-    if (ib->is_failed || channel->n_retired < channel->signalled_at ||
+    if (ib->is_failed || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
         !gyre_ib_has_room(channel, 1))
         return (struct trip){.ns = 0};
     const uint64_t begin_ns = gyre_now_ns();
@@ -369,6 +373,12 @@ static void ib_wake(struct gyre_transport *transport)
         gyre_proxy_wake(ib->proxy);
 }
 
+static void ib_take_state(struct gyre_transport *transport, int rank, const void *state,
+                          size_t n_bytes)
+{
+    gyre_ib_take_state(from_base(transport), rank, state, n_bytes);
+}
+
 static bool ib_help(struct gyre_transport *transport, bool is_last)
 {
     const struct gyre_ib_transport *ib = from_base(transport);
@@ -388,6 +398,7 @@ static void ib_close(struct gyre_transport *transport)
     struct gyre_ib_transport *ib = from_base(transport);
     if (ib->proxy != NULL)
         gyre_proxy_close(ib->proxy);
+    ib->is_closing = true;
     const uint64_t until_ns = gyre_now_ns() + QUIET_NS;
     while (ib->proxy != NULL && !ib->is_failed && !gyre_fault_is_raised(ib->config.fault) &&
            !is_quiet(ib) && gyre_now_ns() < until_ns)
@@ -409,6 +420,7 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .takes_lines = ib_takes_lines,
     .measure = ib_measure,
     .wake = ib_wake,
+    .take_state = ib_take_state,
     .help = ib_help,
     .close = ib_close,
 };

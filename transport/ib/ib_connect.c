@@ -17,8 +17,6 @@
 
 #define QP_SLICE_NS 500000000ULL
 
-#define MAX_QPS     (GYRE_IB_MAX_CHANNELS + GYRE_IB_MAX_RAILS)
-
 struct blob_rail {
     uint32_t mtu;
     uint32_t is_roce;
@@ -43,6 +41,7 @@ struct blob_header {
     uint32_t takes_boxes;
     uint32_t n_peers;
     uint32_t cm_port; /* 0 = connected by these blobs alone */
+    uint32_t can_move;
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
@@ -58,8 +57,8 @@ struct blob_peer {
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t words_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t qpn[MAX_QPS]; /* by rail: data channels, then control */
-    uint32_t psn[MAX_QPS];
+    uint32_t qpn[GYRE_IB_MAX_QPS]; /* by rail: data channels, then control */
+    uint32_t psn[GYRE_IB_MAX_QPS];
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* for the peer's connection request */
 };
 
@@ -103,6 +102,7 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
+        .can_move = ib->can_move,
     };
     for (int i = 0; i < ib->n_rails; i++) {
         const struct gyre_ib_rail *rail = &ib->rails[i];
@@ -222,6 +222,7 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     else
         GYRE_TRY(gyre_ib_gid_pair(theirs, n_theirs, rail->gids, rail->n_gids, &their_index,
                                   &mine_index));
+    channel->gid_row = mine_index;
     channel->path.gid_index = (uint8_t)rail->gids[mine_index].index;
     channel->remote_gid_index = theirs[their_index].index;
     memcpy(channel->path.local.gid, rail->gids[mine_index].raw, sizeof(channel->path.local.gid));
@@ -245,7 +246,7 @@ static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_chann
 
 static gyre_status connect_channel(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                    const struct blob_header *header, const struct blob_peer *theirs,
-                                   uint64_t deadline_ns)
+                                   bool is_used, uint64_t deadline_ns)
 {
     const struct blob_rail *remote = &header->rails[channel->remote_rail];
     channel->path.remote.qpn = theirs->qpn[channel->remote_nth];
@@ -257,6 +258,8 @@ static gyre_status connect_channel(struct gyre_ib_transport *ib, struct gyre_ib_
     if (channel->max_msg_bytes < 4096)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "messages of at most %u bytes",
                          channel->max_msg_bytes);
+    if (!is_used) /* a control channel until its rail takes over */
+        return GYRE_SUCCESS;
     if (ib->cm != NULL)
         return gyre_ib_cm_add(ib->cm, channel, header->cm_port, theirs->cm_token);
     return connect_qp(ib, channel, deadline_ns);
@@ -307,17 +310,23 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
     memcpy(peer->remote.lines_rkey, theirs->lines_rkey, sizeof(theirs->lines_rkey));
     memcpy(peer->remote.words_rkey, theirs->words_rkey, sizeof(theirs->words_rkey));
+    peer->move.is_possible = ib->can_move && header->can_move != 0;
+    peer->move.n_pairs = pairs.n;
     for (int pair = 0; pair < pairs.n; pair++) {
-        for (int i = 0; i < (pair == 0 ? n_qps + 1 : n_qps); i++) {
+        peer->move.pairs[pair].mine = pairs.mine[pair];
+        peer->move.pairs[pair].theirs = pairs.theirs[pair];
+        peer->move.used |= (uint8_t)(1U << pair);
+        for (int i = 0; i < n_qps + 1; i++) {
+            const bool is_used = pair == 0 || i < n_qps;
             struct gyre_ib_channel *channel =
                 &peer->channels[pairs.mine[pair] * ib->channels_per_rail + i];
             channel->remote_rail = pairs.theirs[pair];
             channel->remote_nth = pairs.theirs[pair] * ib->channels_per_rail + i;
-            if (channel->is_control)
-                peer->control = channel;
-            else
+            if (!channel->is_control)
                 peer->used[peer->n_used++] = channel;
-            GYRE_TRY(connect_channel(ib, channel, header, theirs, deadline_ns));
+            else if (is_used)
+                peer->control = channel;
+            GYRE_TRY(connect_channel(ib, channel, header, theirs, is_used, deadline_ns));
         }
     }
     snprintf(peer->words, sizeof(peer->words), "NET/IB/%d%s", peer->used[0]->rail->index,

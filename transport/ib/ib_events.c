@@ -6,12 +6,119 @@
 #include "transport/ib/ib_transport.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
 
 /* Some devices report no failed sends while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
+
+/* ---- connections that can move (ib_failover.c) ----------------------------------------------- */
+
+/* A send without an answer for so long, while another rail is usable, breaks the connection. */
+#define SILENT_NS 500000000ULL
+/* A rail where the connection broke is not used for so long, even if its port looks active. */
+#define BAD_NS 4000000000ULL
+/* Rails that were left out are used again after so long, which doubles with each move. */
+#define RETURN_NS    5000000000ULL
+#define MAX_DOUBLING 7
+
+static void want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
+{
+    if (!move->is_broken && !move->is_halted)
+        snprintf(move->cause, sizeof(move->cause), "%s", cause);
+    move->is_broken = true;
+    gyre_store_release_u32(&ib->needs_move, 1);
+}
+
+bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                   const struct gyre_ib_rail *rail, const char *cause)
+{
+    struct gyre_ib_move *move = &peer->move;
+    char text[sizeof(move->cause)];
+    if (!move->is_possible || ib->is_closing)
+        return false;
+    const uint64_t now_ns = gyre_now_ns();
+    for (int i = 0; i < move->n_pairs; i++) {
+        struct gyre_ib_rail_pair *pair = &move->pairs[i];
+        if (&ib->rails[pair->mine] != rail || (pair->bad_until_ns > now_ns && move->is_broken))
+            continue;
+        pair->bad_until_ns = now_ns + BAD_NS;
+        snprintf(pair->cause, sizeof(pair->cause), "%s", cause);
+    }
+    snprintf(text, sizeof(text), "%s/%u: %s", rail->port.name, rail->port.port, cause);
+    want_epoch(ib, move, text);
+    return true;
+}
+
+static bool uses(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                 const struct gyre_ib_rail *rail)
+{
+    for (int i = 0; i < peer->move.n_pairs; i++)
+        if (&ib->rails[peer->move.pairs[i].mine] == rail && (peer->move.used >> i & 1) != 0)
+            return true;
+    return false;
+}
+
+/* For all peers that use the rail. */
+static bool break_rail(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                       const char *cause)
+{
+    for (int i = 0; i < ib->config.n_peers && ib->can_move; i++)
+        if (ib->peers[i].move.is_halted || uses(ib, &ib->peers[i], rail))
+            (void)gyre_ib_break(ib, &ib->peers[i], rail, cause);
+    return ib->can_move && !ib->is_closing;
+}
+
+static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
+{
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_move *move = &ib->peers[i].move;
+        for (int pair = 0; pair < move->n_pairs; pair++)
+            if (&ib->rails[move->pairs[pair].mine] == rail)
+                move->pairs[pair].bad_until_ns = 0;
+        if (move->is_parked)
+            want_epoch(ib, move, "a port is active again");
+    }
+}
+
+static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
+{
+    const bool is_answered = channel->n_retired >= channel->signalled_at;
+    if (is_answered || channel->silent_ns == 0 || channel->n_retired != channel->n_retired_seen) {
+        channel->n_retired_seen = channel->n_retired;
+        channel->silent_ns = is_answered ? 0 : now_ns;
+        return false;
+    }
+    return now_ns - channel->silent_ns >= SILENT_NS;
+}
+
+/* Notice rails that do not answer, and use those again that may be whole. */
+static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
+{
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        struct gyre_ib_move *move = &peer->move;
+        const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
+        const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
+        int n_active = 0;
+        if (!move->is_possible || move->is_halted || move->is_broken)
+            continue;
+        for (int pair = 0; pair < move->n_pairs; pair++)
+            n_active += gyre_ib_is_active(ib, &move->pairs[pair]);
+        for (int c = -1; c < peer->n_used && n_active > 1; c++) {
+            struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
+            if (is_silent(channel, now_ns))
+                (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+        }
+        if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
+            now_ns - move->run_ns >= RETURN_NS << doubling)
+            want_epoch(ib, move, "a rail is tried again");
+    }
+}
+
+/* ---- errors and events ----------------------------------------------------------------------- */
 
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause)
 {
@@ -48,6 +155,14 @@ const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
     return text_out;
 }
 
+/* The others are bugs. A port that is down may give LOC_QP_OP (rxe). */
+static bool may_move(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
+           status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+           status == IBV_WC_GENERAL_ERR || status == IBV_WC_FATAL_ERR;
+}
+
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc)
 {
@@ -61,6 +176,11 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
     if (wc->status == IBV_WC_RETRY_EXC_ERR)
         snprintf(after, sizeof(after), " after %ux%.2fs", ib->retries + 1,
                  (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
+    if (may_move(wc->status) && !ib->is_closing) {
+        snprintf(text, sizeof(text), "%s (%s)%s", failure, gyre_ib_wc_name(wc->status), after);
+        if (gyre_ib_break(ib, channel->peer, channel->rail, text))
+            return;
+    }
     snprintf(
         text, sizeof(text),
         "E401 RDMA %s/%u->%s (rank %d on %s, %s channel): %s (%s, status %d, vendor error 0x%x)%s; "
@@ -79,6 +199,10 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_chann
                         const char *what, int error_number)
 {
     char ends[400];
+    char text[80];
+    snprintf(text, sizeof(text), "%s: errno %d", what, error_number);
+    if (gyre_ib_break(ib, channel->peer, channel->rail, text))
+        return;
     gyre_fail_errno(error_number, "E401 RDMA %s/%u: %s: %s", channel->rail->port.name,
                     channel->rail->port.port, what,
                     gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
@@ -94,6 +218,8 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
     case IBV_EVENT_PORT_ERR:
         if (event->element.port_num == rail->port.port && rail->down_since_ns == 0) {
             rail->down_since_ns = now_ns;
+            if (break_rail(ib, rail, "its port went down"))
+                return;
             GYRE_WARN("NET/IB : port %s/%u went down; it has %.1f s to come back", name,
                       rail->port.port,
                       (double)gyre_ib_retry_window_ns(ib->timeout, ib->retries) / 1e9);
@@ -104,6 +230,7 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
             GYRE_WARN("NET/IB : port %s/%u is active again after %.2f s", name, rail->port.port,
                       (double)(now_ns - rail->down_since_ns) / 1e9);
             rail->down_since_ns = 0;
+            rail_returned(ib, rail);
         }
         return;
     case IBV_EVENT_DEVICE_FATAL:
@@ -132,7 +259,10 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
         GYRE_INFO(NET, "NET/IB : %s: asynchronous event %d", name, (int)event->event_type);
         return;
     }
-    gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, text);
+    rail->is_dead =
+        event->event_type == IBV_EVENT_DEVICE_FATAL || event->event_type == IBV_EVENT_CQ_ERR;
+    if (!break_rail(ib, rail, text))
+        gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, text);
 }
 
 static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
@@ -140,7 +270,7 @@ static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
 {
     const uint64_t allowed_ns =
         gyre_ib_retry_window_ns(ib->timeout, ib->retries) + PORT_DOWN_GRACE_NS;
-    if (rail->down_since_ns == 0 || now_ns - rail->down_since_ns < allowed_ns)
+    if (ib->can_move || rail->down_since_ns == 0 || now_ns - rail->down_since_ns < allowed_ns)
         return;
     char text[GYRE_CAUSE_MAX_BYTES];
     char ends[400];
@@ -173,4 +303,6 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
         }
         check_down(ib, rail, now_ns);
     }
+    if (ib->can_move && !ib->is_failed)
+        look_at_rails(ib, now_ns);
 }

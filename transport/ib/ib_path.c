@@ -137,6 +137,17 @@ static bool begin_fence(struct gyre_ib_transport *ib)
     return true;
 }
 
+/* A connection that can move keeps what the receiver may still lack. */
+void gyre_ib_release_slots(const struct gyre_ib_peer *peer, const struct gyre_ib_send *send,
+                           bool is_lines)
+{
+    uint64_t head = is_lines ? send->lines.released : send->released;
+    if (peer->move.is_possible)
+        head = gyre_min_u64(head, is_lines ? send->lines.credit : send->credit);
+    gyre_store_release_u64(&send->fifo.credit->head[is_lines ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE],
+                           head);
+}
+
 /* And all earlier sends of its channel. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           uint64_t wr_id)
@@ -162,7 +173,7 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *
         while (send->released < send->posted && send->parts_left[send->released % depth] == 0)
             send->released++;
     }
-    gyre_store_release_u64(&send->fifo.credit->head[GYRE_PROTO_SIMPLE], send->released);
+    gyre_ib_release_slots(channel->peer, send, false);
     const struct gyre_ib_moved moved = {
         .kind = GYRE_TRACE_COMPLETE, .fifo = fifo, .first = first, .end = send->released};
     gyre_ib_trace(ib, channel->peer, &moved);
@@ -184,6 +195,8 @@ static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         raise_protocol(ib, channel, "credit for slots that were never sent", head);
     else if (head > send->credit)
         send->credit = head;
+    if (channel->peer->move.is_possible)
+        gyre_ib_release_slots(channel->peer, send, false);
 }
 
 static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
@@ -197,6 +210,8 @@ static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         take_credit(ib, channel, send, head);
     else if (head > send->lines.credit) /* maybe early: see struct gyre_ib_line_send */
         send->lines.credit = head;
+    if (is_lines && peer->move.is_possible)
+        gyre_ib_release_slots(peer, send, true);
 }
 
 static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
@@ -275,7 +290,7 @@ static void publish_fenced(struct gyre_ib_transport *ib)
     }
 }
 
-static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct ibv_wc wcs[N_COMPLETIONS];
     const int n = ibv_poll_cq(rail->cq, N_COMPLETIONS, wcs);
@@ -288,10 +303,15 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
             continue;
         }
         struct gyre_ib_channel *channel = &ib->channels[wcs[i].wr_id >> 48 & GYRE_IB_CHANNEL_MASK];
-        channel->peer->n_completions++;
-        if (wcs[i].status != IBV_WC_SUCCESS)
+        struct gyre_ib_peer *peer = channel->peer;
+        if (peer->move.epoch != 0 && (channel->qp == NULL || wcs[i].qp_num != channel->qp->qp_num))
+            continue; /* of an earlier epoch */
+        if (wcs[i].status != IBV_WC_SUCCESS) {
             gyre_ib_raise_completion(ib, channel, &wcs[i]);
-        else if ((wcs[i].wr_id & GYRE_IB_WR_IS_RECV) != 0)
+            continue;
+        }
+        peer->n_completions++;
+        if ((wcs[i].wr_id & GYRE_IB_WR_IS_RECV) != 0)
             complete_receive(ib, channel, &wcs[i]);
         else
             complete_send(ib, channel, wcs[i].wr_id);
@@ -331,7 +351,7 @@ bool gyre_ib_settle(void *transport)
         if (rail->is_armed || ibv_req_notify_cq(rail->cq, 0) != 0)
             continue;
         rail->is_armed = true;
-        has_moved = take_completions(ib, rail) || has_moved;
+        has_moved = gyre_ib_take_completions(ib, rail) || has_moved;
     }
     return has_moved;
 }
@@ -368,8 +388,10 @@ bool gyre_ib_poll(void *transport)
     bool has_moved = false;
     if (ib->is_failed)
         return false;
+    if (gyre_load_relaxed_u32(&ib->needs_move) != 0)
+        gyre_ib_move(ib);
     for (int i = 0; i < ib->n_rails; i++)
-        has_moved = take_completions(ib, &ib->rails[i]) || has_moved;
+        has_moved = gyre_ib_take_completions(ib, &ib->rails[i]) || has_moved;
     has_moved = begin_fence(ib) || has_moved;
     for (int i = 0; i < ib->n_channels; i++)
         post_due_receives(ib, &ib->channels[i]);

@@ -246,7 +246,7 @@ gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct 
     return gyre_ib_random_psn(&path_out->local.psn);
 }
 
-static gyre_status open_channel(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
+gyre_status gyre_ib_channel_open(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
 {
     struct gyre_ib_rail *rail = channel->rail;
     struct gyre_ib_qp_path *path = &channel->path;
@@ -300,7 +300,7 @@ gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib)
     for (int i = 0; i < ib->n_rails; i++)
         GYRE_TRY(open_cq(ib, &ib->rails[i]));
     for (int i = 0; i < ib->n_channels; i++) {
-        const gyre_status status = open_channel(ib, &ib->channels[i]);
+        const gyre_status status = gyre_ib_channel_open(ib, &ib->channels[i]);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "NET/IB %s:%u", ib->channels[i].rail->port.name,
                                      ib->channels[i].rail->port.port);

@@ -8,7 +8,8 @@
  *     bytes at once, so the data of a half are there when its flag is. LL128 has one flag for 128
  *     bytes, which a NIC may write in parts, so it stays inside hosts.
  *   - The flag is the slot's number (core/foundation/model/line.h), which matches neither lines of
- *     earlier rounds nor fresh memory, which is zeroed. A failed queue pair ends the communicator.
+ *     earlier rounds nor fresh memory, which is zeroed. When a queue pair fails, another one writes
+ *     only after it is gone.
  *   - A NIC may send a packet again, which is harmless while both ends hold the same slot. So a
  *     slot is released only when the peer's NIC has acknowledged it. If the receiving executor
  *     returns it before that, the sending executor has credit, but waits.
@@ -294,8 +295,8 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     struct gyre_ib_channel *channel = peer->control;
     const bool has_moved = peer->n_completions != peer->n_completions_seen;
     peer->n_completions_seen = peer->n_completions;
-    if (has_moved || channel->n_retired < channel->signalled_at || !gyre_ib_has_room(channel, 1) ||
-        ib->is_failed)
+    if (has_moved || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
+        !gyre_ib_has_room(channel, 1) || ib->is_failed)
         return;
     gyre_ib_write_credit_again(ib, peer);
 }
@@ -389,7 +390,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
         while (lines->released < lines->posted && !lines->is_under_way[lines->released % depth])
             lines->released++;
     }
-    gyre_store_release_u64(&send->fifo.credit->head[GYRE_PROTO_LL], lines->released);
+    gyre_ib_release_slots(peer, send, true);
     const struct gyre_ib_moved moved = {.kind = GYRE_TRACE_COMPLETE,
                                         .fifo = fifo,
                                         .first = first,
@@ -427,6 +428,8 @@ bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     bool has_moved = false;
     uint32_t n_lines;
+    if (peer->move.is_halted)
+        return false;
     for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
         while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
                post_lines(ib, peer, fifo, n_lines))
@@ -441,6 +444,6 @@ bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    if (return_line_credits(ib, peer, true))
+    if (!peer->move.is_halted && return_line_credits(ib, peer, true))
         gyre_ib_flush(ib, peer->control);
 }

@@ -35,6 +35,8 @@
 #define GYRE_IB_MAX_ALL_CHANNELS 0x4000 /* of a rank: 14 bits of the wr_id */
 #define GYRE_IB_PAIR_GIDS        8
 
+#define GYRE_IB_MAX_QPS          (GYRE_IB_MAX_CHANNELS + GYRE_IB_MAX_RAILS) /* of a pair */
+
 #define GYRE_IB_CM_TOKEN_BYTES   16
 
 /* 240 bytes of payload suffice where latency counts, and are copied faster than a second message.
@@ -81,6 +83,7 @@ struct gyre_ib_rail {
     struct ibv_mr *staging;    /* labels and heads: read by this NIC */
     struct ibv_qp *fence;      /* to itself; NULL if not needed */
     uint64_t down_since_ns;    /* 0 = it is active */
+    bool is_dead;              /* the device failed */
 };
 
 enum gyre_ib_gdr { GYRE_IB_GDR_NONE, GYRE_IB_GDR_DMABUF, GYRE_IB_GDR_PEERMEM };
@@ -97,12 +100,15 @@ struct gyre_ib_channel {
     struct gyre_ib_qp_path path;
     int remote_rail;
     int remote_nth; /* among the peer's channels to this rank */
+    int gid_row;    /* in the rail's list */
     uint32_t remote_gid_index;
     uint32_t max_msg_bytes;
     struct gyre_ib_qp_size size;
     uint64_t n_posted;
     uint64_t n_retired;
-    uint64_t signalled_at; /* n_posted at the last signalled one */
+    uint64_t signalled_at;   /* n_posted at the last signalled one */
+    uint64_t n_retired_seen; /* at the last look for silent rails */
+    uint64_t silent_ns;      /* since then an answer is missing; 0 = none is */
     uint32_t n_recv_due;
     int n_batch;
     struct ibv_send_wr batch[GYRE_IB_BATCH];
@@ -159,6 +165,43 @@ struct gyre_ib_remote {
     bool takes_boxes;
 };
 
+enum gyre_ib_step { GYRE_IB_NONE, GYRE_IB_HALTED, GYRE_IB_MADE, GYRE_IB_UP };
+
+/* Two rails that are connected to each other. Both ranks number them alike. */
+struct gyre_ib_rail_pair {
+    int mine;
+    int theirs;
+    uint64_t bad_until_ns; /* the connection broke there; 0 = it did not */
+    char cause[200];       /* of its last failure; "" = none */
+};
+
+struct gyre_ib_state;
+
+/* How the peer's connection moves to other rails (ib_failover.c). */
+struct gyre_ib_move {
+    bool is_possible;
+    bool is_halted; /* nothing is posted */
+    bool is_broken; /* a new epoch shall begin */
+    bool is_parked; /* HALTED on both sides, without a rail */
+    uint8_t used;   /* a bit for each pair of rails that carries data */
+    enum gyre_ib_step step;
+    enum gyre_ib_step seen; /* the peer's, in this epoch */
+    uint32_t epoch;
+    uint32_t n_moves;
+    struct gyre_ib_rail_pair pairs[GYRE_IB_MAX_RAILS];
+    int n_pairs;
+    uint64_t broken_ns; /* since when no data have moved; 0 = they move */
+    uint64_t run_ns;    /* when it last began to run */
+    uint64_t n_run;     /* n_completions then */
+    uint64_t told_ns;   /* own state */
+    uint64_t wait_ns;   /* until it is told again */
+    char cause[240];
+    struct gyre_ib_state *mine; /* each of state_bytes */
+    struct gyre_ib_state *theirs;
+    struct gyre_ib_state *mail; /* under mail_lock */
+    bool has_mail;              /* likewise */
+};
+
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
@@ -175,6 +218,7 @@ struct gyre_ib_peer {
     char words[48];
     uint64_t n_completions;
     uint64_t n_completions_seen; /* at the last look for silent peers */
+    struct gyre_ib_move move;
 };
 
 /* One fence runs at a time; slots that complete meanwhile wait for the next. */
@@ -231,6 +275,11 @@ struct gyre_ib_transport {
     uint64_t probed_ns;
     uint64_t n_polls;
     bool is_failed;
+    bool can_move;       /* GYRE_FAILOVER: connections move to other rails */
+    bool is_closing;     /* they do not any more */
+    uint32_t needs_move; /* a message has come, or a connection is broken */
+    size_t state_bytes;
+    pthread_mutex_t mail_lock;
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
@@ -262,6 +311,7 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const char *variable, struct gyre_ib_rail_pairs *pairs_out);
 
 gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib);
+gyre_status gyre_ib_channel_open(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel);
 void gyre_ib_channels_close(struct gyre_ib_transport *ib);
 
 gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
@@ -309,6 +359,13 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
 bool gyre_ib_settle(void *transport);
 
+/** True if there was any. */
+bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail);
+
+/** Tell the executor which slots it may fill again. */
+void gyre_ib_release_slots(const struct gyre_ib_peer *peer, const struct gyre_ib_send *send,
+                           bool is_lines);
+
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
@@ -316,13 +373,23 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** Raises the fault if the device failed, or a port was down longer than the retry window. */
+static inline bool gyre_ib_is_active(const struct gyre_ib_transport *ib,
+                                     const struct gyre_ib_rail_pair *pair)
+{
+    return ib->rails[pair->mine].down_since_ns == 0 && !ib->rails[pair->mine].is_dead;
+}
+
+/** The peer's connection broke on this rail: a new epoch shall begin. False if it cannot move. */
+bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                   const struct gyre_ib_rail *rail, const char *cause);
+
+/** Raises the fault, or breaks connections, if a device failed or a port is down. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
 /** After it the data path does nothing more. */
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause);
 
-/** With E401. */
+/** With E401, unless the connection can move to another rail. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                               const struct ibv_wc *wc);
 
@@ -332,6 +399,17 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_chann
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
                                     const struct gyre_ib_channel *channel, char *text_out,
                                     size_t text_bytes);
+
+/* ---- ib_failover.c ------------------------------------------------------------------------- */
+
+/** After the channels are open, before the blob: may connections move? */
+gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib);
+void gyre_ib_moves_close(struct gyre_ib_transport *ib);
+
+/** If needs_move. */
+void gyre_ib_move(struct gyre_ib_transport *ib);
+
+void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *state, size_t n_bytes);
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 

@@ -403,6 +403,7 @@ const struct gyre_transport_ops gyre_transport_socket = {
     .takes_lines = socket_takes_lines,
     .measure = socket_measure,
     .wake = socket_wake,
+    .take_state = gyre_transport_no_state,
     .help = socket_help,
     .close = socket_close,
 };

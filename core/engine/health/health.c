@@ -124,6 +124,15 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     struct gyre_health_message message;
     struct gyre_health_peer *peer = &health->peers[event->rank];
     const size_t n_head = offsetof(struct gyre_health_message, records);
+    uint32_t kind = 0;
+    if (event->n_bytes >= sizeof(kind))
+        memcpy(&kind, event->message, sizeof(kind));
+    if (kind == GYRE_TRANSPORT_STATE_KIND && event->rank != health->comm->member.rank) {
+        peer->heard_ns = gyre_now_ns();
+        gyre_links_take_state(&health->comm->links, &health->comm->puts.transports, event->rank,
+                              event->message, event->n_bytes);
+        return;
+    }
     if (event->n_bytes < n_head || event->n_bytes > sizeof(message))
         return;
     memset(&message, 0, sizeof(message));

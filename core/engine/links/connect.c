@@ -2,10 +2,12 @@
 #include "core/engine/links/links.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +64,13 @@ static gyre_status check_ranks(void *context)
     return bootstrap->ops->check(bootstrap);
 }
 
+static void post_state(void *context, int rank, const struct gyre_transport_state *state)
+{
+    struct gyre_bootstrap *bootstrap = context;
+    bootstrap->ops->post(bootstrap, rank, state,
+                         offsetof(struct gyre_transport_state, bytes) + state->n_bytes);
+}
+
 /* Collective, also for ranks without peers of this transport. */
 static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
                                   uint64_t deadline_ns)
@@ -101,6 +110,7 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .trace = member->trace,
         .authenticate = gyre_authenticate,
         .check_ranks = check_ranks,
+        .post_state = post_state,
         .check_context = member->bootstrap,
     };
     if (n_peers > 0) {
@@ -267,6 +277,24 @@ bool gyre_links_help(void *context, bool is_last)
     return has_moved;
 }
 
+void gyre_links_take_state(const struct gyre_links *links, const struct gyre_put_transports *puts,
+                           int rank, const void *message, size_t n_bytes)
+{
+    const size_t n_head = offsetof(struct gyre_transport_state, bytes);
+    struct gyre_transport_state state;
+    if (n_bytes < n_head || n_bytes > sizeof(state))
+        return;
+    memcpy(&state, message, n_bytes);
+    if (state.n_bytes != n_bytes - n_head ||
+        (state.for_puts != 0 && gyre_load_acquire_u32(&puts->is_open) == 0))
+        return;
+    struct gyre_transport *transport = state.for_puts != 0
+                                           ? puts->transports[links->transport_of[rank]]
+                                           : links->transports[links->transport_of[rank]];
+    if (transport != NULL)
+        transport->ops->take_state(transport, rank, state.bytes, state.n_bytes);
+}
+
 void gyre_links_close(struct gyre_links *links)
 {
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
@@ -312,6 +340,8 @@ gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gy
     memcpy(puts->transports, own.transports, sizeof(puts->transports));
     puts->connectors = own.connectors;
     puts->slot_bytes = own.spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    if (status == GYRE_SUCCESS)
+        gyre_store_release_u32(&puts->is_open, 1);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "put links");
 }
 

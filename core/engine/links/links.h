@@ -98,7 +98,13 @@ struct gyre_put_transports {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* as in struct gyre_links */
     struct gyre_connector *connectors; /* one FIFO a pair; zeros without a proxy */
     uint32_t slot_bytes;
+    uint32_t is_open; /* set by the thread that opens them, release; read by the health thread */
 };
+
+/** A message of another rank's transport (struct gyre_transport_state); a malformed one is dropped.
+ * By the health thread. */
+void gyre_links_take_state(const struct gyre_links *links, const struct gyre_put_transports *puts,
+                           int rank, const void *message, size_t n_bytes);
 
 /** Collective. Errors: those of transports and of the rendezvous; then gyre_put_transports_close()
  * frees what was made. */

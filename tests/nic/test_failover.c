@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * With GYRE_FAILOVER=1, rails of the device between processes fail while calls run, and every
+ * result is right in every bit. This process injects the failures (verbs_wire/README.md has their
+ * words).
+ */
+#include "core/foundation/base/util.h"
+#include "core/gyre.h"
+#include "tests/fuzz/random.h"
+#include "tests/support/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { N_RANKS = 4, MAX_COUNT = 100000, MAX_FAILURES = 1000 };
+
+static struct shared {
+    uint32_t stops;
+    uint32_t n_wrong;
+    uint32_t n_rounds;
+    uint64_t gap_ns; /* the longest between two ends of calls of rank 0 */
+} * shared;
+
+static char faults_path[64];
+
+static void set_faults(const char *text)
+{
+    char made[96];
+    snprintf(made, sizeof(made), "%s.made", faults_path);
+    FILE *file = fopen(made, "w");
+    fputs(text, file);
+    fclose(file);
+    CHECK(rename(made, faults_path) == 0);
+}
+
+static void wait_ms(uint64_t ms)
+{
+    const struct timespec time = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L};
+    (void)nanosleep(&time, NULL);
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+struct call {
+    gyre_comm *comm, *half; /* half: with the ranks of the same parity */
+    gyre_stream stream;
+    int rank, n_ranks;
+    uint64_t round;
+    uint32_t *in, *out;
+};
+
+static uint32_t value_of(int rank, uint64_t round, size_t i)
+{
+    return (uint32_t)((uint64_t)(rank + 1) * 2654435761u + round * 40503u + i * 97u);
+}
+
+static void check_sum(const struct call *call, const uint32_t *out, size_t count, int first,
+                      int step)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t sum = 0;
+        for (int rank = first; rank < call->n_ranks; rank += step)
+            sum += value_of(rank, call->round, i);
+        if (out[i] != sum)
+            (void)__atomic_add_fetch(&shared->n_wrong, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void all_reduce(const struct call *call, gyre_comm *comm, size_t count)
+{
+    CHECK_OK(
+        gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, comm, call->stream));
+    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
+    check_sum(call, call->out, count, 0, 1);
+}
+
+static void halves_at_once(const struct call *call, size_t count)
+{
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, call->half,
+                             call->stream));
+    CHECK_OK(gyre_all_reduce(call->in, call->out + count, count, GYRE_UINT32, GYRE_SUM, call->comm,
+                             call->stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
+    check_sum(call, call->out, count, call->rank % 2, 2);
+    check_sum(call, call->out + count, count, 0, 1);
+}
+
+static void send_around(const struct call *call, size_t count)
+{
+    const int next = (call->rank + 1) % call->n_ranks;
+    const int previous = (call->rank + call->n_ranks - 1) % call->n_ranks;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(call->in, count, GYRE_UINT32, next, call->comm, call->stream));
+    CHECK_OK(gyre_recv(call->out, count, GYRE_UINT32, previous, call->comm, call->stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
+    for (size_t i = 0; i < count; i++)
+        if (call->out[i] != value_of(previous, call->round, i))
+            (void)__atomic_add_fetch(&shared->n_wrong, 1, __ATOMIC_RELAXED);
+}
+
+/* Connections are made while rails fail. */
+static void in_new_communicator(const struct call *call, size_t count)
+{
+    gyre_comm *made = NULL;
+    CHECK_OK(gyre_comm_split(call->comm, 0, call->rank, &made, NULL));
+    all_reduce(call, made, count);
+    CHECK_OK(gyre_comm_destroy(made));
+}
+
+TEST_RANK(call_through_failures)
+{
+    static const size_t counts[] = {2, 100, 3000, MAX_COUNT};
+    struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
+    uint32_t stops = 0;
+    call.in = calloc(MAX_COUNT, sizeof(*call.in));
+    call.out = calloc(2 * MAX_COUNT, sizeof(*call.out));
+    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &call.half, NULL));
+    CHECK_OK(gyre_stream_create(&call.stream, test_device(), -1));
+    uint64_t ended_ns = gyre_now_ns();
+    while (stops == 0 && test_n_failures == 0) {
+        const size_t count = counts[call.round / 4 % GYRE_ARRAY_LENGTH(counts)];
+        for (size_t i = 0; i < count; i++)
+            call.in[i] = value_of(rank, call.round, i);
+        if (call.round % 64 == 63)
+            in_new_communicator(&call, count);
+        else if (call.round % 4 == 1)
+            halves_at_once(&call, count);
+        else if (call.round % 4 == 2)
+            send_around(&call, count);
+        else
+            all_reduce(&call, comm, count);
+        call.round++;
+        /* All ranks stop after the same round. */
+        call.in[0] = rank == 0 ? gyre_load_acquire_u32(&shared->stops) : 0;
+        CHECK_OK(gyre_broadcast(call.in, call.out, 1, GYRE_UINT32, 0, comm, call.stream));
+        CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
+        stops = call.out[0];
+        if (rank != 0)
+            continue;
+        const uint64_t now_ns = gyre_now_ns();
+        if (now_ns - ended_ns > shared->gap_ns)
+            shared->gap_ns = now_ns - ended_ns;
+        ended_ns = now_ns;
+        gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+    }
+    CHECK_OK(gyre_stream_destroy(call.stream, test_device()));
+    CHECK_OK(gyre_comm_destroy(call.half));
+    free(call.in);
+    free(call.out);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+/* The lower half of the ranks is on the first host. */
+static void enter_host(int rank, int n_ranks)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", rank * 2 / n_ranks + 1);
+    setenv("VERBS_WIRE_HOST", text, 1);
+    snprintf(text, sizeof(text), "host%d", rank * 2 / n_ranks + 1);
+    setenv("GYRE_HOSTID", text, 1);
+}
+
+static void start_job(int n_ranks, test_rank_fn run, pid_t *pids)
+{
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    snprintf(faults_path, sizeof(faults_path), "/tmp/failover.%d", (int)getpid());
+    set_faults("# none\n");
+    setenv("VERBS_WIRE_FAULTS", faults_path, 1);
+    setenv("GYRE_TRANSPORT", "ib", 1);
+    setenv("GYRE_FAILOVER", "1", 1);
+    test_enter_rank = enter_host;
+    test_fork_ranks(n_ranks, run, NULL, pids);
+}
+
+static void remove_faults(void)
+{
+    char path[96];
+    for (int host = 0; host <= 2; host++) {
+        snprintf(path, sizeof(path), host == 0 ? "%s" : "%s.host%d", faults_path, host);
+        (void)unlink(path);
+    }
+}
+
+static bool end_job(int n_ranks, const pid_t *pids)
+{
+    bool is_right = true;
+    set_faults("# none\n");
+    gyre_store_release_u32(&shared->stops, 1);
+    for (int rank = 0; rank < n_ranks; rank++)
+        is_right = test_wait_rank(pids[rank]) && is_right;
+    remove_faults();
+    return is_right;
+}
+
+/* Until the job has made so many rounds more; false if it ends first. */
+static bool wait_rounds(uint32_t n, pid_t pid)
+{
+    const uint32_t from = gyre_load_acquire_u32(&shared->n_rounds);
+    while (gyre_load_acquire_u32(&shared->n_rounds) - from < n) {
+        siginfo_t info = {.si_pid = 0};
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0)
+            return false;
+        wait_ms(1);
+    }
+    return true;
+}
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* %h, %o: a host and the other one; %r, %s: a rail and the other one. Silent ones end calls only
+ * after the time that proves them. */
+static const struct failure {
+    const char *text;
+    bool is_silent;
+} kinds[] = {
+    {"%h %r down\n", false},
+    {"%h %r down\n%o %r down\n", false},
+    {"%h %r down\n%o %s late_ms 5\n", false},
+    {"%h 0 down\n%h 1 down\n", false}, /* it waits for a rail */
+    {"%h 0 down\n%o 1 down\n", false},
+    {"%h %r down\n%h %r gids 4\n", false},
+    {"%h %r only_answer\n", true},
+    {"%h %r lose_out\n", true},
+    {"%h %r lose_in\n", true},
+    {"%h %r lose_answers\n", true},
+};
+
+static void write_failure(const char *pattern, struct fuzz_rng *random, char *text)
+{
+    const uint64_t host = fuzz_below(random, 2), rail = fuzz_below(random, 2);
+    char *at = text;
+    for (const char *from = pattern; *from != '\0'; from++) {
+        if (*from != '%') {
+            *at++ = *from;
+            continue;
+        }
+        from++;
+        if (*from == 'h' || *from == 'o')
+            at += sprintf(at, "host%d", (int)(*from == 'h' ? host : 1 - host) + 1);
+        else
+            *at++ = (char)('0' + (*from == 'r' ? rail : 1 - rail));
+    }
+    *at = '\0';
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static void print_times(const char *what, uint64_t *times, int n)
+{
+    qsort(times, (size_t)n, sizeof(*times), compare_times);
+    if (n > 0)
+        printf("     %d failures that %s: calls stood still for %.1f ms in the median, %.1f ms at "
+               "most\n",
+               n, what, (double)times[n / 2] / 1e6, (double)times[n - 1] / 1e6);
+}
+
+static void fail_at_random(int n_failures, uint64_t seed)
+{
+    static uint64_t times[2][MAX_FAILURES];
+    int n_times[2] = {0, 0};
+    struct fuzz_rng random = {seed};
+    pid_t pids[N_RANKS];
+    start_job(N_RANKS, call_through_failures, pids);
+    bool runs = wait_rounds(1, pids[0]);
+    for (int i = 0; i < n_failures && runs; i++) {
+        const struct failure *kind = &kinds[fuzz_below(&random, GYRE_ARRAY_LENGTH(kinds))];
+        char text[120];
+        write_failure(kind->text, &random, text);
+        wait_ms(fuzz_below(&random, 60));
+        shared->gap_ns = 0;
+        set_faults(text);
+        /* A port may also be back before anybody has noticed. */
+        if (kind->is_silent && strstr(text, "only_answer") == NULL)
+            runs = wait_rounds(8, pids[0]);
+        else
+            wait_ms(fuzz_below(&random, fuzz_once_in(&random, 2) ? 200 : 20));
+        /* What was answered only is lost for ever unless the rail is seen to fail. */
+        if (strstr(text, "only_answer") != NULL) {
+            memcpy(strstr(text, "only_answer"), "down       ", strlen("only_answer"));
+            set_faults(text);
+            wait_ms(20);
+        }
+        set_faults("# none\n");
+        runs = runs && wait_rounds(4, pids[0]);
+        times[kind->is_silent][n_times[kind->is_silent]++] = shared->gap_ns;
+    }
+    const bool has_ended = end_job(N_RANKS, pids);
+    CHECK_MSG(runs && has_ended, "the job has failed after %d failures", n_times[0] + n_times[1]);
+    CHECK_MSG(shared->n_wrong == 0, "%u wrong elements", shared->n_wrong);
+    print_times("a port reports", times[0], n_times[0]);
+    print_times("nothing reports", times[1], n_times[1]);
+}
+
+TEST_CASE(
+    "random failures of rails change no bit of sums, groups, halves, sends and new communicators")
+{
+    fail_at_random(30, 11);
+}
+
+/* Bytes that land when their rail has failed and their slots are used again. True if no result is
+ * wrong. */
+static bool is_right_with_late_bytes(bool is_fenced, int n_tries)
+{
+    pid_t pids[2];
+    start_job(2, call_through_failures, pids);
+    bool is_right = wait_rounds(1, pids[0]);
+    for (int i = 0; i < n_tries && is_right; i++) {
+        char text[80];
+        snprintf(text, sizeof(text), "host1 %d late_ms 200\n%s", i % 2,
+                 is_fenced    ? ""
+                 : i % 2 == 0 ? "host1 0 unfenced\n"
+                              : "host1 1 unfenced\n");
+        set_faults(text);
+        wait_ms(50);
+        set_faults(i % 2 == 0 ? "host1 0 down\n" : "host1 1 down\n");
+        wait_ms(200);
+        set_faults("# none\n");
+        is_right = wait_rounds(1, pids[0]) && shared->n_wrong == 0;
+    }
+    return end_job(2, pids) && is_right && shared->n_wrong == 0;
+}
+
+TEST_CASE("bytes that land late change nothing, and would if a queue pair could not be fenced")
+{
+    CHECK(is_right_with_late_bytes(true, 4));
+    printf("     without a fence (what follows is not right):\n");
+    CHECK(!is_right_with_late_bytes(false, 100));
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+TEST_RANK(call_in_a_loop)
+{
+    struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
+    const size_t count = 4096;
+    call.in = calloc(count, sizeof(*call.in));
+    call.out = calloc(count, sizeof(*call.out));
+    CHECK_OK(gyre_stream_create(&call.stream, test_device(), -1));
+    uint64_t ended_ns = gyre_now_ns();
+    for (bool stops = false; !stops && test_n_failures == 0; call.round++) {
+        for (size_t i = 0; i < count; i++)
+            call.in[i] = value_of(rank, call.round, i);
+        /* The last element counts the ranks that have been told to stop. */
+        call.in[count - 1] = gyre_load_acquire_u32(&shared->stops);
+        CHECK_OK(
+            gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, comm, call.stream));
+        CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
+        check_sum(&call, call.out, count - 1, 0, 1);
+        stops = call.out[count - 1] != 0;
+        const uint64_t now_ns = gyre_now_ns();
+        if (rank == 0 && now_ns - ended_ns > shared->gap_ns)
+            shared->gap_ns = now_ns - ended_ns;
+        ended_ns = now_ns;
+        if (rank == 0)
+            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+    }
+    CHECK_OK(gyre_stream_destroy(call.stream, test_device()));
+    free(call.in);
+    free(call.out);
+}
+
+TEST_CASE("calls go on after a port went down, and after a rail that loses all in silence")
+{
+    static const char *const texts[2][3] = {
+        {"host1 0 down\n", "host2 1 down\n", "host1 1 down\nhost2 1 down\n"},
+        {"host1 0 lose_out\n", "host2 0 lose_answers\n", "host1 1 lose_in\n"}};
+    uint64_t times[2][3];
+    for (int i = 0; i < 6; i++) {
+        pid_t pids[2];
+        start_job(2, call_in_a_loop, pids);
+        bool runs = wait_rounds(100, pids[0]);
+        shared->gap_ns = 0;
+        set_faults(texts[i % 2][i / 2]);
+        runs = runs && wait_rounds(300, pids[0]);
+        times[i % 2][i / 2] = shared->gap_ns;
+        runs = end_job(2, pids) && runs;
+        CHECK_MSG(runs && shared->n_wrong == 0, "%s: %u wrong elements", texts[i % 2][i / 2],
+                  shared->n_wrong);
+    }
+    print_times("a port reports", times[0], 3);
+    print_times("nothing reports", times[1], 3);
+}
+
+/* ---- no rail is left --------------------------------------------------------------------------
+ */
+
+TEST_RANK(fail_without_rails)
+{
+    gyre_stream stream;
+    uint32_t in = 1, out = 0;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(&in, &out, 1, GYRE_UINT32, GYRE_SUM, comm, stream);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(stream, test_device());
+        if (rank == 0)
+            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+    }
+    const char *error = gyre_comm_last_error(comm);
+    CHECK_HAS(error, "No rail carried data for ");
+    CHECK_HAS(error, "(GYRE_FAILOVER_WAIT): wire0/1: ");
+    CHECK_HAS(error, "; wire1/1: ");
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+TEST_CASE("without any rail the error names each rail after GYRE_FAILOVER_WAIT")
+{
+    pid_t pids[2];
+    setenv("GYRE_FAILOVER_WAIT", "1", 1);
+    start_job(2, fail_without_rails, pids);
+    (void)wait_rounds(10, pids[0]);
+    set_faults("host1 0 down\nhost1 1 down\n");
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    remove_faults();
+    unsetenv("GYRE_FAILOVER_WAIT");
+}
+
+TEST_CASE("a thousand random failures change no bit")
+{
+    if (getenv("TEST_LONG") != NULL)
+        fail_at_random(MAX_FAILURES, 12);
+}
