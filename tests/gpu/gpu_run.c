@@ -36,17 +36,18 @@ struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks)
 const char *gpu_run_text(const struct gpu_run *run)
 {
     static char text[256];
-    snprintf(text, sizeof(text),
-             "%s %s %s %s %s count %llu root %u channels %u threads %u hosts %u misaligned "
-             "%u%s%s%s%s%s%s",
-             run->algorithm->name, gyre_collectives[run->coll].name, gyre_proto_names[run->proto],
-             gyre_dtype_names[run->reduction.dtype], gyre_op_names[run->reduction.op],
-             (unsigned long long)run->count, run->root, run->n_channels, run->n_threads,
-             run->grouping != NULL ? run->grouping->n_hosts : 1U, run->misaligned_elems,
-             run->misaligned_elems > 0 && run->misaligns_last ? " on the last rank" : "",
-             run->in_place ? " in place" : "", run->is_placed ? " placed" : "",
-             run->by_copy_engines ? " copied" : "", run->reduction.premultiply ? " scaled" : "",
-             run->reduction.divisor > 1 ? " div" : "");
+    snprintf(
+        text, sizeof(text),
+        "%s %s %s %s %s range %u count %llu root %u channels %u threads %u hosts %u misaligned "
+        "%u%s%s%s%s%s%s",
+        run->algorithm->name, gyre_collectives[run->coll].name, gyre_proto_names[run->proto],
+        gyre_dtype_names[run->reduction.dtype], gyre_op_names[run->reduction.op], run->most_range,
+        (unsigned long long)run->count, run->root, run->n_channels, run->n_threads,
+        run->grouping != NULL ? run->grouping->n_hosts : 1U, run->misaligned_elems,
+        run->misaligned_elems > 0 && run->misaligns_last ? " on the last rank" : "",
+        run->in_place ? " in place" : "", run->is_placed ? " placed" : "",
+        run->by_copy_engines ? " copied" : "", run->reduction.premultiply ? " scaled" : "",
+        run->reduction.divisor > 1 ? " div" : "");
     return text;
 }
 

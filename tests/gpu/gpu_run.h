@@ -16,6 +16,7 @@ struct gpu_run {
     enum gyre_proto proto;
     uint64_t count;
     uint32_t root;
+    uint16_t most_range; /* of a step; 0 = no limit */
     uint32_t n_channels;
     uint32_t n_threads;
     uint32_t misaligned_elems;

@@ -4,6 +4,7 @@
  * than ranks they share them.
  */
 #define TEST_OWN_MAIN
+#include "algorithms/library/library.h"
 #include "core/engine/plan/plan_cache.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/state.h"
@@ -103,15 +104,18 @@ static void free_buffers(struct buffers *buffers)
 
 static struct test_work make_work(const struct gpu_run *run, struct gyre_loaded *loaded,
                                   unsigned char *base, const struct buffers *buffers,
-                                  uint32_t n_chunks)
+                                  const struct gyre_program *program)
 {
     struct test_work work = {.loaded = loaded,
                              .in = base + buffers->in_offset,
                              .out = base + buffers->out_offset,
-                             .split = gpu_run_split(run, n_chunks),
+                             .split = gpu_run_split(run, program->n_chunks),
                              .reduction = run->reduction,
                              .signature = 77,
                              .sequence = 1};
+    const uint32_t elem_bytes = gyre_dtype_bytes((gyre_dtype)run->reduction.dtype);
+    work.split.tile_elems =
+        gyre_piece_bytes(work.split.tile_elems * elem_bytes, program->max_range) / elem_bytes;
     return work;
 }
 
@@ -147,6 +151,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
     const struct gyre_shape shape = {.coll = run->coll,
                                      .n_ranks = (uint16_t)n,
                                      .root = (uint16_t)run->root,
+                                     .most_range = run->most_range,
                                      .grouping = run->grouping,
                                      .is_placed = run->is_placed};
     void *gpu_bases[GPU_RIG_MAX_RANKS], *host_bases[GPU_RIG_MAX_RANKS],
@@ -182,9 +187,9 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         GPU_OK(
             cudaMemcpy(device_bases[rank], gpu_bases, sizeof(gpu_bases), cudaMemcpyHostToDevice));
         placements[rank] = (struct gyre_placement){gpu_bases, device_bases[rank]};
-        const uint32_t n_chunks = variants[rank]->programs[0]->n_chunks;
+        const struct gyre_program *program = variants[rank]->programs[0];
         struct test_work work =
-            make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
+            make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], program);
         work.placement = &placements[rank];
         work.n_bases = n;
         struct gyre_ready *ready;
@@ -194,7 +199,7 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         n_in_rows += ready->run.kernel != NULL && ready->run.n_rows > 1;
         gyre_ready_free(ready);
         CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, gpus->streams[rank]));
-        work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
+        work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], program);
         work.placement = &on_hosts;
         CHECK_OK(test_enqueue(hosts->executors[rank], &work, 1, hosts->streams[rank]));
     }
@@ -252,15 +257,19 @@ static const struct gyre_grouping *random_grouping(int n_ranks)
 static bool random_run(struct gpu_run *run, int n_ranks)
 {
     static const uint64_t counts[] = {0, 1, 2, 3, 7, 33, 1000, 4097, 20011};
-    int n_algorithms = 0;
+    int n_algorithms = 0, n_library = 0;
     while (gyre_algorithms[n_algorithms] != NULL)
         n_algorithms++;
-    run->algorithm = gyre_algorithms[below((uint32_t)n_algorithms)];
+    while (gyre_library[n_library] != NULL)
+        n_library++;
+    const uint32_t picked = below((uint32_t)(n_algorithms + n_library / 2));
+    run->algorithm = picked < (uint32_t)n_algorithms ? gyre_algorithms[picked]
+                                                     : gyre_library[below((uint32_t)n_library)];
     run->coll = (enum gyre_collective)below(GYRE_N_COLLECTIVES);
     const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)n_ranks};
     struct gyre_ability can;
     if (run->coll == GYRE_COLL_SEND_RECV ||
-        gyre_algorithm_obstacle(run->algorithm, &shape, &can) != NULL || can.ranges)
+        gyre_algorithm_obstacle(run->algorithm, &shape, &can) != NULL)
         return false;
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
@@ -268,6 +277,11 @@ static bool random_run(struct gpu_run *run, int n_ranks)
         (!gyre_collectives[run->coll].reduces ||
          !gyre_lamport_adds((gyre_dtype)run->reduction.dtype, run->reduction.op)))
         run->proto = GYRE_PROTO_LL128;
+    run->most_range = 0;
+    if (can.ranges) /* swing names its blocks */
+        run->most_range = run->proto != GYRE_PROTO_SIMPLE || run->algorithm == &gyre_algorithm_swing
+                              ? 1
+                              : (uint16_t)below(5);
     run->count = counts[below(sizeof(counts) / sizeof(counts[0]))] + below(3) * 16;
     run->root = gyre_collectives[run->coll].has_root ? below((uint32_t)n_ranks) : 0;
     run->n_channels = 1 + below(4);
@@ -292,6 +306,7 @@ static bool random_fused_call(struct gpu_run *run, int n_ranks)
     static const gyre_dtype dtypes[] = {GYRE_FLOAT16, GYRE_BFLOAT16, GYRE_FLOAT32, GYRE_FLOAT64};
     if (!random_run(run, n_ranks))
         return false;
+    run->most_range = 0;
     run->algorithm = below(2) != 0 ? &gyre_algorithm_twoshot : &gyre_algorithm_direct;
     run->coll = colls[below(GYRE_ARRAY_LENGTH(colls))];
     if (run->algorithm == &gyre_algorithm_twoshot)

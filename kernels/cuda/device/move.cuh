@@ -17,7 +17,7 @@ struct move_head {
     uint8_t misalignment; /* bitwise or of all addresses, modulo 16 */
     uint8_t is_stopped;   /* 1: aborted */
     uint16_t scale_mask;
-    uint16_t pad;
+    uint16_t is_last; /* of the block */
     uint32_t divisor;
 };
 

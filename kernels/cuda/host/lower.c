@@ -127,11 +127,16 @@ static gyre_status lower_operand(struct lowering *lower, struct gyre_cuda_worker
 {
     if (operand->kind == GYRE_OPERAND_CONNECTION)
         return use_connection(lower, worker, operand, operand_out);
-    if (operand->index > GYRE_CUDA_REF_INDEX_MASK)
+    const struct gyre_program *program = lower->program;
+    const bool is_block =
+        gyre_program_n_parts(program, (enum gyre_operand_kind)operand->kind) > program->n_chunks;
+    const uint32_t index = operand->kind != GYRE_OPERAND_SCRATCH && is_block
+                               ? gyre_program_block(program, operand->index)
+                               : operand->index;
+    if (index > GYRE_CUDA_REF_INDEX_MASK)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: chunk %u is beyond %u",
-                         lower->program->algorithm, operand->index, GYRE_CUDA_REF_INDEX_MASK);
-    operand_out->ref =
-        (uint16_t)((unsigned)operand->kind << GYRE_CUDA_REF_KIND_SHIFT | operand->index);
+                         program->algorithm, index, GYRE_CUDA_REF_INDEX_MASK);
+    operand_out->ref = (uint16_t)((unsigned)operand->kind << GYRE_CUDA_REF_KIND_SHIFT | index);
     operand_out->use = 0;
     return GYRE_SUCCESS;
 }
@@ -142,7 +147,11 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
     own->n_ins = step->n_ins;
     own->n_outs = step->n_outs;
     own->is_final = (step->flags & GYRE_STEP_FINAL) != 0;
+    own->n_pieces = (uint8_t)step->n_chunks;
     own->chunk = step->chunk;
+    own->run = step->run;
+    own->stride = step->stride;
+    own->n_parts = (uint16_t)gyre_program_n_parts(lower->program, GYRE_OPERAND_SCRATCH);
     for (unsigned i = 0; i < step->n_ins; i++) {
         const unsigned kind = step->ins[i].kind;
         GYRE_TRY(lower_operand(lower, worker, &step->ins[i], &own->ins[i]));
@@ -165,19 +174,16 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
     uint32_t n_steps = 0, n_connections = 0;
     for (lower->variant = 0; lower->variant < lower->n_variants; lower->variant++) {
         lower->program = gyre_load_program(lower->config, lower->variant);
-        if (lower->program->max_range > 1)
+        if (lower->program->max_range > gyre_cuda_most_range(lower->program, lower->config->proto))
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "a step of algorithm %s moves up to %u chunks; range steps run on the "
-                             "host device only",
+                             "a step of algorithm %s moves up to %u chunks: too many for a GPU",
                              lower->program->algorithm, lower->program->max_range);
-        if (lower->program->names != NULL ||
-            (lower->program->n_chunks > 1 && (gyre_collectives[lower->program->coll].in_blocks ||
-                                              gyre_collectives[lower->program->coll].out_blocks)))
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "algorithm %s %s; such programs run on the host device only",
-                             lower->program->algorithm,
-                             lower->program->names != NULL ? "names its blocks"
-                                                           : "cuts blocks into chunks");
+        if (lower->program->n_chunks > 1 && (gyre_collectives[lower->program->coll].in_blocks ||
+                                             gyre_collectives[lower->program->coll].out_blocks))
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "algorithm %s cuts blocks into chunks; such programs run on the host device only",
+                lower->program->algorithm);
         const struct gyre_program *program = lower->program;
         memset(lower->own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower->own_number));
         for (uint32_t w = 0; w < program->n_workers; w++) {

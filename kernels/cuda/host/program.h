@@ -113,14 +113,15 @@ struct gyre_cuda_step {
     uint8_t n_ins;
     uint8_t n_outs;
     uint8_t is_final;
-    uint8_t pad;
+    uint8_t n_pieces; /* > 1: a range of chunks, in SIMPLE; tile after tile in a slot */
     uint16_t chunk;
     uint16_t recv_mask;   /* bit i: ins[i] is a connection */
     uint16_t send_mask;   /* bit i: outs[i] is a connection */
     uint16_t caller_mask; /* bit i: ins[i] is the caller's, multiplied if the op asks */
     struct gyre_cuda_operand ins[GYRE_STEP_MAX_INS];
     struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
-    uint32_t more_pad[2];
+    /* As in struct gyre_step; chunks, blocks and areas are counted round n_parts. */
+    uint16_t run, stride, n_parts, more_pad;
 };
 
 struct gyre_cuda_connection {

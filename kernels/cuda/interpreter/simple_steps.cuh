@@ -35,9 +35,10 @@ struct simple_shared {
     uint32_t n_whole;
 };
 
-/* A group of tiles goes through each step together. */
+/* A group of tiles goes through each step together. A range of chunks takes a move for each. */
 struct cursor {
     uint32_t step;
+    uint32_t piece;
     uint32_t tile;
     uint32_t first_tile;
     uint32_t n_side;
@@ -51,11 +52,20 @@ static __device__ __forceinline__ uint32_t tiles_in_flight(const struct block &b
 
 static __device__ __forceinline__ struct cursor first_step(const struct block &block)
 {
-    return {0, 0, 0, tiles_in_flight(block, 0)};
+    return {0, 0, 0, 0, tiles_in_flight(block, 0)};
+}
+
+static __device__ __forceinline__ bool is_done(const struct block &block,
+                                               const struct cursor &cursor)
+{
+    return block.n_steps == 0 || cursor.tile == block.work.split.n_tiles;
 }
 
 static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
 {
+    if (++cursor->piece < block.steps[cursor->step].n_pieces)
+        return;
+    cursor->piece = 0;
     if (++cursor->tile < cursor->first_tile + cursor->n_side)
         return;
     cursor->tile = cursor->first_tile;
@@ -69,14 +79,62 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
 struct lane_step {
     struct gyre_cuda_step head;
     struct gyre_cuda_operand operand;
+    uint32_t distance; /* of the piece, in chunks */
+    uint32_t n_bytes;  /* of all pieces, in a slot */
     bool has_operand;
     bool is_connection;
 };
 
-/* The loads are in flight together. */
-static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
-                                                             uint32_t lane)
+static __device__ __forceinline__ uint32_t part_at(const struct gyre_cuda_step &step,
+                                                   uint32_t first, uint32_t distance)
 {
+    const uint32_t part = first + distance;
+    return part < step.n_parts ? part : part - step.n_parts;
+}
+
+static __device__ __forceinline__ uint32_t distance_of(const struct gyre_cuda_step &step,
+                                                       uint32_t piece)
+{
+    return step.stride == 0 ? piece : piece / step.run * step.stride + piece % step.run;
+}
+
+static __device__ __forceinline__ uint32_t piece_bytes(const struct block &block)
+{
+    return block.work.split.tile_elems * block.work.elem_bytes;
+}
+
+static __device__ __forceinline__ uint32_t tile_bytes(const struct block &block, uint32_t chunk,
+                                                      uint32_t tile)
+{
+    return (uint32_t)gyre_cuda_tile_range(&block.share, chunk, tile).n_elems *
+           block.work.elem_bytes;
+}
+
+/* Moves `own` to the piece at the cursor. */
+static __device__ __noinline__ void find_piece(const struct block &block,
+                                               const struct gyre_cuda_step *step,
+                                               struct cursor cursor, struct lane_step *own)
+{
+    own->head.run = step->run;
+    own->head.stride = step->stride;
+    own->head.n_parts = step->n_parts;
+    const uint32_t n_before = own->head.n_pieces - 1U;
+    const uint32_t last = part_at(own->head, own->head.chunk, distance_of(own->head, n_before));
+    own->n_bytes = n_before * piece_bytes(block) + tile_bytes(block, last, cursor.tile);
+    own->distance = distance_of(own->head, cursor.piece);
+    own->head.chunk = (uint16_t)part_at(own->head, own->head.chunk, own->distance);
+    if (own->has_operand && !own->is_connection) {
+        const uint32_t index = own->operand.ref & GYRE_CUDA_REF_INDEX_MASK;
+        own->operand.ref = (uint16_t)((own->operand.ref & ~GYRE_CUDA_REF_INDEX_MASK) |
+                                      part_at(own->head, index, own->distance));
+    }
+}
+
+/* The loads are in flight together. */
+static __device__ __forceinline__ struct lane_step
+read_step(const struct block &block, const struct cursor &cursor, uint32_t lane)
+{
+    const struct gyre_cuda_step *step = &block.steps[cursor.step];
     const bool is_out = lane >= FIRST_OUT_LANE;
     const uint32_t i = is_out ? lane - FIRST_OUT_LANE : lane;
     const uint4 words = *(const uint4 *)step;
@@ -88,6 +146,10 @@ static __device__ __forceinline__ struct lane_step read_step(const struct gyre_c
     own.has_operand = i < (is_out ? own.head.n_outs : own.head.n_ins);
     own.is_connection =
         own.has_operand && ((is_out ? own.head.send_mask : own.head.recv_mask) >> i & 1) != 0;
+    if (own.head.n_pieces > 1)
+        find_piece(block, step, cursor, &own);
+    else
+        own.n_bytes = tile_bytes(block, own.head.chunk, cursor.tile);
     return own;
 }
 
@@ -138,13 +200,14 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
 
 /* Each warp lane its own operand. @waited: NULL unless recorded. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
-                                               const struct gyre_cuda_step *at, uint32_t tile,
+                                               const struct cursor &cursor, bool is_last,
                                                uint32_t lane, struct move *move,
                                                struct lane_wait *waited)
 {
+    const uint32_t tile = cursor.tile;
     if (waited != nullptr)
         begin_lane_wait(waited);
-    const struct lane_step step = read_step(at, lane);
+    const struct lane_step step = read_step(block, cursor, lane);
     const struct gyre_cuda_operand operand = step.operand;
     const uint32_t chunk = step.head.chunk;
     const struct gyre_range range = gyre_cuda_tile_range(&block.share, chunk, tile);
@@ -152,18 +215,19 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     bool is_stopped = false;
     uintptr_t address = 0;
     if (waited != nullptr)
-        waited->n_bytes = n_bytes;
+        waited->n_bytes = step.n_bytes;
     if (step.is_connection) {
         struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
         const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
         const uint32_t n_before = slots_before(block, own, tile, operand.use);
-        address = is_placed ? (uintptr_t)placed_address(block, own, tile, chunk, range)
-                            : (uintptr_t)slot_address(own, n_before);
+        address = is_placed
+                      ? (uintptr_t)placed_address(block, own, tile, chunk, range)
+                      : (uintptr_t)slot_address(own, n_before) + cursor.piece * piece_bytes(block);
         is_stopped = !await(block, own, own->number + n_before) ||
                      (is_placed && own->is_send != 0 && !await_entry(block, own));
         if (!is_stopped && own->is_send == 0 &&
             load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) !=
-                gyre_slot_info(n_bytes, block.work.signature)) {
+                gyre_slot_info(step.n_bytes, block.work.signature)) {
             report_mismatch(block.common, own->index);
             is_stopped = true;
         }
@@ -182,6 +246,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
         struct move_head head = move_head_of(block.work, step.head, n_bytes);
         head.misalignment = (uint8_t)misalignment;
         head.is_stopped = is_stopped;
+        head.is_last = is_last;
         write_head(move, head);
         move->scalar = block.work.scalar;
     }
@@ -196,17 +261,15 @@ struct posting {
 };
 
 static __device__ __forceinline__ struct posting
-posting_of(const struct block &block, const struct gyre_cuda_step *at, uint32_t tile, uint32_t lane)
+posting_of(const struct block &block, const struct cursor &cursor, uint32_t lane)
 {
-    const struct lane_step step = read_step(at, lane);
-    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step.head.chunk, tile);
-    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
+    const struct lane_step step = read_step(block, cursor, lane);
     struct posting posting = {};
-    if (!step.is_connection)
+    if (!step.is_connection || cursor.piece + 1 < step.head.n_pieces)
         return posting;
     posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-    posting.n_before = slots_before(block, posting.own, tile, step.operand.use);
-    posting.slot_info = gyre_slot_info(n_bytes, block.work.signature);
+    posting.n_before = slots_before(block, posting.own, cursor.tile, step.operand.use);
+    posting.slot_info = gyre_slot_info(step.n_bytes, block.work.signature);
     return posting;
 }
 
@@ -224,55 +287,55 @@ static __device__ __forceinline__ void publish(const struct posting &posting)
 static __device__ __forceinline__ void
 run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
-    struct cursor cursor = first_step(block);
+    uint32_t k = 0, n_steps = 0;
+    struct cursor cursor = first_step(block), next = cursor;
     const struct step_recorder recorder = open_step_recorder(block);
     struct lane_wait waited;
     if (lane == 0)
         shared->n_whole = UINT32_MAX;
-    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+    for (; !is_done(block, cursor); k++, cursor = next) {
         const uint32_t i = k % N_MOVES;
+        go_on(block, &next);
         if (k >= N_MOVES)
             barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
-        const bool goes_on =
-            prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i],
-                    recorder.recorder != nullptr ? &waited : nullptr);
+        const bool goes_on = prepare(block, cursor, is_done(block, next), lane, &shared->moves[i],
+                                     recorder.recorder != nullptr ? &waited : nullptr);
         if (!goes_on && lane == 0)
             shared->n_whole = k;
         __syncwarp();
         barrier_arrive(READY_BARRIER + (int)i, n_barrier);
         if (!goes_on)
             return;
-        if (recorder.recorder != nullptr)
-            record_waited_step(recorder, k, waited, FIRST_OUT_LANE);
+        if (recorder.recorder != nullptr && cursor.piece == 0)
+            record_waited_step(recorder, n_steps++, waited, FIRST_OUT_LANE);
     }
     /* No barrier is left with arrivals of the poster. */
-    for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
-        barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
+    for (uint32_t last = k - min(k, (uint32_t)N_MOVES); last < k; last++)
+        barrier_sync(POSTED_BARRIER + (int)(last % N_MOVES), SERVICE_THREADS);
 }
 
 static __device__ __forceinline__ void run_poster(const struct block &block,
                                                   const struct simple_shared *shared, uint32_t lane,
                                                   int n_barrier)
 {
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    uint32_t k = 0, n_steps = 0;
     struct cursor cursor = first_step(block);
     const struct step_recorder recorder = open_step_recorder(block);
-    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+    for (; !is_done(block, cursor); k++) {
         const uint32_t i = k % N_MOVES;
-        const struct posting posting =
-            posting_of(block, &block.steps[cursor.step], cursor.tile, lane);
+        const struct posting posting = posting_of(block, cursor, lane);
+        go_on(block, &cursor);
         barrier_sync(DONE_BARRIER + (int)i, n_barrier);
         if (*(volatile const uint32_t *)&shared->n_whole <= k)
             return;
         publish(posting);
         __syncwarp();
         barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
-        if (recorder.recorder != nullptr && lane == 0)
-            end_recorded_step(recorder.recorder, recorder.first, k);
+        if (recorder.recorder != nullptr && lane == 0 && cursor.piece == 0)
+            end_recorded_step(recorder.recorder, recorder.first, n_steps++);
     }
     if (recorder.recorder != nullptr && lane == 0)
-        end_recorded_steps(recorder.recorder, n_moves);
+        end_recorded_steps(recorder.recorder, n_steps);
 }
 
 template <int DTYPE, int OP>
@@ -280,8 +343,8 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
                                                    struct simple_shared *shared, uint32_t n_workers,
                                                    int n_barrier)
 {
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
-    for (uint32_t k = 0; k < n_moves; k++) {
+    bool is_over = is_done(block, first_step(block));
+    for (uint32_t k = 0; !is_over; k++) {
         const uint32_t i = k % N_MOVES;
         const struct move &move = shared->moves[i];
         barrier_sync(READY_BARRIER + (int)i, n_barrier);
@@ -291,8 +354,7 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
             move_bytes<DTYPE, OP>(head, move, threadIdx.x, n_workers);
         __syncwarp();
         barrier_arrive(DONE_BARRIER + (int)i, n_barrier);
-        if (is_stopped)
-            return;
+        is_over = is_stopped || head.is_last != 0;
     }
 }
 

@@ -169,9 +169,7 @@ const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
     const char *obstacle = find_obstacle(facts, algorithm, coll, false, &can);
     if (obstacle != NULL)
         return obstacle;
-    return can.ranges && facts->n_ranks > 1 && facts->device_kind == GYRE_DEVICE_CUDA
-               ? "its steps move ranges of chunks; range steps run on the host device only"
-               : NULL;
+    return NULL;
 }
 
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
@@ -222,6 +220,8 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
         facts->is_proxied) /* a tile goes through both kinds of slot */
         payload_bytes =
             gyre_min_u32(payload_bytes, gyre_tuner_fifos(facts, algorithm, coll).slot_bytes);
+    if (facts->device_kind == GYRE_DEVICE_CUDA && can.ranges && coll == GYRE_COLL_REDUCE_SCATTER)
+        payload_bytes = gyre_min_u32(payload_bytes, GYRE_CUDA_RANGE_AREA_BYTES);
     return facts->device_kind == GYRE_DEVICE_CUDA && can.keeps_sums &&
                    gyre_cuda_has_small_areas(facts->n_ranks)
                ? gyre_min_u32(payload_bytes, GYRE_CUDA_SMALL_AREA_BYTES)
