@@ -269,7 +269,8 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)n_ranks};
     struct gyre_ability can;
     if (run->coll == GYRE_COLL_SEND_RECV ||
-        gyre_algorithm_obstacle(run->algorithm, &shape, &can) != NULL)
+        gyre_algorithm_obstacle(run->algorithm, &shape, &can) != NULL ||
+        (picked >= (uint32_t)n_algorithms && !can.ranges)) /* some cut blocks */
         return false;
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
