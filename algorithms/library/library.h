@@ -8,13 +8,17 @@
 
 #include "algorithms/algorithm.h"
 
-/* `bine` is in swing.c, bruck3 and bruck4 in algorithms/bruck.c, NCCL's in ring.c and tree.c. */
+/* `bine` and `bine_tree` are in swing.c, bruck3 and bruck4 in algorithms/bruck.c, NCCL's in ring.c
+ * and tree.c. */
 #define GYRE_LIBRARY_LIST(X)                         \
     X(swing)     /* distances 1, 1, 3, 5, 11, ... */ \
     X(bine)      /* the farthest first */            \
     X(circulant) /* halved distances */              \
     X(factors)   /* by digits of the rank */         \
-    X(bruck3)    /* digits to base 3 */              \
+    X(bine_tree) /* of broadcast and reduce */       \
+    X(multiplying4)                                  \
+    X(multiplying8)                                  \
+    X(bruck3) /* digits to base 3 */                 \
     X(bruck4)                                        \
     X(nccl_ring)                                     \
     X(nccl_tree)                                     \

@@ -13,6 +13,13 @@
  * follow each other. Both need even numbers of ranks.
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way.
+ *
+ * `bine_tree`: broadcast from the root, which counts as rank 0, by the same pairs, the farthest
+ * first: whoever has the vector sends it. Reduce is the way back. For 2^k ranks.
+ *
+ *   step 2   0 3             step 1   0 7, 3 4             step 0   0 1, 7 6, 3 2, 4 5
+ *
+ * Cost (n ranks, B bytes): log2(n) hops and B for each of them from the root.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/butterfly.h"
@@ -37,6 +44,64 @@ static int near_first(const struct gyre_butterfly *b, int rank, int step)
 static int far_first(const struct gyre_butterfly *b, int rank, int step)
 {
     return near_first(b, rank, b->n_steps - 1 - step);
+}
+
+/* Of ranks less the root, in the order of the steps. @got: zeroed, one a rank. @parent_out: -1 at
+ * the root. Returns how many. */
+static int find_children(int n, int self, uint8_t *got, int *parent_out, int *children_out)
+{
+    int n_children = 0, n_steps = 0;
+    while (1 << n_steps < n)
+        n_steps++;
+    got[0] = (uint8_t)(n_steps + 1); /* the step in which it gets the vector, plus 1 */
+    *parent_out = -1;
+    for (int step = n_steps - 1; step >= 0; step--)
+        for (int from = 0; from < n; from++) {
+            if (got[from] <= step + 1)
+                continue;
+            const int distance = distance_of(step) * (from % 2 == 0 ? 1 : -1);
+            const int to = (from + distance + n) % n;
+            got[to] = (uint8_t)(step + 1);
+            if (to == self)
+                *parent_out = from;
+            if (from == self)
+                children_out[n_children++] = to;
+        }
+    return n_children;
+}
+
+static void emit_tree(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const int n = shape->n_ranks, root = shape->root;
+    struct gyre_ref refs[16], own = gyre_in(0); /* GYRE_MAX_RANKS is 2^14 */
+    int children[15], parent;
+    uint8_t *got = gyre_builder_allocate(builder, (size_t)n);
+    if (got == NULL)
+        return;
+    const int n_children = find_children(n, (rank - root + n) % n, got, &parent, children);
+    const struct gyre_ref up = gyre_peer((parent + root) % n, 0), out = gyre_out(0);
+    const bool reduces = shape->coll == GYRE_COLL_REDUCE;
+    refs[0] = reduces ? own : out;
+    for (int i = 0; i < n_children; i++)
+        refs[i + 1] = gyre_peer((children[i] + root) % n, 0);
+    if (reduces) {
+        gyre_builder_reduce(builder, 0, refs, n_children + 1, parent < 0 ? &out : &up, 1,
+                            parent < 0 ? GYRE_STEP_FINAL : 0);
+        return;
+    }
+    const int n_first = n_children < GYRE_STEP_MAX_SENDS ? n_children : GYRE_STEP_MAX_SENDS;
+    own = parent < 0 ? own : up;
+    gyre_builder_step(builder, 0, &own, 1, refs, n_first + 1, 0);
+    if (n_children > n_first)
+        gyre_builder_scatter(builder, 0, out, &refs[n_first + 1], n_children - n_first);
+}
+
+static bool can_do_tree(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                        const char **why_not)
+{
+    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_CHAIN};
+    *why_not = "it needs 2^k ranks";
+    return (shape->n_ranks & (shape->n_ranks - 1)) == 0;
 }
 
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
@@ -85,4 +150,12 @@ const struct gyre_algorithm gyre_algorithm_bine = {
     .can_do = can_do,
     .emit = emit_bine,
     .n_chunks = gyre_blocks_n_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_bine_tree = {
+    .name = "bine_tree",
+    .summary = "a tree of the pairs of bine; 2^k ranks",
+    .collectives = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .can_do = can_do_tree,
+    .emit = emit_tree,
 };

@@ -41,6 +41,7 @@ TEST_CASE("the library is proved for every number of ranks")
             struct gyre_shape shape = {.coll = (enum gyre_collective)c};
             for (int n = 1; n <= most; n++) {
                 shape.n_ranks = (uint16_t)n;
+                shape.root = (uint16_t)(gyre_collectives[c].has_root ? n / 3 : 0);
                 prove(gyre_library[a], &shape);
             }
             for (size_t i = 0; i < sizeof(many_ranks) / sizeof(many_ranks[0]) && most > 24; i++) {
@@ -103,7 +104,8 @@ TEST_CASE("no rank sends more than n - 1 blocks each way")
                 const unsigned n_ways = c == GYRE_COLL_ALL_REDUCE ? 2 : 1;
                 unsigned n_messages, n_blocks;
                 if (c == GYRE_COLL_ALL_TO_ALL || !can_do(gyre_library[a], &shape) ||
-                    gyre_library[a] == &gyre_algorithm_nccl_tree) /* it has no blocks */
+                    gyre_library[a]->n_chunks == NULL || /* it has no blocks */
+                    gyre_library[a] == &gyre_algorithm_nccl_tree)
                     continue;
                 count_sent(gyre_library[a], &shape, n / 3, &n_messages, &n_blocks);
                 CHECK_MSG(n_blocks == n_ways * (unsigned)(n - 1), "%s %s, %d ranks: %u blocks",
@@ -131,6 +133,12 @@ TEST_CASE("rounds and blocks are those of the papers")
         {&gyre_algorithm_circulant, GYRE_COLL_ALL_REDUCE, 24, 10, 46},
         {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 60, 8, 59},
         {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 7, 6, 6},
+        /* 24 = 4 * 3 * 2, and 48 = 8 * 6; whole vectors */
+        {&gyre_algorithm_multiplying4, GYRE_COLL_ALL_REDUCE, 24, 6, 6},
+        {&gyre_algorithm_multiplying8, GYRE_COLL_ALL_REDUCE, 48, 12, 12},
+        {&gyre_algorithm_multiplying4, GYRE_COLL_ALL_REDUCE, 7, 6, 6},
+        /* rank 1 of 16 gets the vector in the last step but has no one to send it to */
+        {&gyre_algorithm_bine_tree, GYRE_COLL_REDUCE, 16, 1, 1},
         /* one range for each message of swing */
         {&gyre_algorithm_swing, GYRE_COLL_REDUCE_SCATTER, 64, 6, 63},
         {&gyre_algorithm_swing, GYRE_COLL_ALL_GATHER, 48, 6, 47},
