@@ -24,11 +24,11 @@ struct gyre_record {
     uint8_t is_send;
     int32_t root; /* or the peer; -1 without one */
     uint64_t window_offset;
-    uint32_t window; /* that holds recv; 0 = none */
-    uint32_t terms;  /* hash; 0 = none */
+    uint32_t window;  /* that holds recv; 0 = none */
+    uint32_t options; /* hash; 0 = none */
 };
 
-_Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
+_Static_assert(sizeof(struct gyre_record) == 40, "ranks send it to each other");
 
 /** @text_out: >= 128 bytes. */
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);

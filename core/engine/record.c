@@ -28,13 +28,13 @@ const char *gyre_record_text(const struct gyre_record *record, char *text_out, s
     if (record->window != 0)
         snprintf(window, sizeof(window), " at window %u + %" PRIu64, record->window,
                  record->window_offset);
-    char terms[32] = "";
-    if (record->terms != 0)
-        snprintf(terms, sizeof(terms), " on terms %08x", record->terms);
+    char options[32] = "";
+    if (record->options != 0)
+        snprintf(options, sizeof(options), " with options %08x", record->options);
     snprintf(text_out, text_bytes, "%s(%" PRIu64 " B, %" PRIu64 " x %s%s%s%s%s%s, seq %" PRIu64 ")",
              name, record->count * gyre_dtype_bytes((gyre_dtype)record->dtype), record->count,
              gyre_dtype_names[record->dtype], traits->reduces && op[0] != ' ' ? " " : "", op, where,
-             window, terms, record->sequence);
+             window, options, record->sequence);
     return text_out;
 }
 
@@ -75,7 +75,7 @@ bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b)
 {
     return a->coll == b->coll && a->count == b->count && a->dtype == b->dtype && a->op == b->op &&
            (a->coll == GYRE_COLL_SEND_RECV || a->root == b->root) && a->window == b->window &&
-           a->window_offset == b->window_offset && a->terms == b->terms;
+           a->window_offset == b->window_offset && a->options == b->options;
 }
 
 void gyre_call_log_init(struct gyre_call_log *call_log)

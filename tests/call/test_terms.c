@@ -39,7 +39,7 @@ static void check_algorithm(gyre_comm *comm, const gyre_call_args *args, const c
                              .dtype = args->dtype,
                              .op = args->op,
                              .root = -1};
-    CHECK_OK(gyre_call_terms_parse(call.coll, args, &call.terms));
+    CHECK_OK(gyre_call_options_parse(call.coll, args, &call.options));
     CHECK_OK(gyre_plan_describe(&comm->plans, &call, &summary));
     CHECK_MSG(strcmp(summary.algorithm, expected) == 0, "%s, expected %s", summary.algorithm,
               expected);
@@ -94,10 +94,10 @@ TEST_ON_THREADS_WITH("empty lists of algorithms and protocols are no terms", N, 
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
-    struct gyre_call_terms terms;
+    struct gyre_call_options options;
     args.algorithm = args.protocol = "";
-    CHECK_OK(gyre_call_terms_parse(GYRE_COLL_ALL_REDUCE, &args, &terms));
-    CHECK(!gyre_call_terms_any(&terms));
+    CHECK_OK(gyre_call_options_parse(GYRE_COLL_ALL_REDUCE, &args, &options));
+    CHECK(!gyre_call_options_any(&options));
     fill(data, rank);
     if (rank != 0) /* these set no terms */
         args.algorithm = args.protocol = NULL;
@@ -132,7 +132,7 @@ static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
     args.algorithm = algorithm;
     args.max_channels = max_channels;
-    CHECK_OK(gyre_call_terms_parse(call.coll, &args, &call.terms));
+    CHECK_OK(gyre_call_options_parse(call.coll, &args, &call.options));
     CHECK_OK(gyre_plan_choice(&comm->plans, &call, choice_out));
     return n_simulators - n_before;
 }
@@ -288,5 +288,5 @@ TEST_ON_THREADS_WITH("ranks with different terms get an error that shows both ca
     gyre_call_args args = all_reduce_of(data);
     fill(data, rank);
     args.algorithm = rank == 0 ? "ring" : "tree";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "on terms");
+    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "with options");
 }

@@ -205,9 +205,9 @@ TEST_CASE("ranks with different programs are told")
         unlink(of_rank[rank].path);
 }
 
-static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)
+static struct gyre_algo_limits limits_of(gyre_device_kind kind, uint32_t n_ranks)
 {
-    return (struct gyre_algo_terms){
+    return (struct gyre_algo_limits){
         .n_ranks = n_ranks,
         .device_kind = kind,
         .spec = gyre_tuner_fifo_spec(kind, n_ranks, false, 0, UINT32_MAX),
@@ -216,7 +216,7 @@ static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)
 }
 
 static gyre_status read_shape(const struct gyre_algorithm *algorithm,
-                              const struct gyre_shape *shape, const struct gyre_algo_terms *terms,
+                              const struct gyre_shape *shape, const struct gyre_algo_limits *limits,
                               const char *from, const char *to)
 {
     struct gyre_file_shape *shapes = NULL;
@@ -234,7 +234,7 @@ static gyre_status read_shape(const struct gyre_algorithm *algorithm,
     free_programs(programs, shape->n_ranks);
     fclose(text.file);
     CHECK_OK(gyre_algo_file_load(text.path, "GYRE_ALGO_FILE", &file));
-    const gyre_status status = gyre_file_shapes_open(&file, terms, &shapes);
+    const gyre_status status = gyre_file_shapes_open(&file, limits, &shapes);
     gyre_file_shapes_close(shapes);
     gyre_algo_file_free(&file);
     unlink(text.path);
@@ -244,8 +244,8 @@ static gyre_status read_shape(const struct gyre_algorithm *algorithm,
 TEST_CASE("what a communicator cannot give is refused, with what would help")
 {
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
-    struct gyre_algo_terms host = terms_of(GYRE_DEVICE_HOST, 4);
-    struct gyre_algo_terms gpu = terms_of(GYRE_DEVICE_CUDA, 4);
+    struct gyre_algo_limits host = limits_of(GYRE_DEVICE_HOST, 4);
+    struct gyre_algo_limits gpu = limits_of(GYRE_DEVICE_CUDA, 4);
     CHECK_OK(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 4"));
     CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 5"),
                 GYRE_ERROR_UNSUPPORTED, "4 slots, which no variable changes");

@@ -385,10 +385,10 @@ static struct gyre_call roll_call(struct launch_facts *launch)
         const uint32_t n_algorithms = roll(2), first = roll(13), second = roll(4);
         const uint32_t n_protos = roll(2), first_proto = roll(4), second_proto = roll(4);
         const uint32_t n_least = roll(2), least = roll(3), n_most = roll(2), most = 16 + roll(49);
-        call.terms.algorithms = n_algorithms * (1U << first | 1U << second);
-        call.terms.protos = n_protos * (1U << first_proto | 1U << second_proto);
-        call.terms.min_channels = (uint8_t)(n_least * least);
-        call.terms.max_channels = (uint8_t)(n_most * most);
+        call.options.algorithms = n_algorithms * (1U << first | 1U << second);
+        call.options.protos = n_protos * (1U << first_proto | 1U << second_proto);
+        call.options.min_channels = (uint8_t)(n_least * least);
+        call.options.max_channels = (uint8_t)(n_most * most);
     }
     *launch = (struct launch_facts){.in_place = roll(4) == 0};
     launch->is_recorded = roll(8) == 0;
@@ -399,7 +399,7 @@ static struct gyre_call roll_call(struct launch_facts *launch)
 static void describe_call(const struct gyre_call *call, const struct launch_facts *launch,
                           struct text *text)
 {
-    const struct gyre_call_terms *terms = &call->terms;
+    const struct gyre_call_options *options = &call->options;
     add(text, "%s of %" PRIu64 " %s", gyre_collectives[call->coll].name, call->count,
         gyre_dtype_names[call->dtype]);
     if (gyre_collectives[call->coll].reduces)
@@ -410,9 +410,9 @@ static void describe_call(const struct gyre_call *call, const struct launch_fact
         add(text, ", root %d", call->root);
     if (call->window != NULL)
         add(text, ", window%s", call->window->has_large_pages ? "" : " of small pages");
-    if (gyre_call_terms_any(terms))
-        add(text, ", own terms %x %x %u..%u", terms->algorithms, terms->protos, terms->min_channels,
-            terms->max_channels);
+    if (gyre_call_options_any(options))
+        add(text, ", own terms %x %x %u..%u", options->algorithms, options->protos,
+            options->min_channels, options->max_channels);
     if (block.machine->is_cuda)
         add(text, "%s%s, addresses + %u", launch->in_place ? ", in place" : "",
             launch->is_recorded ? ", recorded" : "", launch->misaligned_bytes);

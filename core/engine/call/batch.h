@@ -116,7 +116,8 @@ static inline struct gyre_record gyre_batch_record(const struct gyre_call *call)
         .dtype = (uint8_t)call->dtype,
         .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
         .is_send = call->is_send,
-        .terms = gyre_call_terms_any(&call->terms) ? gyre_call_terms_hash(&call->terms) : 0,
+        .options =
+            gyre_call_options_any(&call->options) ? gyre_call_options_hash(&call->options) : 0,
         .root = gyre_collectives[call->coll].has_root ? call->root : -1,
     };
     if (call->window != NULL) {

@@ -137,11 +137,11 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
     GYRE_TRY(check_buffers(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    /* A failed launch could end the communicator, so a call whose own terms leave no choice is
+    /* A failed launch could end the communicator, so a call whose own options leave no choice is
      * refused here. Failures that not all ranks have are left to the launch, which tells the
      * others. */
     const struct gyre_plan *plan;
-    if (!gyre_call_terms_any(&call->terms) || call->count == 0 || comm->member.n_ranks == 1)
+    if (!gyre_call_options_any(&call->options) || call->count == 0 || comm->member.n_ranks == 1)
         return GYRE_SUCCESS;
     gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
     const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
@@ -150,15 +150,15 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
 }
 
 /* A lone call goes from here through gyre_batch_one() and enqueue() to the executor's launch().
- * @terms: or NULL. */
-static gyre_status submit(struct gyre_item *item, const gyre_call_args *terms)
+ * @options: or NULL. */
+static gyre_status submit(struct gyre_item *item, const gyre_call_args *options)
 {
     gyre_comm *comm = item->comm;
     struct gyre_call *call = &item->call;
     GYRE_TRY(gyre_comm_begin_call(comm));
     gyre_status status = GYRE_SUCCESS;
-    if (terms != NULL)
-        status = gyre_call_terms_parse(call->coll, terms, &call->terms);
+    if (options != NULL)
+        status = gyre_call_options_parse(call->coll, options, &call->options);
     if (status == GYRE_SUCCESS)
         status = check_call(comm, call);
     if (status == GYRE_SUCCESS) {

@@ -55,14 +55,14 @@ struct gyre_reduction gyre_call_reduction(const struct gyre_call *call, uint32_t
 
 #define MAX_CHANNELS 64
 
-/* An empty list allows everything. It becomes 0, so that the call equals one without terms. */
+/* An empty list allows everything. It becomes 0, so that the call equals one without options. */
 static uint32_t limit_of(uint32_t mask)
 {
     return mask == UINT32_MAX ? 0 : mask;
 }
 
-gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
-                                  struct gyre_call_terms *terms_out)
+gyre_status gyre_call_options_parse(enum gyre_collective coll, const gyre_call_args *args,
+                                    struct gyre_call_options *options_out)
 {
     const char *algorithm = args->algorithm, *protocol = args->protocol;
     const int least = args->min_channels, most = args->max_channels;
@@ -91,38 +91,38 @@ gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_arg
     words.algos = NULL;
     words.protos = protocol;
     GYRE_TRY(gyre_filter_override(&words, &filter));
-    *terms_out = (struct gyre_call_terms){.algorithms = algorithms,
-                                          .protos = limit_of(filter.protos[coll]),
-                                          .min_channels = (uint8_t)least,
-                                          .max_channels = (uint8_t)most,
-                                          .prefers = args->prefers != 0 && algorithms != 0};
+    *options_out = (struct gyre_call_options){.algorithms = algorithms,
+                                              .protos = limit_of(filter.protos[coll]),
+                                              .min_channels = (uint8_t)least,
+                                              .max_channels = (uint8_t)most,
+                                              .prefers = args->prefers != 0 && algorithms != 0};
     return GYRE_SUCCESS;
 }
 
-uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms)
+uint32_t gyre_call_options_hash(const struct gyre_call_options *options)
 {
-    if (!gyre_call_terms_any(terms))
+    if (!gyre_call_options_any(options))
         return 0;
-    const uint64_t hash = gyre_hash(GYRE_HASH_INIT, terms, sizeof(*terms));
+    const uint64_t hash = gyre_hash(GYRE_HASH_INIT, options, sizeof(*options));
     return (uint32_t)(hash ^ hash >> 32) | 1U; /* never 0 */
 }
 
-void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
-                           struct gyre_filter *filter, struct gyre_tuner_facts *facts)
+void gyre_call_options_apply(const struct gyre_call_options *options, enum gyre_collective coll,
+                             struct gyre_filter *filter, struct gyre_tuner_facts *facts)
 {
-    if (terms->algorithms != 0) {
-        filter->algorithms[coll] &= terms->algorithms;
+    if (options->algorithms != 0) {
+        filter->algorithms[coll] &= options->algorithms;
         filter->is_forced[coll] = true;
         filter->algo_source = "the call's algorithm";
     }
-    if (terms->protos != 0) {
-        filter->protos[coll] &= terms->protos;
+    if (options->protos != 0) {
+        filter->protos[coll] &= options->protos;
         filter->proto_source = "the call's protocol";
     }
-    if (terms->max_channels != 0 && terms->max_channels < facts->max_channels)
-        facts->max_channels = terms->max_channels;
-    if (terms->min_channels > facts->min_channels)
-        facts->min_channels = terms->min_channels;
+    if (options->max_channels != 0 && options->max_channels < facts->max_channels)
+        facts->max_channels = options->max_channels;
+    if (options->min_channels > facts->min_channels)
+        facts->min_channels = options->min_channels;
     if (facts->min_channels > facts->max_channels)
         facts->min_channels = facts->max_channels;
 }

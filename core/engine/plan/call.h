@@ -10,8 +10,8 @@
 #include "kernels/executor.h"
 
 /* What a call's caller allows, within GYRE_ALGO, GYRE_PROTO and the communicator's channels. Zeros
- * = no terms. Compared byte by byte. */
-struct gyre_call_terms {
+ * = no options. Compared byte by byte. */
+struct gyre_call_options {
     uint32_t algorithms; /* bit i = gyre_algorithms[i]; 0 = all */
     uint32_t protos;     /* bit i = enum gyre_proto; 0 = all */
     uint8_t min_channels;
@@ -20,27 +20,28 @@ struct gyre_call_terms {
     uint8_t zero;
 };
 
-_Static_assert(sizeof(struct gyre_call_terms) == 12, "no padding");
+_Static_assert(sizeof(struct gyre_call_options) == 12, "no padding");
 
 struct gyre_filter;
 struct gyre_tuner_facts;
 
 /** An empty list, and with args->prefers an unknown algorithm, is as NULL. Errors: INVALID_ARGUMENT
  * with the word or number and the legal ones. */
-gyre_status gyre_call_terms_parse(enum gyre_collective coll, const gyre_call_args *args,
-                                  struct gyre_call_terms *terms_out);
+gyre_status gyre_call_options_parse(enum gyre_collective coll, const gyre_call_args *args,
+                                    struct gyre_call_options *options_out);
 
-static inline bool gyre_call_terms_any(const struct gyre_call_terms *terms)
+static inline bool gyre_call_options_any(const struct gyre_call_options *options)
 {
-    return (terms->algorithms | terms->protos | terms->min_channels | terms->max_channels) != 0;
+    return (options->algorithms | options->protos | options->min_channels |
+            options->max_channels) != 0;
 }
 
-/** 0 if there are no terms. */
-uint32_t gyre_call_terms_hash(const struct gyre_call_terms *terms);
+/** 0 if there are no options. */
+uint32_t gyre_call_options_hash(const struct gyre_call_options *options);
 
-/** The communicator's channels count where the terms have none in common with them. */
-void gyre_call_terms_apply(const struct gyre_call_terms *terms, enum gyre_collective coll,
-                           struct gyre_filter *filter, struct gyre_tuner_facts *facts);
+/** The communicator's channels count where the options have none in common with them. */
+void gyre_call_options_apply(const struct gyre_call_options *options, enum gyre_collective coll,
+                             struct gyre_filter *filter, struct gyre_tuner_facts *facts);
 
 struct gyre_observed;
 struct gyre_share_mapping;
@@ -74,7 +75,7 @@ struct gyre_call {
     bool is_send; /* SEND_RECV */
     gyre_stream stream;
     uint64_t scalar; /* of a user's op, which may be gone before the group ends */
-    struct gyre_call_terms terms;
+    struct gyre_call_options options;
     /* By gyre_window_find(), right before planning. */
     const struct gyre_window_entry *window; /* that holds recv; or NULL */
     uint64_t window_offset;                 /* of recv */

@@ -110,12 +110,13 @@ static void describe(const struct gyre_algo_file *file, char *text_out, size_t t
     }
 }
 
-static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre_algo_terms *terms)
+static gyre_status finish_shape(struct gyre_file_shape *shape,
+                                const struct gyre_algo_limits *limits)
 {
-    GYRE_TRY(gyre_algorithm_give(&shape->given, terms->grouping, &shape->algorithm));
+    GYRE_TRY(gyre_algorithm_give(&shape->given, limits->grouping, &shape->algorithm));
     const struct gyre_given_programs *given = shape->algorithm.given;
     const struct gyre_program *first = given->programs[0][0];
-    const bool is_cuda = terms->device_kind == GYRE_DEVICE_CUDA;
+    const bool is_cuda = limits->device_kind == GYRE_DEVICE_CUDA;
     uint64_t n_steps = 0;
     uint32_t n_workers = 0;
     for (unsigned v = 0; v < given->n_variants; v++)
@@ -123,14 +124,14 @@ static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre
             n_steps = gyre_max_u64(n_steps, gyre_proof_steps(given->programs[v][rank]));
             n_workers = (uint32_t)gyre_max_u64(n_workers, given->programs[v][rank]->n_workers);
         }
-    if (first->min_depth > terms->spec.depth)
+    if (first->min_depth > limits->spec.depth)
         return gyre_fail(
             GYRE_ERROR_UNSUPPORTED,
             "it says \"depth %u\", but FIFOs of a communicator have %u slots, which no "
             "variable changes; order its steps so that %u are enough",
-            first->min_depth, terms->spec.depth, terms->spec.depth);
+            first->min_depth, limits->spec.depth, limits->spec.depth);
     const uint32_t n_fifos =
-        gyre_fifo_size_of(&terms->spec, given->ability.reach == GYRE_REACH_ALL).n_fifos;
+        gyre_fifo_size_of(&limits->spec, given->ability.reach == GYRE_REACH_ALL).n_fifos;
     if (first->n_lanes > n_fifos)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "it says \"lanes %u\", but a pair of ranks of this communicator has %u "
@@ -139,19 +140,19 @@ static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre
                          is_cuda ? "a larger GYRE_MAX_NCHANNELS or GYRE_SMS, where one of them is "
                                    "set, gives more"
                                  : "no variable gives the host device more");
-    if (is_cuda && n_workers > terms->max_blocks)
+    if (is_cuda && n_workers > limits->max_blocks)
         return gyre_fail(
             GYRE_ERROR_UNSUPPORTED,
             "it has %u workers, each a thread block, but a call may use %u blocks; set "
             "GYRE_SMS (and GYRE_MAX_NCHANNELS) to %u or more, or leave them unset",
-            n_workers, terms->max_blocks, n_workers);
+            n_workers, limits->max_blocks, n_workers);
     const char *obstacle = gyre_proof_obstacle(given->n_ranks, n_steps, n_workers);
     if (obstacle != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s", obstacle);
     shape->same_bits = true;
     for (unsigned v = 0; v < shape->given.n_variants; v++) {
         bool same_bits;
-        GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)terms->n_ranks, terms->any_order,
+        GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)limits->n_ranks, limits->any_order,
                                 &same_bits));
         shape->same_bits = shape->same_bits && same_bits;
     }
@@ -206,21 +207,21 @@ static gyre_status name_failure(const struct gyre_algo_file *file,
 }
 
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
-                                  const struct gyre_algo_terms *terms,
+                                  const struct gyre_algo_limits *limits,
                                   struct gyre_file_shape **shapes_out)
 {
     struct gyre_file_shape *shapes = NULL;
     gyre_status status = GYRE_SUCCESS;
     for (int i = 0; i < file->content.n_sets && status == GYRE_SUCCESS; i++) {
         const struct gyre_program *first = gyre_program_file_set(&file->content, i)[0];
-        if (first->n_ranks != terms->n_ranks || terms->n_ranks < 2)
+        if (first->n_ranks != limits->n_ranks || limits->n_ranks < 2)
             continue;
         status = add_set(file, i, &shapes);
         if (status != GYRE_SUCCESS)
             status = name_failure(file, first, status);
     }
     for (struct gyre_file_shape *at = shapes; at != NULL && status == GYRE_SUCCESS; at = at->next) {
-        status = finish_shape(at, terms);
+        status = finish_shape(at, limits);
         if (status != GYRE_SUCCESS)
             status = name_failure(file, at->given.programs[0][0], status);
     }
@@ -253,11 +254,11 @@ static const struct gyre_algorithm *find_shape(const struct gyre_file_shape *sha
 }
 
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
-                               const struct gyre_algo_terms *terms, int rank)
+                               const struct gyre_algo_limits *limits, int rank)
 {
     if (file->content.n_programs == 0)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_file_shapes_open(file, terms, &use->shapes));
+    GYRE_TRY(gyre_file_shapes_open(file, limits, &use->shapes));
     use->file = file;
     if (rank == 0) {
         char all[512], used[384] = "none";
@@ -280,7 +281,7 @@ gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo
                     like != NULL ? ", as built-in " : "", like != NULL ? like->name : "");
             }
             GYRE_INFO(TUNING, "%s has %s; proved and used for %u ranks: %s", use->file->name, all,
-                      terms->n_ranks, used);
+                      limits->n_ranks, used);
         }
     }
     return GYRE_SUCCESS;
@@ -333,7 +334,7 @@ static gyre_status compare_readings(const struct gyre_member *member, const char
 }
 
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
-                                  const struct gyre_algo_terms *terms,
+                                  const struct gyre_algo_limits *limits,
                                   const struct gyre_member *member)
 {
     if (use->own.content.n_programs > 0)
@@ -353,7 +354,7 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
     use->shapes = NULL;
     use->file = NULL;
     use->is_paused = false;
-    return gyre_algo_use_open(use, &use->own, terms, member->rank);
+    return gyre_algo_use_open(use, &use->own, limits, member->rank);
 }
 
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,

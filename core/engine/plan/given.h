@@ -50,7 +50,7 @@ gyre_status gyre_algo_file_load(const char *path, const char *source,
 void gyre_algo_file_free(struct gyre_algo_file *file);
 
 /* A communicator's limits, the same on all ranks. */
-struct gyre_algo_terms {
+struct gyre_algo_limits {
     uint32_t n_ranks;
     gyre_device_kind device_kind;
     struct gyre_fifo_spec spec;
@@ -70,7 +70,7 @@ struct gyre_file_shape {
  * for so many ranks. Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more
  * lanes, depth or workers than there are, or too large to be proved), naming file and shape. */
 gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
-                                  const struct gyre_algo_terms *terms,
+                                  const struct gyre_algo_limits *limits,
                                   struct gyre_file_shape **shapes_out);
 void gyre_file_shapes_close(struct gyre_file_shape *shapes);
 
@@ -84,12 +84,12 @@ struct gyre_algo_use {
 
 /** @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
-                               const struct gyre_algo_terms *terms, int rank);
+                               const struct gyre_algo_limits *limits, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
 
 /** Collective; once in a communicator's life. Errors: as gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
-                                  const struct gyre_algo_terms *terms,
+                                  const struct gyre_algo_limits *limits,
                                   const struct gyre_member *member);
 
 /** NULL if the filter allows no path of the file's. @root: -1 without one. @in_window: the result

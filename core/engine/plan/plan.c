@@ -119,7 +119,7 @@ static struct gyre_call call_of(const struct gyre_plan_key *key)
         .op = (gyre_op)key->op,
         .root = key->root,
         .is_send = (key->flags & GYRE_KEY_SEND) != 0,
-        .terms = key->terms,
+        .options = key->options,
     };
     if ((key->flags & GYRE_KEY_IN_WINDOW) != 0)
         call.window = (key->flags & GYRE_KEY_LARGE_PAGES) != 0 ? &large_pages : &small_pages;
@@ -192,7 +192,7 @@ gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call 
     }
     key = (struct gyre_plan_key){
         .count = call->count,
-        .terms = call->terms,
+        .options = call->options,
         .settings = cache->settings,
         .root = traits->has_root ? call->root : -1,
         .flags = (uint16_t)flags,

@@ -30,7 +30,7 @@ enum {
  * reads them. */
 struct gyre_plan_key {
     uint64_t count; /* of the vector, or of one block */
-    struct gyre_call_terms terms;
+    struct gyre_call_options options;
     uint32_t settings; /* a new number whenever a choice may change */
     int32_t root;      /* or the peer; -1 without one */
     uint16_t flags;

@@ -15,16 +15,17 @@
  * the stores, 10 ns a call. */
 static struct gyre_plan **set_of(struct gyre_plan_table *table, const struct gyre_plan_key *key)
 {
-    const struct gyre_call_terms *terms = &key->terms;
-    const uint64_t hash = key->count * 0x9e3779b97f4a7c15 +
-                          ((uint64_t)terms->algorithms << 32 | terms->protos) * 0xbf58476d1ce4e5b9 +
-                          ((uint64_t)key->settings << 32 | (uint32_t)terms->min_channels << 16 |
-                           (uint32_t)terms->max_channels << 8 | terms->prefers) *
-                              0x94d049bb133111eb +
-                          ((uint64_t)(uint32_t)key->root << 32 | (uint32_t)key->flags << 16 |
-                           (uint32_t)key->dtype << 8 | key->op) *
-                              0xd6e8feb86659fd93 +
-                          key->coll * 0xff51afd7ed558ccd;
+    const struct gyre_call_options *options = &key->options;
+    const uint64_t hash =
+        key->count * 0x9e3779b97f4a7c15 +
+        ((uint64_t)options->algorithms << 32 | options->protos) * 0xbf58476d1ce4e5b9 +
+        ((uint64_t)key->settings << 32 | (uint32_t)options->min_channels << 16 |
+         (uint32_t)options->max_channels << 8 | options->prefers) *
+            0x94d049bb133111eb +
+        ((uint64_t)(uint32_t)key->root << 32 | (uint32_t)key->flags << 16 |
+         (uint32_t)key->dtype << 8 | key->op) *
+            0xd6e8feb86659fd93 +
+        key->coll * 0xff51afd7ed558ccd;
     return table->sets[hash >> 55];
 }
 
@@ -37,11 +38,11 @@ const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
     for (int i = 0; i < GYRE_PLAN_PER_SET && set[i] != NULL; i++) {
         struct gyre_plan *plan = set[i];
         if (!(plan->key.count == key->count &&
-              plan->key.terms.algorithms == key->terms.algorithms &&
-              plan->key.terms.protos == key->terms.protos &&
-              plan->key.terms.min_channels == key->terms.min_channels &&
-              plan->key.terms.max_channels == key->terms.max_channels &&
-              plan->key.terms.prefers == key->terms.prefers &&
+              plan->key.options.algorithms == key->options.algorithms &&
+              plan->key.options.protos == key->options.protos &&
+              plan->key.options.min_channels == key->options.min_channels &&
+              plan->key.options.max_channels == key->options.max_channels &&
+              plan->key.options.prefers == key->options.prefers &&
               plan->key.settings == key->settings && plan->key.root == key->root &&
               plan->key.flags == key->flags && plan->key.coll == key->coll &&
               plan->key.dtype == key->dtype && plan->key.op == key->op))
@@ -121,10 +122,10 @@ static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *confi
     };
 }
 
-static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
+static struct gyre_algo_limits limits_of(const struct gyre_plan_cache *cache)
 {
     const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
-    return (struct gyre_algo_terms){
+    return (struct gyre_algo_limits){
         .n_ranks = cache->facts.n_ranks,
         .device_kind = cache->facts.device_kind,
         .spec = cache->facts.spec,
@@ -196,8 +197,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     cache->n_ranks_inside = n;
     gyre_status status = gyre_filter_of(&member->params, &cache->filter);
     if (status == GYRE_SUCCESS) {
-        const struct gyre_algo_terms terms = terms_of(cache);
-        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &terms, member->rank);
+        const struct gyre_algo_limits limits = limits_of(cache);
+        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &limits, member->rank);
     }
     GYRE_TRY(status);
     if (member->rank == 0) {
@@ -270,8 +271,8 @@ gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_
 
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source)
 {
-    const struct gyre_algo_terms terms = terms_of(cache);
-    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &terms, cache->member));
+    const struct gyre_algo_limits limits = limits_of(cache);
+    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &limits, cache->member));
     change_settings(cache);
     return GYRE_SUCCESS;
 }

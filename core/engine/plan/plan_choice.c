@@ -32,7 +32,7 @@ static gyre_status make_choice(const struct gyre_plan_cache *cache, struct gyre_
                                uint64_t n_bytes, struct gyre_choice *choice_out)
 {
     struct gyre_filter filter = cache->filter;
-    gyre_call_terms_apply(&call->terms, call->coll, &filter, &facts);
+    gyre_call_options_apply(&call->options, call->coll, &filter, &facts);
     return given != NULL ? gyre_tuner_choose_given(&facts, &filter, given, n_bytes, choice_out)
                          : gyre_tuner_choose(&facts, &filter, call->coll, n_bytes, choice_out);
 }
@@ -71,17 +71,17 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* A call's own terms come first, then a forced choice, a file's program, rows and predictions. */
+/* A call's own options come first, then a forced choice, a file's program, rows and predictions. */
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                               const struct gyre_call *call, struct gyre_choice *choice_out)
 {
     const enum gyre_collective coll = call->coll;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    const bool has_terms = gyre_call_terms_any(&call->terms);
+    const bool has_options = gyre_call_options_any(&call->options);
     const struct gyre_algorithm *given = NULL;
-    if (!has_terms && cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV)
+    if (!has_options && cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV)
         return force_choice(cache, *facts, coll, n_bytes, choice_out);
-    if (!has_terms)
+    if (!has_options)
         given = gyre_algo_use_find(&cache->from_file, &cache->filter, coll, call->root,
                                    facts->in_window);
     /* Only predictions are kept. Ranks need not drop the same ones, because each makes the same
@@ -91,7 +91,7 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
         return make_choice(cache, *facts, call, given, call_bytes, choice_out);
     const struct gyre_plan_key key = {
         .count = gyre_tuner_size_class(call_bytes),
-        .terms = call->terms,
+        .options = call->options,
         .settings = cache->unforced,
         .root = given != NULL ? call->root : -1, /* a file has programs for some roots only */
         .flags = (uint16_t)((facts->in_window ? GYRE_KEY_IN_WINDOW : 0) |
@@ -119,11 +119,11 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
  * call. */
 static bool drops_preference(struct gyre_call *call, gyre_status status)
 {
-    if (call->terms.prefers == 0 ||
+    if (call->options.prefers == 0 ||
         (status != GYRE_ERROR_INVALID_ARGUMENT && status != GYRE_ERROR_INVALID_USAGE &&
          status != GYRE_ERROR_UNSUPPORTED))
         return false;
-    call->terms.algorithms = call->terms.prefers = 0;
+    call->options.algorithms = call->options.prefers = 0;
     return true;
 }
 

@@ -68,7 +68,7 @@ enum gyre_result {
  *   MESSAGES        twice as many messages must gain one part of GAIN more, of so many parts
  *   CHANNEL_BYTES   many ranks: so many channels are predicted that none has more bytes
  *   FLAT_STEPS      many ranks: two-level algorithms come first, then others of so few steps a
- *                   tile, and none in which all pairs exchange data */
+ *                   tile, and none in which all pairs send to each other */
 #define GYRE_ROW_KIND_TABLE(X)                                                 \
     X(COPIES, copies, WAY, CALL)                                               \
     X(FUSED, fused, WAY, PLACED)                                               \
