@@ -27,7 +27,7 @@ COLLECTIVES = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce"]
 ALL_COLLECTIVES = COLLECTIVES + ["sendrecv", "alltoall", "gather", "scatter"]
 # Behind NCCL's time: the mode that was fastest, if it was not that of plain buffers.
 MODE_LETTERS = {"window": " w", "registered": " r", "zero-sm": " z"}
-LEFT_OUT = {4096}  # of the tables of sizes, which are long
+LEFT_OUT = {4096, 16384, 262144, 67108864}  # of the tables of sizes, which are long
 # Rows of the summary: set of reports, what was measured.
 SUMMARY = [("h200", "f32, plain"), ("h200-bf16", "bf16, plain"), ("h200-best", "f32, best"),
            ("h200-tiny", "f32, best"), ("h200-windows", "f32, best, W"), ("h200-registered", "f32, best, W")]
