@@ -53,8 +53,6 @@ TEST_CASE("the library takes no signals")
 {
     if (test_device() != GYRE_DEVICE_HOST)
         return; /* CUDA's own threads may */
-    setenv("GYRE_P2P_DISABLE", "1", 1);
-    setenv("GYRE_SHM_DISABLE", "1", 1);
-    setenv("GYRE_NET", "Socket", 1);
+    test_set("GYRE_P2P_DISABLE=1", "GYRE_SHM_DISABLE=1", "GYRE_NET=Socket", NULL);
     test_on_processes(2, look_at_all_threads, NULL);
 }

@@ -153,8 +153,8 @@ TEST_CASE("no match lists what exists")
     struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), six("eth1", "2001:db8::1")};
     int n = 0;
     table[1].is_up = false;
-    CHECK_FAILS(
-        gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_BAD_ARGUMENT(
+        gyre_sock_select(table, 2, "ens", 0, out, &n),
         "has an address matches \"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
     CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_SYSTEM, "none");
 }
@@ -206,8 +206,7 @@ TEST_CASE("the error names the variable that is set")
                                     "GYRE_SOCKET_IFNAME: no network interface that is up and has"};
     for (int i = 0; i < 2; i++) {
         CHECK_OK(gyre_params_from(lists[i], &params));
-        CHECK_FAILS(gyre_sock_list_addresses(&params, addresses, &n), GYRE_ERROR_INVALID_ARGUMENT,
-                    expected[i]);
+        CHECK_BAD_ARGUMENT(gyre_sock_list_addresses(&params, addresses, &n), expected[i]);
     }
 }
 
@@ -260,8 +259,7 @@ TEST_CASE("another host's loopback is no target")
     CHECK_OK(gyre_sock_list_targets(&list, out, &n));
     CHECK(n == 1);
     list.network ^= 1;
-    CHECK_FAILS(gyre_sock_list_targets(&list, out, &n), GYRE_ERROR_INVALID_USAGE,
-                "on its own host alone");
+    CHECK_BAD_USAGE(gyre_sock_list_targets(&list, out, &n), "on its own host alone");
     CHECK(gyre_sock_list_pack(&list, &real));
     CHECK_OK(gyre_sock_list_targets(&list, out, &n));
     CHECK(n == 1 && gyre_sock_is_same_host(&out[0], &real));

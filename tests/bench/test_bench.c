@@ -67,8 +67,7 @@ TEST_CASE("sizes have letters")
     static const char *const wrong[] = {"",    "x",    "-1",  "1T",   "1KX", "1KBB",
                                         "1iB", "1BiB", "nan", "1e99", "K"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        CHECK_FAILS(bench_parse_bytes(wrong[i], &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
-                    "is not a size");
+        CHECK_BAD_ARGUMENT(bench_parse_bytes(wrong[i], &n_bytes), "is not a size");
 }
 
 TEST_CASE("blocks are multiples of 16 bytes")
@@ -145,8 +144,7 @@ TEST_CASE("a fit finds the machine that was measured")
         CHECK_MSG(i == 5 || (rows[i].predicted_us < rows[i].us * 1.1 &&
                              rows[i].us < rows[i].predicted_us * 1.1),
                   "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
-    CHECK_FAILS(bench_fit(&facts, rows, 3, &found, &fit), GYRE_ERROR_INVALID_ARGUMENT,
-                "3 measurements for 8 constants");
+    CHECK_BAD_ARGUMENT(bench_fit(&facts, rows, 3, &found, &fit), "3 measurements for 8 constants");
 }
 
 static const char *algorithm_of(gyre_comm *comm)
@@ -187,8 +185,8 @@ TEST_CASE("an option's words replace the variables and are named in errors")
     CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
     options = (struct bench_options){.algo = "tree", .result_path = "copied"};
     words = bench_options_allowed(&options);
-    CHECK_FAILS(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words), GYRE_ERROR_INVALID_ARGUMENT,
-                "--path: \"copied\" is none of");
+    CHECK_BAD_ARGUMENT(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words),
+                       "--path: \"copied\" is none of");
     options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
     words = bench_options_allowed(&options);
     CHECK_OK(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words));
@@ -300,8 +298,7 @@ TEST_CASE("reports of a sweep keep folder and extension")
     }
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
-                GYRE_ERROR_INVALID_ARGUMENT, "too long");
+    CHECK_BAD_ARGUMENT(bench_combination_path(long_name, &names[0].combination, path), "too long");
 }
 
 #define MIB (1ULL << 20)
@@ -415,12 +412,12 @@ TEST_CASE("processes with other options are named")
         char words[100];
         snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
         all[1] = texts_with("allreduce", telling[i][0], telling[i][1]);
-        CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
+        CHECK_BAD_ARGUMENT(bench_option_texts_compare(all, 2), words);
         CHECK_HAS(gyre_cause(), telling[i][2]);
     }
     all[1] = texts_with("reduce", NULL, NULL);
-    CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
-                "program: process 0 has allreduce, 1 has reduce:");
+    CHECK_BAD_ARGUMENT(bench_option_texts_compare(all, 2),
+                       "program: process 0 has allreduce, 1 has reduce:");
 }
 
 TEST_CASE("what rank 0 alone reads may differ")
@@ -444,10 +441,9 @@ TEST_CASE("long words differ at their ends too")
         all[i] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
     CHECK_OK(bench_option_texts_compare(all, 12));
     all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
-    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
-                "--algo: process 0 has ring,tree,dire~");
+    CHECK_BAD_ARGUMENT(bench_option_texts_compare(all, 12),
+                       "--algo: process 0 has ring,tree,dire~");
     CHECK_HAS(gyre_cause(), ", 11 has ring,tree,dire~");
     all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
-    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
-                " and so on: all need");
+    CHECK_BAD_ARGUMENT(bench_option_texts_compare(all, 12), " and so on: all need");
 }

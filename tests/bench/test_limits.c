@@ -152,8 +152,8 @@ TEST_CASE("what is written is read by ring and collective")
     CHECK(lround(limit.gbytes_per_s) == 364 && strcmp(limit.ceiling, "all_reduce_push_push") == 0);
     CHECK_OK(bench_limits_read(file.path, GYRE_COLL_ALL_GATHER, 2, &limit));
     CHECK(lround(limit.gbytes_per_s) == 370 && strcmp(limit.ceiling, "push") == 0);
-    CHECK_FAILS(bench_limits_read(file.path, GYRE_COLL_BROADCAST, 3, &limit),
-                GYRE_ERROR_INVALID_ARGUMENT, "has no ring of 3 GPUs, but of 4 2");
+    CHECK_BAD_ARGUMENT(bench_limits_read(file.path, GYRE_COLL_BROADCAST, 3, &limit),
+                       "has no ring of 3 GPUs, but of 4 2");
     fini_file(&file);
     CHECK_FAILS(bench_limits_write(&limits, "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexistent/x");
 }
@@ -187,8 +187,7 @@ TEST_CASE("a file that says nothing is refused")
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         const struct file file = make_file(wrong[i][0]);
         struct bench_limit limit = {.gbytes_per_s = 5};
-        CHECK_FAILS(bench_limits_read(file.path, GYRE_COLL_REDUCE, 2, &limit),
-                    GYRE_ERROR_INVALID_ARGUMENT, wrong[i][1]);
+        CHECK_BAD_ARGUMENT(bench_limits_read(file.path, GYRE_COLL_REDUCE, 2, &limit), wrong[i][1]);
         CHECK_HAS(gyre_cause(), file.path);
         CHECK(lround(limit.gbytes_per_s) == 5); /* outputs are set on success only */
         fini_file(&file);
@@ -196,8 +195,8 @@ TEST_CASE("a file that says nothing is refused")
     struct bench_limit limit;
     CHECK_FAILS(bench_limits_read("/nonexistent/x", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_SYSTEM,
                 "--limits: /nonexistent/x: No such file");
-    CHECK_FAILS(bench_limits_read("/tmp", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_INVALID_ARGUMENT,
-                "--limits: /tmp: not a regular file");
+    CHECK_BAD_ARGUMENT(bench_limits_read("/tmp", GYRE_COLL_REDUCE, 2, &limit),
+                       "--limits: /tmp: not a regular file");
 }
 
 #else

@@ -20,7 +20,6 @@ struct job {
 };
 
 struct rank {
-    pthread_t thread;
     const struct job *job;
     int rank;
 };
@@ -111,12 +110,9 @@ static void run_job(struct job *job)
 {
     struct rank ranks[N_RANKS];
     CHECK(job->api.get_id(&job->id) == 0);
-    for (int i = 0; i < N_RANKS; i++) {
-        ranks[i] = (struct rank){.job = job, .rank = i};
-        pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
-    }
     for (int i = 0; i < N_RANKS; i++)
-        pthread_join(ranks[i].thread, NULL);
+        ranks[i] = (struct rank){.job = job, .rank = i};
+    test_run_threads(run_rank, ranks, N_RANKS, sizeof(ranks[0]));
 }
 
 static void *library(void)

@@ -105,8 +105,8 @@ static void gather_body(struct gyre_bootstrap *bootstrap)
     free(big);
     free(all_big);
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, NULL, 0, NULL));
-    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "", (16u << 20) / (unsigned)n + 1, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "at most");
+    CHECK_BAD_ARGUMENT(
+        bootstrap->ops->all_gather(bootstrap, "", (16u << 20) / (unsigned)n + 1, NULL), "at most");
     barrier(bootstrap);
     bootstrap->ops->leave(bootstrap);
 }
@@ -141,8 +141,7 @@ static void uneven_body(struct gyre_bootstrap *bootstrap)
 {
     char all[MAX_RANKS * 8];
     const size_t n_mine = bootstrap->rank == 1 ? 8 : 4;
-    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "12345678", n_mine, all),
-                GYRE_ERROR_INVALID_USAGE, "same step");
+    CHECK_BAD_USAGE(bootstrap->ops->all_gather(bootstrap, "12345678", n_mine, all), "same step");
     barrier(bootstrap);
     bootstrap->ops->leave(bootstrap);
 }
@@ -158,9 +157,8 @@ static void post_body(struct gyre_bootstrap *bootstrap)
     barrier(bootstrap);
     CHECK_OK(bootstrap->ops->post(bootstrap, next, "to next", 8));
     CHECK_OK(bootstrap->ops->post(bootstrap, -1, big, GYRE_MESSAGE_MAX_BYTES));
-    CHECK_FAILS(bootstrap->ops->post(bootstrap, -1, big, sizeof(big)), GYRE_ERROR_INVALID_ARGUMENT,
-                "at most 2048");
-    CHECK_FAILS(bootstrap->ops->post(bootstrap, n, "x", 1), GYRE_ERROR_INVALID_ARGUMENT, "rank");
+    CHECK_BAD_ARGUMENT(bootstrap->ops->post(bootstrap, -1, big, sizeof(big)), "at most 2048");
+    CHECK_BAD_ARGUMENT(bootstrap->ops->post(bootstrap, n, "x", 1), "rank");
     for (int i = 0; i < n; i++) {
         const struct gyre_event event = next_event(bootstrap);
         CHECK_MSG(event.kind == GYRE_EVENT_MESSAGE, "kind %d from %d", event.kind, event.rank);
@@ -383,14 +381,12 @@ TEST_CASE("a wrong secret or a mangled id is refused soon")
     gyre_unique_id other = id;
     struct gyre_id_layout layout = layout_of(&id);
     other.bytes[40] ^= 1;
-    CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
-                "not a unique id");
+    CHECK_BAD_ARGUMENT(open_tcp(&params, &other, 1, 0, &bootstrap), "not a unique id");
     layout.secret[3] ^= 1;
     layout.checksum = gyre_hash(GYRE_HASH_INIT, &layout, offsetof(struct gyre_id_layout, checksum));
     memcpy(&other, &layout, sizeof(other));
     CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_REMOTE, "another job");
-    CHECK_FAILS(open_tcp(&params, &id, 2, 2, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
-                "out of range");
+    CHECK_BAD_ARGUMENT(open_tcp(&params, &id, 2, 2, &bootstrap), "out of range");
     /* The rightful rank still gets in. */
     CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
     bootstrap->ops->leave(bootstrap);
@@ -612,7 +608,7 @@ TEST_CASE("an address that is none is refused by name")
     gyre_unique_id id;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(bad); i++) {
         setenv("NCCL_COMM_ID", bad[i], 1);
-        CHECK_FAILS(gyre_get_unique_id(&id), GYRE_ERROR_INVALID_ARGUMENT, "NCCL_COMM_ID=");
+        CHECK_BAD_ARGUMENT(gyre_get_unique_id(&id), "NCCL_COMM_ID=");
     }
 }
 

@@ -109,19 +109,18 @@ TEST_CASE("of two launchers the inner one counts, or both are refused")
 
 TEST_CASE("what cannot be told is refused with names and values")
 {
-    CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1",
-                     "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"),
-                GYRE_ERROR_INVALID_USAGE,
-                "RANK=0 WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4");
+    CHECK_BAD_USAGE(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1",
+                         "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"),
+                    "RANK=0 WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4");
     /* mpirun on each host starts four ranks there. */
     CHECK_OK(FIND("RANK=5", "WORLD_SIZE=8", "MASTER_ADDR=a", "MASTER_PORT=1",
                   "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"));
     CHECK(launch.rank == 5 && launch.n_ranks == 8);
     /* A shell's leftovers of one rank. */
-    CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"),
-                GYRE_ERROR_INVALID_USAGE, "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4");
-    CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=1", "PMIX_RANK=1"), GYRE_ERROR_INVALID_USAGE,
-                "RANK=0 WORLD_SIZE=1, PMIX_RANK=1");
+    CHECK_BAD_USAGE(FIND("RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"),
+                    "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4");
+    CHECK_BAD_USAGE(FIND("RANK=0", "WORLD_SIZE=1", "PMIX_RANK=1"),
+                    "RANK=0 WORLD_SIZE=1, PMIX_RANK=1");
     /* mpirun in a batch script, and variables that mpirun left to srun's tasks. */
     CHECK_OK(FIND("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=0",
                   "SLURM_NTASKS=4"));
@@ -137,18 +136,17 @@ TEST_CASE("what cannot be told is refused with names and values")
     CHECK_OK(FIND("RANK=3", "WORLD_SIZE=4", "MASTER_ADDR=a", "MASTER_PORT=1",
                   "TORCHELASTIC_RUN_ID=none", "PMIX_RANK=0", "PMIX_NAMESPACE=slurm.pmix.7.1"));
     CHECK(launch.rank == 3 && strcmp(launch.name, "torchrun") == 0);
-    CHECK_FAILS(FIND("PMIX_RANK=0"), GYRE_ERROR_INVALID_USAGE, "unset PMIX_RANK");
-    CHECK_FAILS(FIND("JOB_COMPLETION_INDEX=1"), GYRE_ERROR_INVALID_USAGE, "how many ranks");
-    CHECK_FAILS(FIND("RANK=1"), GYRE_ERROR_INVALID_USAGE, "RANK=1");
-    CHECK_FAILS(FIND("PMI_SIZE=4"), GYRE_ERROR_INVALID_USAGE, "PMI_SIZE=4");
-    CHECK_FAILS(FIND("SLURM_STEP_NUM_TASKS=2"), GYRE_ERROR_INVALID_USAGE, "lonely copy");
-    CHECK_FAILS(FIND("GLOO_RANK=1", "GLOO_SIZE=4"), GYRE_ERROR_INVALID_USAGE,
-                "GLOO_SIZE=4 and GLOO_RANK=1");
-    CHECK_FAILS(FIND("XYZ_WORLD_SIZE=2"), GYRE_ERROR_INVALID_USAGE, "XYZ_WORLD_SIZE=2");
-    CHECK_FAILS(FIND("JAX_NUM_PROCESSES=2", "JAX_PROCESS_ID=0"), GYRE_ERROR_INVALID_USAGE,
-                "JAX_NUM_PROCESSES=2 and JAX_PROCESS_ID=0");
-    CHECK_FAILS(FIND("GLOO_RANK=1", "GLOO_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"),
-                GYRE_ERROR_INVALID_USAGE, "GLOO_SIZE=4");
+    CHECK_BAD_USAGE(FIND("PMIX_RANK=0"), "unset PMIX_RANK");
+    CHECK_BAD_USAGE(FIND("JOB_COMPLETION_INDEX=1"), "how many ranks");
+    CHECK_BAD_USAGE(FIND("RANK=1"), "RANK=1");
+    CHECK_BAD_USAGE(FIND("PMI_SIZE=4"), "PMI_SIZE=4");
+    CHECK_BAD_USAGE(FIND("SLURM_STEP_NUM_TASKS=2"), "lonely copy");
+    CHECK_BAD_USAGE(FIND("GLOO_RANK=1", "GLOO_SIZE=4"), "GLOO_SIZE=4 and GLOO_RANK=1");
+    CHECK_BAD_USAGE(FIND("XYZ_WORLD_SIZE=2"), "XYZ_WORLD_SIZE=2");
+    CHECK_BAD_USAGE(FIND("JAX_NUM_PROCESSES=2", "JAX_PROCESS_ID=0"),
+                    "JAX_NUM_PROCESSES=2 and JAX_PROCESS_ID=0");
+    CHECK_BAD_USAGE(FIND("GLOO_RANK=1", "GLOO_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"),
+                    "GLOO_SIZE=4");
     /* A shell inside an allocation, sizes without ranks, and look-alikes. */
     CHECK_OK(FIND("SLURM_NTASKS=4", "SLURM_JOB_ID=7", "WORLD_SIZE=1", "MP_PROCS=4", "HISTSIZE=9",
                   "PAGE_SIZE=4096", "X_RANK=best", "X_SIZE=4", "LOCAL_RANK=1"));
@@ -166,14 +164,13 @@ TEST_CASE("values are numbers in range, and blanks do not matter")
         {"RANK=x", "WORLD_SIZE=2"},  {"RANK=0", "WORLD_SIZE=0"},
         {"RANK=0", "WORLD_SIZE=2x"}, {"RANK=0", "WORLD_SIZE=99999999999"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(bad); i++)
-        CHECK_FAILS(FIND(bad[i][0], bad[i][1], more[0], more[1]), GYRE_ERROR_INVALID_ARGUMENT,
-                    "is not a number from");
+        CHECK_BAD_ARGUMENT(FIND(bad[i][0], bad[i][1], more[0], more[1]), "is not a number from");
     static char *const ports[] = {"MASTER_PORT=0", "MASTER_PORT=65536", "MASTER_PORT=ssh"};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(ports); i++)
-        CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=2", more[0], ports[i]), GYRE_ERROR_INVALID_ARGUMENT,
-                    "is not a number from 1 to 65535");
-    CHECK_FAILS(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT= "),
-                GYRE_ERROR_INVALID_ARGUMENT, "MASTER_PORT");
+        CHECK_BAD_ARGUMENT(FIND("RANK=0", "WORLD_SIZE=2", more[0], ports[i]),
+                           "is not a number from 1 to 65535");
+    CHECK_BAD_ARGUMENT(FIND("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT= "),
+                       "MASTER_PORT");
 }
 
 TEST_CASE("steps of one job have identities and places of their own")

@@ -255,8 +255,7 @@ TEST_RANK(compare_during_a_split)
 
 TEST_CASE("calls may be compared while a split goes on")
 {
-    setenv("GYRE_CHECK", "calls", 1);
-    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    test_set("GYRE_CHECK=calls", "GYRE_BOOTSTRAP_TIMEOUT=20", NULL);
     for (int i = 0; i < 10; i++)
         test_on_threads(2, compare_during_a_split, NULL);
 }
@@ -323,8 +322,7 @@ TEST_CASE("a stall of compared calls does not advise to compare them")
         return;
     CHECK(fd >= 0);
     setenv("GYRE_DEBUG_FILE", path, 1);
-    setenv("GYRE_STALL_WARN", "1", 1);
-    setenv("GYRE_CHECK", "calls", 1);
+    test_set("GYRE_STALL_WARN=1", "GYRE_CHECK=calls", NULL);
     test_on_threads(2, stall_behind_an_obstacle, path);
     unlink(path);
     close(fd);

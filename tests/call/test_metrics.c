@@ -115,12 +115,9 @@ static void run_ranks(void)
     gyre_config config = test_config(0);
     config.name = "a \"b\\\xe9"; /* the last byte is no UTF-8 */
     CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
-    for (int rank = 0; rank < N; rank++) {
-        threads[rank] = (struct test_thread){.comm = comms[rank], .rank = rank};
-        pthread_create(&threads[rank].thread, NULL, run_rank, &threads[rank]);
-    }
     for (int rank = 0; rank < N; rank++)
-        pthread_join(threads[rank].thread, NULL);
+        threads[rank] = (struct test_thread){.comm = comms[rank], .rank = rank};
+    test_run_threads(run_rank, threads, N, sizeof(threads[0]));
 }
 
 TEST_CASE("the file counts calls and bytes by collective and size")
@@ -243,14 +240,11 @@ TEST_CASE("calls go on while the file cannot be written")
     disk.holds = true;
     const gyre_config host = test_config(0);
     CHECK_OK(gyre_comm_init_all(comms, N, NULL, &host));
-    for (int rank = 0; rank < N; rank++) {
+    for (int rank = 0; rank < N; rank++)
         threads[rank] = (struct test_thread){.comm = comms[rank], .rank = rank};
-        pthread_create(&threads[rank].thread, NULL, run_rank_on_held_disk, &threads[rank]);
-    }
-    for (int rank = 0; rank < N; rank++) {
-        pthread_join(threads[rank].thread, NULL);
+    test_run_threads(run_rank_on_held_disk, threads, N, sizeof(threads[0]));
+    for (int rank = 0; rank < N; rank++)
         CHECK(threads[rank].argument != NULL);
-    }
     pthread_mutex_lock(&disk.lock);
     disk.holds = false;
     pthread_cond_broadcast(&disk.changed);

@@ -112,7 +112,7 @@ TEST_RANK(make_calls)
     CHECK_OK(gyre_mem_alloc(&out, N * COUNT * sizeof(float), kind, rank));
     CHECK_OK(gyre_stream_create(&stream, kind, rank));
     CHECK_OK(gyre_comm_observe(comm, &observer));
-    CHECK_FAILS(gyre_comm_observe(comm, &observer), GYRE_ERROR_INVALID_USAGE, "already");
+    CHECK_BAD_USAGE(gyre_comm_observe(comm, &observer), "already");
     args.send = in;
     args.recv = in;
     args.count = COUNT;
@@ -143,17 +143,10 @@ static bool are_all_stages(const char *stages)
 
 TEST_CASE("every call goes through its stages")
 {
-    struct test_thread threads[N];
     gyre_comm *comms[N];
     const gyre_config config = test_config(0);
     CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
-    for (int rank = 0; rank < N; rank++) {
-        threads[rank] = (struct test_thread){
-            .comm = comms[rank], .rank = rank, .n_ranks = N, .run = make_calls};
-        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
-    }
-    for (int rank = 0; rank < N; rank++)
-        pthread_join(threads[rank].thread, NULL); /* it has destroyed its communicator */
+    test_on_comms(comms, N, make_calls, NULL);
     for (int rank = 0; rank < N; rank++) {
         const struct seen *own = &seen[rank];
         CHECK(own->n_tags == 5 && own->n_launches == 3 && own->n_closed == 1);
@@ -174,9 +167,9 @@ TEST_CASE("an observer that lacks a function is refused")
     const gyre_config config = test_config(0);
     gyre_observer observer = observer_of(0);
     CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
-    CHECK_FAILS(gyre_comm_observe(comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "observe");
+    CHECK_BAD_ARGUMENT(gyre_comm_observe(comm, NULL), "observe");
     observer.ended = NULL;
-    CHECK_FAILS(gyre_comm_observe(comm, &observer), GYRE_ERROR_INVALID_ARGUMENT, "lacks");
+    CHECK_BAD_ARGUMENT(gyre_comm_observe(comm, &observer), "lacks");
     CHECK_OK(gyre_comm_destroy(comm));
     CHECK(seen[0].n_closed == 0);
 }

@@ -317,9 +317,8 @@ TEST_CASE("a copy takes the receives of a rank from itself")
     CHECK(items[1].call.recv == NULL);
     struct gyre_item *differ[] = {&items[0], &items[4]};
     n = 2;
-    CHECK_FAILS(gyre_order_join_copies(1, differ, &n), GYRE_ERROR_INVALID_USAGE, "as many");
+    CHECK_BAD_USAGE(gyre_order_join_copies(1, differ, &n), "as many");
     struct gyre_item *lone[] = {&items[2], &items[0], &items[3]};
     n = 3;
-    CHECK_FAILS(gyre_order_join_copies(1, lone, &n), GYRE_ERROR_INVALID_USAGE,
-                "without a send to itself");
+    CHECK_BAD_USAGE(gyre_order_join_copies(1, lone, &n), "without a send to itself");
 }

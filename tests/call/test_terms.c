@@ -177,26 +177,22 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     gyre_call_args args = all_reduce_of(data);
     fill(data, rank);
     args.algorithm = "rings";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "the call's algorithm");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "the call's algorithm");
     args.algorithm = "tree";
     args.protocol = "fast";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "the call's protocol");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "the call's protocol");
     args.protocol = "ll/ll";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "between hosts");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "between hosts");
     args.protocol = NULL;
     args.max_channels = 65;
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "legal is 1..64");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "legal is 1..64");
     args.max_channels = 0;
     args.kind = GYRE_CALL_ALL_TO_ALL; /* has no tree */
     args.count = 1;
     args.recv = data + N;
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
-                "the call's algorithm");
+    CHECK_BAD_USAGE(gyre_collective(&args, comm, NULL), "the call's algorithm");
     args.version = 0;
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_CALL_ARGS_INIT");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "GYRE_CALL_ARGS_INIT");
     /* None of it was enqueued. */
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_SUCCESS);
@@ -222,8 +218,7 @@ TEST_ON_THREADS("in a group such terms are refused at the call, and the other ca
     args.dtype = GYRE_FLOAT32;
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_all_reduce(first, first, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
-                "the call's algorithm");
+    CHECK_BAD_USAGE(gyre_collective(&args, comm, NULL), "the call's algorithm");
     CHECK_OK(gyre_all_reduce(second, second, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_group_end());
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
@@ -250,11 +245,10 @@ TEST_ON_THREADS_WITH(
     args.algorithm = "tree";
     check_algorithm(comm, &args, "tree");
     args.send = NULL; /* a call's other errors stay */
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "NULL");
     args.send = data;
     args.protocol = "fast";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "the call's protocol");
+    CHECK_BAD_ARGUMENT(gyre_collective(&args, comm, NULL), "the call's protocol");
     for (int i = 0; i < N; i++)
         blocks[i] = (float)(10 * rank + i);
     args = (gyre_call_args)GYRE_CALL_ARGS_INIT;
@@ -264,8 +258,7 @@ TEST_ON_THREADS_WITH(
     args.recv = out;
     args.count = 1;
     args.dtype = GYRE_FLOAT32;
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE,
-                "the call's algorithm");
+    CHECK_BAD_USAGE(gyre_collective(&args, comm, NULL), "the call's algorithm");
     args.prefers = 1;
     for (int in_group = 0; in_group < 2; in_group++) {
         const uint64_t n_made = gyre_plans_made(&comm->plans);
@@ -288,5 +281,5 @@ TEST_ON_THREADS_WITH("ranks with different terms get an error that shows both ca
     gyre_call_args args = all_reduce_of(data);
     fill(data, rank);
     args.algorithm = rank == 0 ? "ring" : "tree";
-    CHECK_FAILS(gyre_collective(&args, comm, NULL), GYRE_ERROR_INVALID_USAGE, "with options");
+    CHECK_BAD_USAGE(gyre_collective(&args, comm, NULL), "with options");
 }

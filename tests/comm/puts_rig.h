@@ -46,6 +46,17 @@ static inline gyre_window puts_window(gyre_comm *comm, int *buffer, size_t n_int
     return window;
 }
 
+/** All of a rank's part; NULL = it has none of them. */
+static inline void puts_close(gyre_comm *comm, gyre_window window, gyre_stream stream, int *memory,
+                              int *local)
+{
+    CHECK_OK(gyre_window_deregister(comm, window));
+    if (stream != NULL)
+        CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(local, test_device()));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
 static inline int puts_value(int rank, int round, int i)
 {
     return 1000 * round + 100000 * rank + i;

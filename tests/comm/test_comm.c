@@ -290,11 +290,9 @@ TEST_ON_THREADS("a user scalar multiplies before the sum", 3)
         expected += 2.0F * (float)(r + 1);
     CHECK_OK(reduce_one(comm, &value, GYRE_FLOAT32, op));
     CHECK(value == expected);
-    CHECK_FAILS(reduce_one(comm, wide, GYRE_FLOAT64, op), GYRE_ERROR_INVALID_ARGUMENT,
-                "was made for float");
+    CHECK_BAD_ARGUMENT(reduce_one(comm, wide, GYRE_FLOAT64, op), "was made for float");
     CHECK_OK(gyre_op_destroy(op, comm));
-    CHECK_FAILS(reduce_one(comm, &value, GYRE_FLOAT32, op), GYRE_ERROR_INVALID_ARGUMENT,
-                "op_create_premul_sum");
+    CHECK_BAD_ARGUMENT(reduce_one(comm, &value, GYRE_FLOAT32, op), "op_create_premul_sum");
 }
 
 TEST_ON_HOST_THREADS("a user scalar may go before its group ends", 3)
@@ -339,15 +337,15 @@ TEST_ON_THREADS("a group can be simulated", 3)
     void *memory = NULL;
     CHECK_OK(device->ops->mem_alloc(device, N * sizeof(float), &memory));
     CHECK_OK(device->ops->copy(device, memory, &value, sizeof(value)));
-    CHECK_FAILS(gyre_group_simulate_end(&few_us), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_BAD_USAGE(gyre_group_simulate_end(&few_us), "without group_start");
     CHECK_OK(gyre_group_start());
-    CHECK_FAILS(gyre_group_simulate_end(NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    CHECK_BAD_ARGUMENT(gyre_group_simulate_end(NULL), "NULL");
     CHECK_OK(gyre_all_reduce(memory, memory, 16, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
     CHECK_OK(gyre_group_simulate_end(&few_us));
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_all_reduce(memory, memory, N, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
     CHECK_OK(gyre_group_start());
-    CHECK_FAILS(gyre_group_simulate_end(&unset_us), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_BAD_USAGE(gyre_group_simulate_end(&unset_us), "inside another");
     CHECK_OK(gyre_broadcast(memory, memory, N, GYRE_FLOAT32, 0, comm, place.stream));
     CHECK_OK(gyre_group_end());
     CHECK_OK(gyre_group_simulate_end(&many_us));
@@ -369,11 +367,11 @@ TEST_ON_HOST_THREADS("a group can be cancelled", 3)
     gyre_comm *child = NULL;
     float value = (float)rank;
     int count = 0;
-    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_BAD_USAGE(gyre_group_cancel(), "without group_start");
     CHECK_OK(gyre_group_start());
     CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_group_start());
-    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_BAD_USAGE(gyre_group_cancel(), "inside another");
     CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
     CHECK_OK(gyre_group_end());
     CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));

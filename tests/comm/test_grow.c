@@ -81,21 +81,17 @@ TEST_ON_THREADS("ranks that grow differently all get the cause", N_OLD)
     struct newcomer newcomers[N_NEW];
     gyre_unique_id id;
     gyre_comm *grown = NULL;
-    CHECK_FAILS(gyre_comm_grow(comm, N_OLD, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "legal is 3..");
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "comm_out is NULL");
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), GYRE_ERROR_INVALID_USAGE,
-                "no rank gives a unique id");
+    CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, N_OLD, NULL, &grown, NULL), "legal is 3..");
+    CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, N_ALL, NULL, NULL, NULL), "comm_out is NULL");
+    CHECK_BAD_USAGE(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), "no rank gives a unique id");
     CHECK_OK(gyre_get_unique_id(&id));
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, &id, &grown, NULL), GYRE_ERROR_INVALID_USAGE,
-                "both give a unique id");
+    CHECK_BAD_USAGE(gyre_comm_grow(comm, N_ALL, &id, &grown, NULL), "both give a unique id");
     if (rank == 0) {
         CHECK_OK(gyre_get_unique_id(&id));
         start_newcomers(newcomers, &id, GYRE_ERROR_REMOTE);
     }
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL + rank, rank == 0 ? &id : NULL, &grown, NULL),
-                GYRE_ERROR_INVALID_USAGE, "grows to");
+    CHECK_BAD_USAGE(gyre_comm_grow(comm, N_ALL + rank, rank == 0 ? &id : NULL, &grown, NULL),
+                    "grows to");
     CHECK(grown == NULL);
     if (rank == 0)
         wait_for_newcomers(newcomers);
@@ -107,13 +103,13 @@ TEST_RANK(grow_by_a_bad_size)
     gyre_unique_id id;
     gyre_comm *grown = NULL;
     if (rank == 0) {
-        CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                    "of the parent: grow: n_ranks is 1, legal is 3..");
+        CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, N_ALL, NULL, &grown, NULL),
+                           "of the parent: grow: n_ranks is 1, legal is 3..");
     } else {
         CHECK_OK(gyre_get_unique_id(&id));
         start_newcomers(newcomers, &id, GYRE_ERROR_REMOTE);
-        CHECK_FAILS(gyre_comm_grow(comm, 1, &id, &grown, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                    "grow: n_ranks is 1, legal is 3..");
+        CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, 1, &id, &grown, NULL),
+                           "grow: n_ranks is 1, legal is 3..");
         wait_for_newcomers(newcomers);
     }
     CHECK(grown == NULL);
@@ -124,10 +120,10 @@ TEST_RANK(grow_by_bad_pointers)
     gyre_config config;
     gyre_comm *grown = NULL;
     memset(&config, 0, sizeof(config));
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, rank == 1 ? NULL : &grown, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
-    CHECK_FAILS(gyre_comm_grow(comm, N_ALL, NULL, &grown, rank == 1 ? &config : NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "GYRE_CONFIG_INIT");
+    CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, N_ALL, NULL, rank == 1 ? NULL : &grown, NULL),
+                       "comm_out is NULL");
+    CHECK_BAD_ARGUMENT(gyre_comm_grow(comm, N_ALL, NULL, &grown, rank == 1 ? &config : NULL),
+                       "GYRE_CONFIG_INIT");
     CHECK(grown == NULL);
 }
 
@@ -142,12 +138,11 @@ TEST_ON_THREADS_WITH("a bad argument of one rank of a split is an error of its c
                      "GYRE_BOOTSTRAP_TIMEOUT=20")
 {
     gyre_comm *child = NULL;
-    CHECK_FAILS(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "comm_out is NULL");
+    CHECK_BAD_ARGUMENT(gyre_comm_split(comm, 0, rank, rank == 1 ? NULL : &child, NULL),
+                       "comm_out is NULL");
     /* An illegal color: no new communicator. */
     if (rank == 1) {
-        CHECK_FAILS(gyre_comm_split(comm, -7, rank, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                    "color -7");
+        CHECK_BAD_ARGUMENT(gyre_comm_split(comm, -7, rank, &child, NULL), "color -7");
     } else {
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
         CHECK_OK(gyre_comm_destroy(child));
@@ -176,8 +171,7 @@ TEST_ON_THREADS("a communicator tells its properties", 2)
     CHECK_OK(gyre_comm_properties(comm, &old));
     CHECK(old.n_ranks == n_ranks && memcmp(&before, &old.can_window, 1) == 0);
     old.version = 0;
-    CHECK_FAILS(gyre_comm_properties(comm, &old), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_PROPERTIES_INIT");
+    CHECK_BAD_ARGUMENT(gyre_comm_properties(comm, &old), "GYRE_PROPERTIES_INIT");
 }
 
 TEST_CASE("every variable has a name and a value")

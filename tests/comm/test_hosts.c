@@ -42,7 +42,6 @@ struct rank {
     struct test_place place;
     char *in;
     char *out;
-    pthread_t thread;
 };
 
 static uint64_t mix(uint64_t number)
@@ -186,12 +185,9 @@ static void run_with(const char *protos, const char *algos, bool in_turns, bool 
     if (open_team(&team, in_turns)) {
         team.in_graphs = in_graphs;
         struct rank ranks[MAX_RANKS];
-        for (int rank = 0; rank < team.n_ranks; rank++) {
-            ranks[rank] = (struct rank){.team = &team, .place.comm = team.comms[rank]};
-            pthread_create(&ranks[rank].thread, NULL, run_rank, &ranks[rank]);
-        }
         for (int rank = 0; rank < team.n_ranks; rank++)
-            pthread_join(ranks[rank].thread, NULL);
+            ranks[rank] = (struct rank){.team = &team, .place.comm = team.comms[rank]};
+        test_run_threads(run_rank, ranks, team.n_ranks, sizeof(ranks[0]));
         close_team(&team);
     }
     unsetenv("GYRE_PROTO");

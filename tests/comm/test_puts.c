@@ -33,10 +33,7 @@ TEST_RANK(put_around)
     }
     puts_copy(comm, &before, memory + 2, 1);
     CHECK(before == 0);
-    CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-    puts_free(local);
-    puts_free(memory);
+    puts_close(comm, window, stream, memory, local);
 }
 
 TEST_CASE("puts of processes arrive before their signal")
@@ -85,10 +82,7 @@ TEST_RANK(count_signals)
         CHECK_OK(gyre_put(NULL, 0, GYRE_INT32, &nothing, comm, stream));
     }
     CHECK_OK(gyre_stream_synchronize(stream, test_device()));
-    CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-    puts_free(ones);
-    puts_free(memory);
+    puts_close(comm, window, stream, memory, ones);
 }
 
 TEST_RUNS("signals of processes are counted", test_on_processes(most_ranks(N), count_signals, NULL))
@@ -122,8 +116,7 @@ TEST_RANK(signal_from_streams)
     for (int i = 0; i < N_STREAMS; i++) {
         test_end_stream(streams[i], test_device());
     }
-    CHECK_OK(gyre_window_deregister(comm, window));
-    puts_free(memory);
+    puts_close(comm, window, NULL, memory, NULL);
 }
 
 TEST_RUNS("signals of several streams of processes are all counted",
@@ -152,10 +145,7 @@ TEST_RANK(mix_with_collectives)
         first *= n_ranks;
     puts_copy(comm, &sum, local, 1);
     CHECK_MSG(sum == first, "%d, not %d", sum, first);
-    CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-    puts_free(local);
-    puts_free(memory);
+    puts_close(comm, window, stream, memory, local);
 }
 
 TEST_CASE("puts keep their order with collectives of the stream")
@@ -183,38 +173,29 @@ TEST_ON_THREADS("wrong arguments are refused", 2)
     char on_host[64] = "";
     int *memory = puts_buffer(comm, 16), *source = puts_buffer(comm, 16);
     const gyre_signal_wait waits[] = {{0, GYRE_N_SIGNALS, 1}, {0, 0, -1}};
-    CHECK_FAILS(gyre_signal(0, 0, comm, NULL), GYRE_ERROR_INVALID_USAGE, "register one first");
+    CHECK_BAD_USAGE(gyre_signal(0, 0, comm, NULL), "register one first");
     const gyre_window window = puts_window(comm, memory, 16);
     gyre_put_target target = {0, window, 60, 0};
-    CHECK_FAILS(gyre_put(source, 5, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "5 bytes at offset 60 do not fit into window");
+    CHECK_BAD_ARGUMENT(gyre_put(source, 5, GYRE_INT8, &target, comm, NULL),
+                       "5 bytes at offset 60 do not fit into window");
     target.offset_bytes = 65;
-    CHECK_FAILS(gyre_put(source, 0, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "do not fit");
+    CHECK_BAD_ARGUMENT(gyre_put(source, 0, GYRE_INT8, &target, comm, NULL), "do not fit");
     target.offset_bytes = 0;
-    CHECK_FAILS(gyre_put(source, SIZE_MAX, GYRE_FLOAT64, &target, comm, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "2^63");
-    CHECK_FAILS(gyre_put(NULL, 1, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "local");
+    CHECK_BAD_ARGUMENT(gyre_put(source, SIZE_MAX, GYRE_FLOAT64, &target, comm, NULL), "2^63");
+    CHECK_BAD_ARGUMENT(gyre_put(NULL, 1, GYRE_INT8, &target, comm, NULL), "local");
     if (test_device() == GYRE_DEVICE_CUDA)
-        CHECK_FAILS(gyre_put(on_host, 1, GYRE_INT8, &target, comm, NULL),
-                    GYRE_ERROR_INVALID_ARGUMENT, "put: local");
-    CHECK_FAILS(gyre_put(source, 1, GYRE_INT8, NULL, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "target is NULL");
+        CHECK_BAD_ARGUMENT(gyre_put(on_host, 1, GYRE_INT8, &target, comm, NULL), "put: local");
+    CHECK_BAD_ARGUMENT(gyre_put(source, 1, GYRE_INT8, NULL, comm, NULL), "target is NULL");
     target.window = window + 1;
-    CHECK_FAILS(gyre_put(source, 1, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "is none of this communicator");
+    CHECK_BAD_ARGUMENT(gyre_put(source, 1, GYRE_INT8, &target, comm, NULL),
+                       "is none of this communicator");
     target.peer = n_ranks;
-    CHECK_FAILS(gyre_put(source, 1, GYRE_INT8, &target, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "is not a rank");
-    CHECK_FAILS(gyre_signal(0, -1, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "is not in 0..31");
-    CHECK_FAILS(gyre_wait_signal(waits, 1, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "0..31");
-    CHECK_FAILS(gyre_wait_signal(waits + 1, 1, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "negative");
-    CHECK_FAILS(gyre_wait_signal(NULL, 1, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "no list");
-    CHECK_OK(gyre_window_deregister(comm, window));
-    puts_free(source);
-    puts_free(memory);
+    CHECK_BAD_ARGUMENT(gyre_put(source, 1, GYRE_INT8, &target, comm, NULL), "is not a rank");
+    CHECK_BAD_ARGUMENT(gyre_signal(0, -1, comm, NULL), "is not in 0..31");
+    CHECK_BAD_ARGUMENT(gyre_wait_signal(waits, 1, comm, NULL), "0..31");
+    CHECK_BAD_ARGUMENT(gyre_wait_signal(waits + 1, 1, comm, NULL), "negative");
+    CHECK_BAD_ARGUMENT(gyre_wait_signal(NULL, 1, comm, NULL), "no list");
+    puts_close(comm, window, NULL, memory, source);
 }
 
 static gyre_comm *wait_alone(int timeout_ms, gyre_stream *stream_out)

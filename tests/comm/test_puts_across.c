@@ -12,7 +12,6 @@ static void on_hosts(int n_hosts, int n_per_host, test_rank_fn run, void *argume
 {
     const int n_ranks = n_hosts * n_per_host;
     gyre_comm *comms[TEST_MAX_RANKS];
-    struct test_thread threads[TEST_MAX_RANKS];
     gyre_unique_id id;
     test_had_threads = true;
     CHECK_OK(gyre_get_unique_id(&id));
@@ -26,14 +25,8 @@ static void on_hosts(int n_hosts, int n_per_host, test_rank_fn run, void *argume
     }
     CHECK_OK(gyre_group_end());
     unsetenv("GYRE_HOSTID");
-    if (test_n_failures > 0)
-        return;
-    for (int rank = 0; rank < n_ranks; rank++) {
-        threads[rank] = (struct test_thread){0, comms[rank], rank, n_ranks, run, argument};
-        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
-    }
-    for (int rank = 0; rank < n_ranks; rank++)
-        pthread_join(threads[rank].thread, NULL);
+    if (test_n_failures == 0)
+        test_on_comms(comms, n_ranks, run, argument);
 }
 
 static void over_sockets(int n_hosts, int n_per_host, test_rank_fn run, void *argument)
@@ -107,10 +100,7 @@ TEST_RANK(put_to_all)
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
     }
     CHECK(memory[0] == 0);
-    CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-    puts_free(local);
-    puts_free(memory);
+    puts_close(comm, window, stream, memory, local);
 }
 
 TEST_CASE("puts to every rank arrive before their signal")
@@ -150,8 +140,7 @@ TEST_RANK(signal_often)
     for (int i = 0; i < 2; i++) {
         test_end_stream(streams[i], test_device());
     }
-    CHECK_OK(gyre_window_deregister(comm, window));
-    puts_free(memory);
+    puts_close(comm, window, NULL, memory, NULL);
 }
 
 TEST_RUNS("signals of several streams are all counted", over_networks(2, 1, signal_often, NULL))
@@ -200,10 +189,7 @@ TEST_RANK(reduce_in_windows)
     CHECK(address == memory && n_bytes == COUNT * sizeof(int));
     CHECK_FAILS(gyre_window_address(comm, window, (rank + n_ranks / 2) % n_ranks, &address, NULL),
                 GYRE_ERROR_UNSUPPORTED, "gyre_put reaches it");
-    CHECK_OK(gyre_window_deregister(comm, window));
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
-    puts_free(local);
-    puts_free(memory);
+    puts_close(comm, window, stream, memory, local);
 }
 
 TEST_RUNS("collectives in such windows are right", over_networks(2, 2, reduce_in_windows, NULL))
@@ -332,8 +318,8 @@ TEST_RANK(put_late)
     if (rank == 1) {
         CHECK_OK(gyre_signal(0, 0, comm, stream));
         CHECK_OK(gyre_wait_signal(&never, 1, comm, stream));
-        CHECK_FAILS(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST), GYRE_ERROR_INVALID_USAGE,
-                    "give a window back after all calls that use it are complete");
+        CHECK_BAD_USAGE(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST),
+                        "give a window back after all calls that use it are complete");
     }
     (void)second;
     CHECK_OK(gyre_stream_destroy(stream, test_device()));

@@ -19,9 +19,8 @@ static gyre_comm *make_alone(void)
     return comm;
 }
 
-TEST_CASE("the same range is counted")
+TEST_ON_THREADS("the same range is counted", 1)
 {
-    gyre_comm *comm = make_alone();
     gyre_registration first = NULL;
     gyre_registration second = NULL;
     char *memory = allocate();
@@ -33,14 +32,12 @@ TEST_CASE("the same range is counted")
     CHECK(gyre_registrations_count(&comm->registrations) == 1);
     CHECK_OK(gyre_comm_deregister(comm, first));
     CHECK(gyre_registrations_count(&comm->registrations) == 0);
-    CHECK_FAILS(gyre_comm_deregister(comm, first), GYRE_ERROR_INVALID_ARGUMENT, "given back");
-    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_BAD_ARGUMENT(gyre_comm_deregister(comm, first), "given back");
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-TEST_CASE("ranges may overlap")
+TEST_ON_THREADS("ranges may overlap", 1)
 {
-    gyre_comm *comm = make_alone();
     gyre_registration whole = NULL;
     gyre_registration head = NULL;
     gyre_registration middle = NULL;
@@ -53,14 +50,12 @@ TEST_CASE("ranges may overlap")
     CHECK(gyre_registrations_count(&comm->registrations) == 2);
     CHECK_OK(gyre_comm_deregister(comm, head));
     CHECK_OK(gyre_comm_deregister(comm, middle));
-    CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-TEST_CASE("many ranges come and go")
+TEST_ON_THREADS("many ranges come and go", 1)
 {
     enum { N = 100 };
-    gyre_comm *comm = make_alone();
     gyre_registration handles[N];
     char *memory = allocate();
     for (int round = 0; round < 3; round++) {
@@ -71,13 +66,11 @@ TEST_CASE("many ranges come and go")
             CHECK_OK(gyre_comm_deregister(comm, handles[(i * 37) % N]));
         CHECK(gyre_registrations_count(&comm->registrations) == 0);
     }
-    CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-TEST_CASE("a range that comes again has another handle")
+TEST_ON_THREADS("a range that comes again has another handle", 1)
 {
-    gyre_comm *comm = make_alone();
     gyre_registration before = NULL;
     gyre_registration after = NULL;
     char *memory = allocate();
@@ -85,43 +78,35 @@ TEST_CASE("a range that comes again has another handle")
     CHECK_OK(gyre_comm_deregister(comm, before));
     CHECK_OK(gyre_comm_register(comm, memory, BYTES, &after));
     CHECK(after != before);
-    CHECK_FAILS(gyre_comm_deregister(comm, before), GYRE_ERROR_INVALID_ARGUMENT, "given back");
+    CHECK_BAD_ARGUMENT(gyre_comm_deregister(comm, before), "given back");
     CHECK(gyre_registrations_count(&comm->registrations) == 1);
     CHECK_OK(gyre_comm_deregister(comm, after));
-    CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-TEST_CASE("unknown handles are refused")
+TEST_ON_THREADS("unknown handles are refused", 1)
 {
-    gyre_comm *comm = make_alone();
     gyre_comm *other = make_alone();
     gyre_registration handle = NULL;
     gyre_registration second = NULL;
     char *memory = allocate();
-    CHECK_FAILS(gyre_comm_deregister(comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "registration");
-    CHECK_FAILS(gyre_comm_deregister(comm, (gyre_registration)(void *)memory),
-                GYRE_ERROR_INVALID_ARGUMENT, "registration");
+    CHECK_BAD_ARGUMENT(gyre_comm_deregister(comm, NULL), "registration");
+    CHECK_BAD_ARGUMENT(gyre_comm_deregister(comm, (gyre_registration)(void *)memory),
+                       "registration");
     CHECK_OK(gyre_comm_register(other, memory + 1, 1, &handle));
     CHECK_OK(gyre_comm_register(other, memory, BYTES, &handle));
     CHECK_OK(gyre_comm_register(comm, memory, BYTES, &second));
-    CHECK_FAILS(gyre_comm_deregister(comm, handle), GYRE_ERROR_INVALID_ARGUMENT, "registration");
-    CHECK_FAILS(gyre_comm_register(comm, NULL, BYTES, &handle), GYRE_ERROR_INVALID_ARGUMENT,
-                "no buffer");
-    CHECK_FAILS(gyre_comm_register(comm, memory, 0, &handle), GYRE_ERROR_INVALID_ARGUMENT,
-                "no bytes");
-    CHECK_FAILS(gyre_comm_register(comm, memory, BYTES, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "handle_out");
-    CHECK_FAILS(gyre_comm_register(comm, memory, SIZE_MAX, &handle), GYRE_ERROR_INVALID_ARGUMENT,
-                "past the end");
+    CHECK_BAD_ARGUMENT(gyre_comm_deregister(comm, handle), "registration");
+    CHECK_BAD_ARGUMENT(gyre_comm_register(comm, NULL, BYTES, &handle), "no buffer");
+    CHECK_BAD_ARGUMENT(gyre_comm_register(comm, memory, 0, &handle), "no bytes");
+    CHECK_BAD_ARGUMENT(gyre_comm_register(comm, memory, BYTES, NULL), "handle_out");
+    CHECK_BAD_ARGUMENT(gyre_comm_register(comm, memory, SIZE_MAX, &handle), "past the end");
     CHECK_OK(gyre_comm_destroy(other));
-    CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
-TEST_CASE("a failed communicator gives its buffers back")
+TEST_ON_THREADS("a failed communicator gives its buffers back", 1)
 {
-    gyre_comm *comm = make_alone();
     gyre_registration handle = NULL;
     gyre_registration late = NULL;
     char *memory = allocate();
@@ -129,7 +114,6 @@ TEST_CASE("a failed communicator gives its buffers back")
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_FAILS(gyre_comm_register(comm, memory, BYTES, &late), GYRE_ERROR_ABORTED, "aborted");
     CHECK_OK(gyre_comm_deregister(comm, handle));
-    CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
@@ -141,12 +125,11 @@ TEST_CASE("the communicator may go first")
     CHECK_OK(gyre_comm_register(comm, memory, BYTES, &handle));
     CHECK_OK(gyre_comm_finalize(comm));
     CHECK_OK(gyre_comm_destroy(comm));
-    CHECK_FAILS(gyre_comm_deregister(comm, handle), GYRE_ERROR_INVALID_USAGE, "was destroyed");
+    CHECK_BAD_USAGE(gyre_comm_deregister(comm, handle), "was destroyed");
     CHECK_OK(gyre_mem_free(memory, test_device()));
 }
 
 struct registrar {
-    pthread_t thread;
     gyre_comm *comm;
     char *memory;
 };
@@ -169,12 +152,9 @@ TEST_CASE("any thread registers")
     struct registrar registrars[N];
     gyre_comm *comm = make_alone();
     char *memory = allocate();
-    for (int i = 0; i < N; i++) {
-        registrars[i] = (struct registrar){.comm = comm, .memory = memory};
-        pthread_create(&registrars[i].thread, NULL, register_often, &registrars[i]);
-    }
     for (int i = 0; i < N; i++)
-        pthread_join(registrars[i].thread, NULL);
+        registrars[i] = (struct registrar){.comm = comm, .memory = memory};
+    test_run_threads(register_often, registrars, N, sizeof(registrars[0]));
     CHECK(gyre_registrations_count(&comm->registrations) == 0);
     CHECK_OK(gyre_comm_destroy(comm));
     CHECK_OK(gyre_mem_free(memory, test_device()));

@@ -106,18 +106,17 @@ TEST_RANK(wrong_arguments)
     const int self[] = {rank};
     const int none[] = {n_ranks};
     gyre_comm *child = NULL;
-    CHECK_FAILS(gyre_comm_shrink(comm, self, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "excludes itself");
-    CHECK_FAILS(gyre_comm_shrink(comm, none, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "not a rank");
-    CHECK_FAILS(gyre_comm_shrink(comm, NULL, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "no list");
-    CHECK_FAILS(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
-                "flags");
+    CHECK_BAD_ARGUMENT(gyre_comm_shrink(comm, self, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                       "excludes itself");
+    CHECK_BAD_ARGUMENT(gyre_comm_shrink(comm, none, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                       "not a rank");
+    CHECK_BAD_ARGUMENT(gyre_comm_shrink(comm, NULL, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                       "no list");
+    CHECK_BAD_ARGUMENT(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), "flags");
     wait_for(argument, n_ranks); /* an abort ends other ranks' communicator too */
     CHECK_OK(gyre_comm_abort(comm));
-    CHECK_FAILS(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
-                GYRE_ERROR_INVALID_USAGE, "only GYRE_SHRINK_ABORT");
+    CHECK_BAD_USAGE(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
+                    "only GYRE_SHRINK_ABORT");
     CHECK(child == NULL);
 }
 
@@ -156,9 +155,9 @@ TEST_RANK(refuse_on_one_rank)
         sched_yield();
     if (rank != refusal->rank)
         snprintf(words, sizeof(words), "rank %d (", refusal->rank);
-    CHECK_FAILS(gyre_comm_shrink(comm, excluded, 1, refusal->flags, &child,
-                                 rank == refusal->rank ? &config : NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, words);
+    CHECK_BAD_ARGUMENT(gyre_comm_shrink(comm, excluded, 1, refusal->flags, &child,
+                                        rank == refusal->rank ? &config : NULL),
+                       words);
     CHECK_MSG(strstr(gyre_last_error(), refusal->is_of_config ? "struct_bytes is 1" : "pigeon"),
               "%s", gyre_last_error());
     CHECK(child == NULL);

@@ -23,9 +23,9 @@ TEST_RANK(exclude_different_ranks)
     while (rank == lists->late && gyre_load_acquire_u32(&lists->n_ended) == 0)
         sched_yield();
     if (*excluded != NO_CALL) {
-        CHECK_FAILS(gyre_comm_shrink(comm, excluded, *excluded == NONE ? 0 : 1, GYRE_SHRINK_DEFAULT,
-                                     &child, NULL),
-                    GYRE_ERROR_INVALID_USAGE, lists->words);
+        CHECK_BAD_USAGE(gyre_comm_shrink(comm, excluded, *excluded == NONE ? 0 : 1,
+                                         GYRE_SHRINK_DEFAULT, &child, NULL),
+                        lists->words);
         gyre_fetch_add_u32(&lists->n_ended, 1);
     }
     CHECK(child == NULL);

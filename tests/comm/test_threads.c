@@ -68,8 +68,7 @@ TEST_CASE("a call beside another thread's is refused")
     fill();
     open_pair(comms);
     start_exchange(&caller, comms[0]);
-    CHECK_FAILS(add_up(comms, 0, NULL), GYRE_ERROR_INVALID_USAGE,
-                "two threads called on rank 0 of communicator");
+    CHECK_BAD_USAGE(add_up(comms, 0, NULL), "two threads called on rank 0 of communicator");
     pthread_join(caller.thread, NULL);
     CHECK(caller.status != GYRE_SUCCESS);
     CHECK_HAS(caller.cause, "two threads called");
@@ -88,7 +87,7 @@ TEST_CASE("a group beside another thread's call is refused")
     CHECK_OK(gyre_group_start());
     CHECK_OK(add_up(comms, 0, NULL));
     start_exchange(&caller, comms[0]);
-    CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "two threads called on rank 0");
+    CHECK_BAD_USAGE(gyre_group_end(), "two threads called on rank 0");
     pthread_join(caller.thread, NULL);
     test_destroy_all(comms, 2);
 }
@@ -140,17 +139,13 @@ static void *call_by_turns(void *argument)
 TEST_CASE("threads may take turns")
 {
     gyre_comm *comms[2];
-    pthread_t threads[4];
     struct turns turns[4];
     uint32_t turn[2] = {0, 0};
     fill();
     open_pair(comms);
-    for (int i = 0; i < 4; i++) {
-        turns[i] = (struct turns){comms, i / 2, &turn[i / 2], (uint32_t)i % 2};
-        pthread_create(&threads[i], NULL, call_by_turns, &turns[i]);
-    }
     for (int i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+        turns[i] = (struct turns){comms, i / 2, &turn[i / 2], (uint32_t)i % 2};
+    test_run_threads(call_by_turns, turns, 4, sizeof(turns[0]));
     check_sums();
     test_destroy_all(comms, 2);
 }
@@ -169,12 +164,9 @@ TEST_CASE("one of several threads destroys")
         gyre_comm *comms[2];
         struct caller callers[4];
         open_pair(comms);
-        for (int i = 0; i < 4; i++) {
-            callers[i].comm = comms[i % 2];
-            pthread_create(&callers[i].thread, NULL, destroy, &callers[i]);
-        }
         for (int i = 0; i < 4; i++)
-            pthread_join(callers[i].thread, NULL);
+            callers[i].comm = comms[i % 2];
+        test_run_threads(destroy, callers, 4, sizeof(callers[0]));
         for (int rank = 0; rank < 2; rank++) {
             const struct caller *a = &callers[rank], *b = &callers[rank + 2];
             const struct caller *refused = a->status == GYRE_SUCCESS ? b : a;
@@ -205,7 +197,7 @@ TEST_CASE("two ranks of a group on one host stream are refused")
     CHECK_OK(gyre_group_start());
     for (int rank = 0; rank < 2; rank++)
         CHECK_OK(add_up(comms, rank, NULL));
-    CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "needs a stream of its own");
+    CHECK_BAD_USAGE(gyre_group_end(), "needs a stream of its own");
     CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) != GYRE_SUCCESS); /* and ends */
     test_destroy_all(comms, 2);
 }
@@ -218,8 +210,8 @@ TEST_CASE("two ranks on one host stream are refused")
     open_pair(comms);
     CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
     CHECK_OK(add_up(comms, 1, stream));
-    CHECK_FAILS(add_up(comms, 0, stream), GYRE_ERROR_INVALID_USAGE,
-                "was called on the stream where a call of rank 1 waits for it");
+    CHECK_BAD_USAGE(add_up(comms, 0, stream),
+                    "was called on the stream where a call of rank 1 waits for it");
     CHECK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST) != GYRE_SUCCESS);
     CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
     test_destroy_all(comms, 2);
@@ -353,10 +345,8 @@ static void reduce_with_a_state(int state, struct float_rank *ranks)
         ranks[rank].id = &id;
         ranks[rank].rank = rank;
         ranks[rank].state = rank == 0 ? state : 0;
-        pthread_create(&ranks[rank].thread, NULL, reduce_in_state, &ranks[rank]);
     }
-    for (int rank = 0; rank < 2; rank++)
-        pthread_join(ranks[rank].thread, NULL);
+    test_run_threads(reduce_in_state, ranks, 2, sizeof(ranks[0]));
 }
 
 TEST_CASE("the caller's floating-point state does not reach the data")

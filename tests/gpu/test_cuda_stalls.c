@@ -28,7 +28,6 @@ struct fault {
 };
 
 struct rank {
-    pthread_t thread;
     gyre_comm *comm;
     int number;
     float *in;
@@ -96,10 +95,7 @@ static void inject(const struct fault *fault)
         CUDA_OK(cudaMalloc((void **)&ranks[i].out, COUNT * sizeof(float)));
         CUDA_OK(cudaStreamCreateWithFlags(&ranks[i].stream, cudaStreamNonBlocking));
     }
-    for (int i = 0; i < RANKS; i++)
-        CHECK(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]) == 0);
-    for (int i = 0; i < RANKS; i++)
-        pthread_join(ranks[i].thread, NULL);
+    test_run_threads(run_rank, ranks, RANKS, sizeof(ranks[0]));
     for (int i = 0; i < RANKS; i++) {
         CHECK_OK(gyre_comm_destroy(comms[i]));
         CUDA_OK(cudaSetDevice(i));

@@ -48,7 +48,6 @@ static const struct {
 static const gyre_op ops[] = {GYRE_SUM, GYRE_MAX, GYRE_MIN};
 
 struct rank {
-    pthread_t thread;
     gyre_comm *comm;
     int number;
     unsigned char *in;
@@ -249,10 +248,7 @@ static void close_ranks(void)
 
 static void run_ranks(void *(*run)(void *))
 {
-    for (int i = 0; i < RANKS; i++)
-        CHECK(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]) == 0);
-    for (int i = 0; i < RANKS; i++)
-        pthread_join(ranks[i].thread, NULL);
+    test_run_threads(run, ranks, RANKS, sizeof(ranks[0]));
 }
 
 /* ---- the cases ---------------------------------------------------------------------------- */

@@ -35,7 +35,6 @@ struct player {
     struct gyre_cuda_copies *copies;
     uint32_t n_syncs;
     uint32_t n_copies;
-    pthread_t thread;
 };
 
 /* As kernels/cuda/copy_engine/kernels.cu, except that both ends count from 0 in each call. */
@@ -209,10 +208,7 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
         CHECK_OK(
             gyre_cuda_copies_make(&play.spec, connectors, n_ranks, &config, &players[rank].copies));
     }
-    for (int rank = 0; rank < n_ranks; rank++)
-        pthread_create(&players[rank].thread, NULL, play_rank, &players[rank]);
-    for (int rank = 0; rank < n_ranks; rank++)
-        pthread_join(players[rank].thread, NULL);
+    test_run_threads(play_rank, players, n_ranks, sizeof(players[0]));
     for (int rank = 0; rank < n_ranks; rank++) {
         const uint32_t *out = (const uint32_t *)(const void *)play.outs[rank];
         uint64_t n_wrong = 0;

@@ -164,7 +164,7 @@ TEST_CASE("a default stream ends with its thread and finishes its work")
     CHECK(pthread_create(&thread, NULL, push_to_default, &own) == 0);
     pthread_join(thread, NULL);
     CHECK(own.job.was_released == 1);
-    CHECK_FAILS(gyre_host_stream_destroy(NULL), GYRE_ERROR_INVALID_ARGUMENT, "default stream");
+    CHECK_BAD_ARGUMENT(gyre_host_stream_destroy(NULL), "default stream");
 }
 
 static void *open_gate_through_default(void *argument)
@@ -211,16 +211,13 @@ TEST_CASE("several threads may share a stream")
 {
     uint32_t n_done = 0;
     gyre_stream stream = NULL;
-    pthread_t threads[N_THREADS];
     static struct thread_job own[N_THREADS];
     CHECK_OK(gyre_host_stream_create(&stream));
     for (int i = 0; i < N_THREADS; i++) {
         own[i].other = stream;
         own[i].gate = &n_done;
-        CHECK(pthread_create(&threads[i], NULL, push_and_synchronise, &own[i]) == 0);
     }
-    for (int i = 0; i < N_THREADS; i++)
-        pthread_join(threads[i], NULL);
+    test_run_threads(push_and_synchronise, own, N_THREADS, sizeof(own[0]));
     CHECK(n_done == N_THREADS * N_ROUNDS);
     CHECK_OK(gyre_host_stream_destroy(stream));
 }
@@ -241,7 +238,7 @@ TEST_CASE("the host device has memory and refuses NULL")
     CHECK_OK(ops->copy(device, ptr, "gyre", 5));
     CHECK(memcmp(ptr, "gyre\0\0", 6) == 0);
     CHECK_OK(ops->check_pointer(device, ptr));
-    CHECK_FAILS(ops->check_pointer(device, NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    CHECK_BAD_ARGUMENT(ops->check_pointer(device, NULL), "NULL");
     CHECK_OK(ops->mem_free(device, ptr));
     CHECK_FAILS(ops->mem_alloc(device, SIZE_MAX - 4, &ptr), GYRE_ERROR_OUT_OF_MEMORY,
                 "host memory");

@@ -77,12 +77,8 @@ static void *run_rank(void *argument)
 
 static void run_all(const struct call *call, struct host_rig *rig, struct rank_call *ranks)
 {
-    pthread_t threads[HOST_RIG_MAX_RANKS];
     if (call->has_threads) {
-        for (int rank = 0; rank < rig->n_ranks; rank++)
-            CHECK(pthread_create(&threads[rank], NULL, run_rank, &ranks[rank]) == 0);
-        for (int rank = 0; rank < rig->n_ranks; rank++)
-            pthread_join(threads[rank], NULL);
+        test_run_threads(run_rank, ranks, rig->n_ranks, sizeof(ranks[0]));
         return;
     }
     for (int rank = 0; rank < rig->n_ranks; rank++)
@@ -105,11 +101,10 @@ static void check_block(const struct call *call, struct rank_call *own, int from
     CHECK_MSG(errors.n_wrong == 0,
               "%s %s %s %s n %u rank %d root %d count %" PRIu64
               " channels %u tile %u in place %d: %" PRIu64 " wrong, first %" PRIu64,
-              call->kind->algorithm != NULL ? call->kind->algorithm->name : "test",
-              gyre_collectives[call->kind->coll].name, gyre_dtype_names[call->pattern.dtype],
-              gyre_op_names[call->pattern.op], call->pattern.n_ranks, own->rank, call->root,
-              call->count, call->n_channels, call->tile_elems, call->is_in_place, errors.n_wrong,
-              errors.first_wrong);
+              call->kind->algorithm->name, gyre_collectives[call->kind->coll].name,
+              gyre_dtype_names[call->pattern.dtype], gyre_op_names[call->pattern.op],
+              call->pattern.n_ranks, own->rank, call->root, call->count, call->n_channels,
+              call->tile_elems, call->is_in_place, errors.n_wrong, errors.first_wrong);
 }
 
 static void check_rank(const struct call *call, struct rank_call *own)

@@ -173,10 +173,10 @@ TEST_CASE("two ranks on a GPU are refused by name")
 {
     struct gyre_member member;
     uint32_t n_sharers;
-    CHECK_FAILS(check(three_on_two, one_process, unset, -1, &member, &n_sharers),
-                GYRE_ERROR_INVALID_USAGE,
-                "ranks 0 and 2 are on the same GPU (0000:00:00.0 on node); give each rank its own "
-                "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
+    CHECK_BAD_USAGE(
+        check(three_on_two, one_process, unset, -1, &member, &n_sharers),
+        "ranks 0 and 2 are on the same GPU (0000:00:00.0 on node); give each rank its own "
+        "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
 }
 
 TEST_CASE("ranks with GPUs of their own keep all of them")

@@ -80,8 +80,8 @@ TEST_CASE("what is wrong is named with the file and the line")
 {
     struct gyre_program_file file = {0};
     char empty[] = "  \n# nothing\n";
-    CHECK_FAILS(gyre_program_file_parse(empty, "no.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
-                "no.gyre holds no program");
+    CHECK_BAD_ARGUMENT(gyre_program_file_parse(empty, "no.gyre", &file),
+                       "no.gyre holds no program");
     text[0] = '\0';
     add_shape(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, 2); /* 16 lines */
     int n_lines = 0;
@@ -90,8 +90,7 @@ TEST_CASE("what is wrong is named with the file and the line")
     add_text("\nprogram ring all_reduce\nranks 2 nonsense\nend\n");
     char expected[96];
     snprintf(expected, sizeof(expected), "bad.gyre: line %d: expected rank", n_lines + 3);
-    CHECK_FAILS(gyre_program_file_parse(text, "bad.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
-                expected);
+    CHECK_BAD_ARGUMENT(gyre_program_file_parse(text, "bad.gyre", &file), expected);
     CHECK(file.n_programs == 0);
 
     /* All lines of a program that is wrong as a whole are named. The parser changed the text, so it
@@ -101,6 +100,5 @@ TEST_CASE("what is wrong is named with the file and the line")
     add_text("# mine\nprogram x all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\n"
              "worker 0\nchunk 0: in 0 -> to 0\nend\n");
     snprintf(expected, sizeof(expected), "bad.gyre: lines %d to %d: ", n_lines + 2, n_lines + 6);
-    CHECK_FAILS(gyre_program_file_parse(text, "bad.gyre", &file), GYRE_ERROR_INVALID_ARGUMENT,
-                expected);
+    CHECK_BAD_ARGUMENT(gyre_program_file_parse(text, "bad.gyre", &file), expected);
 }

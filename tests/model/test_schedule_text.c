@@ -221,8 +221,7 @@ TEST_CASE("malformed text is refused with its line")
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         struct gyre_program *p = NULL;
-        CHECK_FAILS(gyre_program_from_lines(mistakes[i].text, 1, &p), GYRE_ERROR_INVALID_ARGUMENT,
-                    mistakes[i].words);
+        CHECK_BAD_ARGUMENT(gyre_program_from_lines(mistakes[i].text, 1, &p), mistakes[i].words);
         CHECK(p == NULL);
         gyre_program_free(p);
     }

@@ -23,7 +23,6 @@
     } while (0)
 
 struct client {
-    pthread_t thread;
     ncclUniqueId id;
     int rank;
     int n_ranks;
@@ -82,12 +81,9 @@ static inline void start_clients(void *(*run)(void *), int n_ranks, int blocking
     struct client clients[MAX_CLIENTS];
     ncclUniqueId id;
     CHECK(n_ranks <= MAX_CLIENTS && ncclGetUniqueId(&id) == ncclSuccess);
-    for (int rank = 0; rank < n_ranks; rank++) {
-        clients[rank] = (struct client){0, id, rank, n_ranks, blocking, false};
-        pthread_create(&clients[rank].thread, NULL, run, &clients[rank]);
-    }
     for (int rank = 0; rank < n_ranks; rank++)
-        pthread_join(clients[rank].thread, NULL);
+        clients[rank] = (struct client){id, rank, n_ranks, blocking, false};
+    test_run_threads(run, clients, n_ranks, sizeof(clients[0]));
 }
 
 /** A function for start_clients(): client and comm are its own. */

@@ -150,7 +150,6 @@ TEST_CASE("distances have names and legacy numbers")
     CHECK(distance == GYRE_IB_DISTANCE_SYS);
     CHECK_OK(gyre_ib_parse_distance("0", &distance));
     CHECK(distance == GYRE_IB_DISTANCE_LOC);
-    CHECK_FAILS(gyre_ib_parse_distance("6", &distance), GYRE_ERROR_INVALID_ARGUMENT,
-                "\"6\": legal are LOC");
-    CHECK_FAILS(gyre_ib_parse_distance("NEAR", &distance), GYRE_ERROR_INVALID_ARGUMENT, "NEAR");
+    CHECK_BAD_ARGUMENT(gyre_ib_parse_distance("6", &distance), "\"6\": legal are LOC");
+    CHECK_BAD_ARGUMENT(gyre_ib_parse_distance("NEAR", &distance), "NEAR");
 }

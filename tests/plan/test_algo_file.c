@@ -260,8 +260,8 @@ TEST_CASE("what a communicator cannot give is refused, with what would help")
     gpu.max_blocks = 1;
     CHECK_FAILS(read_shape(&gyre_algorithm_tree, &shape, &gpu, "tree", "tree"),
                 GYRE_ERROR_UNSUPPORTED, "set GYRE_SMS");
-    CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 1"),
-                GYRE_ERROR_INVALID_ARGUMENT, "depth 1 is enough, but they need 2");
+    CHECK_BAD_ARGUMENT(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 1"),
+                       "depth 1 is enough, but they need 2");
 }
 
 static void compare_choices(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
@@ -339,14 +339,14 @@ TEST_CASE("programs of no built-in algorithm have the traits of their steps")
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
     CHECK(can->reach == GYRE_REACH_ALL && !can->ranges);
     programs[3]->max_range = 2;
-    CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT, "range 2");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_give(&given, NULL, &copy), "range 2");
     for (int rank = 0; rank < 3; rank++)
         programs[rank]->max_range = 2;
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
     CHECK(can->ranges);
     programs[2]->rank = 3;
-    CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT,
-                "expected the program of rank 2, found that of rank 3");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_give(&given, NULL, &copy),
+                       "expected the program of rank 2, found that of rank 3");
     free_programs(programs, 4);
 }
 
@@ -382,8 +382,8 @@ TEST_CASE("a proof refuses what is wrong, and bounds its cost")
                                          .emit = emit_wrong,
                                          .n_chunks = one_chunk};
     const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
-    CHECK_FAILS(gyre_proof_of_shape(&wrong, &shape, false), GYRE_ERROR_INVALID_ARGUMENT,
-                "wrong all_reduce of 2 ranks: the verifier refuses it out of place: rank 1");
+    CHECK_BAD_ARGUMENT(gyre_proof_of_shape(&wrong, &shape, false),
+                       "wrong all_reduce of 2 ranks: the verifier refuses it out of place: rank 1");
     CHECK_OK(gyre_proof_of_shape(&gyre_algorithm_ring, &shape, false));
     /* a ring has 2n - 1 steps and one worker */
     CHECK(gyre_proof_obstacle(256, 511, 1) == NULL);
@@ -403,9 +403,7 @@ TEST_CASE("with GYRE_CHECK=programs every program is proved before its first use
     struct text_file log = open_text();
     char text[4096] = "";
     fclose(log.file);
-    setenv("GYRE_CHECK", "calls,programs", 1);
-    setenv("GYRE_DEBUG", "INFO", 1);
-    setenv("GYRE_DEBUG_SUBSYS", "TUNING", 1);
+    test_set("GYRE_CHECK=calls,programs", "GYRE_DEBUG=INFO", "GYRE_DEBUG_SUBSYS=TUNING", NULL);
     setenv("GYRE_DEBUG_FILE", log.path, 1);
     setenv("GYRE_ALGO", "all_reduce:tree", 1);
     test_on_threads(2, check_call, NULL);

@@ -39,10 +39,8 @@ TEST_CASE("a list of protocols has a part for each kind of link")
     CHECK((filter.protos[GYRE_COLL_BROADCAST] & all) == BIT(LL128) &&
           (filter.net_protos[GYRE_COLL_BROADCAST] & all) == (BIT(LL128) | BIT(SIMPLE)));
     CHECK((filter.protos[GYRE_COLL_REDUCE] & filter.net_protos[GYRE_COLL_REDUCE] & all) == all);
-    CHECK_FAILS(gyre_filter_parse("", "ll/fast", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "\"fast\" is none of");
-    CHECK_FAILS(gyre_filter_parse("ring/tree", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "\"ring/tree\" is none of");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("", "ll/fast", "", &filter), "\"fast\" is none of");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("ring/tree", "", "", &filter), "\"ring/tree\" is none of");
 }
 
 static struct gyre_grouping hosts_of_4; /* of 2 hosts of 4 ranks */
@@ -133,16 +131,13 @@ TEST_CASE("impossible protocols are refused for each kind of link")
 {
     struct gyre_tuner_facts facts = facts_across();
     struct gyre_choice choice;
-    CHECK_FAILS(choose(&facts, "/ll", 4096, &choice), GYRE_ERROR_INVALID_USAGE, "behind its slash");
+    CHECK_BAD_USAGE(choose(&facts, "/ll", 4096, &choice), "behind its slash");
     facts.has_lamport = false;
-    CHECK_FAILS(choose(&facts, "lamport/simple", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
-                "sums of floating point");
+    CHECK_BAD_USAGE(choose(&facts, "lamport/simple", 4096, &choice), "sums of floating point");
     facts.is_ll128_safe = false;
-    CHECK_FAILS(choose(&facts, "ll128/simple", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
-                "between all ranks of a host");
+    CHECK_BAD_USAGE(choose(&facts, "ll128/simple", 4096, &choice), "between all ranks of a host");
     facts.is_direct_inside = false; /* a proxy is also inside a host */
-    CHECK_FAILS(choose(&facts, "ll/simple", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
-                "a proxy serves");
+    CHECK_BAD_USAGE(choose(&facts, "ll/simple", 4096, &choice), "a proxy serves");
     CHECK_OK(choose(&facts, "", 4096, &choice));
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
 }
@@ -382,8 +377,7 @@ TEST_CASE("between hosts of one GPU both protocols are the same")
     struct gyre_tuner_facts facts = facts_of_one_gpu_a_host();
     struct gyre_choice choice;
     facts.spec.net_line_bytes = 0; /* the memory was not set aside */
-    CHECK_FAILS(choose(&facts, "/ll", 4096, &choice), GYRE_ERROR_INVALID_USAGE,
-                "no slots for lines");
+    CHECK_BAD_USAGE(choose(&facts, "/ll", 4096, &choice), "no slots for lines");
 }
 
 TEST_CASE("slots of lines between hosts fit their share of memory")

@@ -79,15 +79,13 @@ TEST_CASE("words that mean nothing are refused")
     char text[256];
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(wrong); i++) {
         snprintf(text, sizeof(text), MEASURED "%s\n", wrong[i].line);
-        CHECK_FAILS(gyre_rows_parse(text, "test.rows", &rows), GYRE_ERROR_INVALID_ARGUMENT,
-                    wrong[i].words);
+        CHECK_BAD_ARGUMENT(gyre_rows_parse(text, "test.rows", &rows), wrong[i].words);
     }
-    CHECK_FAILS(gyre_rows_parse("way all_reduce -> ring simple", "test.rows", &rows),
-                GYRE_ERROR_INVALID_ARGUMENT, "no line \"measured\" stands above");
+    CHECK_BAD_ARGUMENT(gyre_rows_parse("way all_reduce -> ring simple", "test.rows", &rows),
+                       "no line \"measured\" stands above");
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = '\0';
-    CHECK_FAILS(gyre_rows_parse(text, "test.rows", &rows), GYRE_ERROR_INVALID_ARGUMENT,
-                "more than 199 letters");
+    CHECK_BAD_ARGUMENT(gyre_rows_parse(text, "test.rows", &rows), "more than 199 letters");
 }
 
 TEST_CASE("facts of one rank are refused")
@@ -96,8 +94,8 @@ TEST_CASE("facts of one rank are refused")
     char text[128];
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(local); i++) {
         snprintf(text, sizeof(text), MEASURED "way all_reduce %s -> ring simple", local[i]);
-        CHECK_FAILS(gyre_rows_parse(text, "test.rows", &rows), GYRE_ERROR_INVALID_ARGUMENT,
-                    "ranks would not choose alike");
+        CHECK_BAD_ARGUMENT(gyre_rows_parse(text, "test.rows", &rows),
+                           "ranks would not choose alike");
     }
 }
 

@@ -27,6 +27,17 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
     return facts;
 }
 
+static struct gyre_choice choose_by(const struct gyre_tuner_facts *facts, const char *algos,
+                                    const char *protos, const char *paths,
+                                    enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_choice choice = {0};
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse(algos, protos, paths, &filter));
+    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
+    return choice;
+}
+
 static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algos,
                           const char *protos, enum gyre_collective coll,
                           struct gyre_choice *choice_out)
@@ -53,26 +64,25 @@ TEST_CASE("impossible choices are errors")
     CHECK((size_t)n < (sizeof(no_all_reduce)));
     for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
         struct gyre_tuner_facts facts = host_facts(4, by_prediction ? &gyre_cost_host : NULL);
-        CHECK_FAILS(choose(&facts, "tree", "", GYRE_COLL_ALL_GATHER, &choice),
-                    GYRE_ERROR_INVALID_USAGE, "can do all_gather");
-        CHECK_FAILS(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
-                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
-        CHECK_FAILS(choose(&facts, no_all_reduce, "", GYRE_COLL_ALL_REDUCE, &choice),
-                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
-        CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
-                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
-        CHECK_FAILS(choose(&facts, "", "^simple", GYRE_COLL_ALL_REDUCE, &choice),
-                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
+        CHECK_BAD_USAGE(choose(&facts, "tree", "", GYRE_COLL_ALL_GATHER, &choice),
+                        "can do all_gather");
+        CHECK_BAD_USAGE(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
+                        "can do all_reduce");
+        CHECK_BAD_USAGE(choose(&facts, no_all_reduce, "", GYRE_COLL_ALL_REDUCE, &choice),
+                        "can do all_reduce");
+        CHECK_BAD_USAGE(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
+                        "the host device has simple only");
+        CHECK_BAD_USAGE(choose(&facts, "", "^simple", GYRE_COLL_ALL_REDUCE, &choice),
+                        "the host device has simple only");
         CHECK_OK(choose(&facts, "tree", "simple,ll", GYRE_COLL_ALL_REDUCE, &choice));
         CHECK(choice.algorithm == &gyre_algorithm_tree && choice.proto == GYRE_PROTO_SIMPLE);
     }
     struct gyre_tuner_facts facts = gpu_facts(4);
     facts.is_ll128_safe = false;
-    CHECK_FAILS(choose(&facts, "", "ll128", GYRE_COLL_ALL_REDUCE, &choice),
-                GYRE_ERROR_INVALID_USAGE, "ll128 needs NVLink");
+    CHECK_BAD_USAGE(choose(&facts, "", "ll128", GYRE_COLL_ALL_REDUCE, &choice),
+                    "ll128 needs NVLink");
     facts.is_proxied = true;
-    CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice), GYRE_ERROR_INVALID_USAGE,
-                "a proxy serves");
+    CHECK_BAD_USAGE(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice), "a proxy serves");
 }
 
 TEST_CASE("a choice names its row")
@@ -165,8 +175,8 @@ TEST_CASE("on GPUs range steps are taken by name only")
                 CHECK_OK(choose(&host, algorithm->name, "", coll, &choice));
                 CHECK(choice.algorithm == algorithm);
             }
-        CHECK_FAILS(choose(&gpus, "halving", "", GYRE_COLL_BROADCAST, &(struct gyre_choice){0}),
-                    GYRE_ERROR_INVALID_USAGE, "can do broadcast");
+        CHECK_BAD_USAGE(choose(&gpus, "halving", "", GYRE_COLL_BROADCAST, &(struct gyre_choice){0}),
+                        "can do broadcast");
     }
 }
 
@@ -190,14 +200,11 @@ TEST_CASE("the tables say who moves ranges")
 TEST_CASE("words that mean nothing are errors")
 {
     struct gyre_filter filter;
-    CHECK_FAILS(gyre_filter_parse("rings", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_ALGO: \"rings\" is none of: ring tree direct");
-    CHECK_FAILS(gyre_filter_parse("", "ll64", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_PROTO");
-    CHECK_FAILS(gyre_filter_parse("all_sum:ring", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "not a collective");
-    CHECK_FAILS(gyre_filter_parse("^", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "names nothing");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("rings", "", "", &filter),
+                       "GYRE_ALGO: \"rings\" is none of: ring tree direct");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("", "ll64", "", &filter), "GYRE_PROTO");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("all_sum:ring", "", "", &filter), "not a collective");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("^", "", "", &filter), "names nothing");
 }
 
 /* NCCL_ALGO=text, and the names that are NCCL's only. */
@@ -261,18 +268,14 @@ TEST_CASE("a misspelt NCCL_ALGO is ignored, and NCCL's names in GYRE_ALGO are er
           allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
     CHECK_HAS(gyre_cause(), "NCCL_ALGO: \"Rnig\" is none of"); /* what is warned of */
     CHECK_OK(gyre_params_from(own, &params));
-    CHECK_FAILS(gyre_filter_of(&params, &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_ALGO: \"nvls\" is none of");
+    CHECK_BAD_ARGUMENT(gyre_filter_of(&params, &filter), "GYRE_ALGO: \"nvls\" is none of");
 }
 
 static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
                       enum gyre_collective coll, uint64_t n_bytes)
 {
-    struct gyre_filter filter;
-    struct gyre_choice choice;
+    const struct gyre_choice choice = choose_by(facts, name, "", "", coll, n_bytes);
     double time_ns = -1;
-    CHECK_OK(gyre_filter_parse(name, "", "", &filter));
-    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
     CHECK_OK(gyre_tuner_predict(facts, facts->cost, coll, &choice, n_bytes, &time_ns));
     return time_ns;
 }
@@ -299,22 +302,19 @@ TEST_CASE("no algorithm is predicted to be faster than the chosen one")
 
 TEST_CASE("choices fit the communicator")
 {
-    struct gyre_filter filter;
-    CHECK_OK(gyre_filter_parse("", "", "", &filter));
     for (uint32_t n = 1; n <= 9; n++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             for (uint64_t n_bytes = 0; n_bytes <= 16 << 20; n_bytes = n_bytes * 64 + 1) {
                 const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
-                struct gyre_choice choice, again;
-                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
-                                           &choice));
+                const struct gyre_choice choice =
+                    choose_by(&facts, "", "", "", (enum gyre_collective)coll, n_bytes);
                 CHECK(gyre_algorithm_has(choice.algorithm, (enum gyre_collective)coll));
                 CHECK(choice.proto == GYRE_PROTO_SIMPLE);
                 CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
                 CHECK(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
                       choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
-                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
-                                           &again));
+                const struct gyre_choice again =
+                    choose_by(&facts, "", "", "", (enum gyre_collective)coll, n_bytes);
                 CHECK(memcmp(&choice, &again, sizeof(choice)) == 0);
             }
 }
@@ -327,16 +327,13 @@ TEST_CASE("choices on GPUs fit the communicator")
             for (int p = 0; p < 12; p++)
                 for (uint64_t n_bytes = 0; n_bytes <= 4ULL << 30; n_bytes = n_bytes * 4 + 2) {
                     struct gyre_tuner_facts facts = gpu_facts(n);
-                    struct gyre_filter filter;
-                    struct gyre_choice choice;
                     facts.in_window = p >= 6 && coll != GYRE_COLL_SEND_RECV;
                     facts.has_large_pages = facts.in_window;
                     facts.has_lamport = p % 6 >= 4;
                     if (facts.has_lamport && !gyre_collectives[coll].reduces)
                         continue;
-                    CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
-                    CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
-                                               &choice));
+                    const struct gyre_choice choice = choose_by(
+                        &facts, "", protos[p % 6], "", (enum gyre_collective)coll, n_bytes);
                     const uint32_t most = gyre_tuner_payload_bytes(
                         &facts, choice.algorithm, (enum gyre_collective)coll, choice.proto,
                         choice.path == GYRE_PATH_PLACED);
@@ -358,24 +355,28 @@ static bool is_same_choice(const struct gyre_choice *a, const struct gyre_choice
 
 TEST_CASE("lamport is for sums of floating point")
 {
+    static const struct {
+        const char *algos, *protos;
+        enum gyre_proto proto;
+        const struct gyre_algorithm *algorithm; /* NULL = any */
+    } rows[] = {{"", "", GYRE_PROTO_LAMPORT, NULL},
+                {"ring", "lamport", GYRE_PROTO_LAMPORT, &gyre_algorithm_ring},
+                {"twoshot", "", GYRE_PROTO_LAMPORT, &gyre_algorithm_twoshot},
+                {"", "^ll128", GYRE_PROTO_LL, NULL}, /* its slots */
+                {"", "^ll,ll128", GYRE_PROTO_SIMPLE, NULL}};
     struct gyre_tuner_facts facts = gpu_facts(4);
     struct gyre_choice choice;
-    CHECK_FAILS(choose(&facts, "", "lamport", GYRE_COLL_ALL_REDUCE, &choice),
-                GYRE_ERROR_INVALID_USAGE,
-                "lamport is for sums of floating point, of 16 bits at least");
+    CHECK_BAD_USAGE(choose(&facts, "", "lamport", GYRE_COLL_ALL_REDUCE, &choice),
+                    "lamport is for sums of floating point, of 16 bits at least");
     CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL);
     facts.has_lamport = true;
-    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
-    CHECK_OK(choose(&facts, "ring", "lamport", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_ring);
-    CHECK_OK(choose(&facts, "twoshot", "", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_twoshot);
-    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_REDUCE, &choice)); /* its slots */
-    CHECK(choice.proto == GYRE_PROTO_LL);
-    CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
-    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(rows); i++) {
+        CHECK_OK(choose(&facts, rows[i].algos, rows[i].protos, GYRE_COLL_ALL_REDUCE, &choice));
+        CHECK_MSG(choice.proto == rows[i].proto &&
+                      (rows[i].algorithm == NULL || choice.algorithm == rows[i].algorithm),
+                  "row %zu", i);
+    }
 }
 
 static bool is_fused(struct gyre_tuner_facts facts, const char *algos, const char *protos,
@@ -415,11 +416,9 @@ TEST_CASE("fused kernels of simple can be forbidden")
         CHECK(!is_fused(facts, "^direct,twoshot", "", "", colls[i]));
         CHECK(!is_fused(facts, own, "ll128", "", colls[i]));
         CHECK(!is_fused(facts, own, "^simple", "", colls[i]));
-        CHECK(!is_fused(few, own, "", "", colls[i]));
-        CHECK(!is_fused(proxied, own, "", "", colls[i]));
-        CHECK(!is_fused(far, own, "", "", colls[i]));
-        CHECK(!is_fused(many, own, "", "", colls[i]));
-        CHECK(!is_fused(host, own, "", "", colls[i]));
+        const struct gyre_tuner_facts *const others[] = {&few, &proxied, &far, &many, &host};
+        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
+            CHECK_MSG(!is_fused(*others[k], own, "", "", colls[i]), "%zu", k);
     }
 }
 
@@ -427,27 +426,31 @@ static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
                                          enum gyre_collective coll, uint64_t n_bytes)
 {
     struct gyre_tuner_facts facts = gpu_facts(n_ranks);
-    struct gyre_filter filter;
-    struct gyre_choice choice;
     facts.in_window = facts.has_large_pages = true;
-    CHECK_OK(gyre_filter_parse("", "", paths, &filter));
-    CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &choice));
-    return choice;
+    return choose_by(&facts, "", "", paths, coll, n_bytes);
 }
 
 TEST_CASE("paths are chosen and forced")
 {
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path == GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_TO_ALL, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).path != GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).path !=
-          GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path !=
-          GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path ==
-          GYRE_PATH_COPY_ENGINE);
-    CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).path == GYRE_PATH_COPY_ENGINE);
+    static const struct {
+        const char *paths;
+        uint32_t n_ranks;
+        enum gyre_collective coll;
+        uint64_t n_bytes;
+        bool is_copied;
+    } rows[] = {{"", 4, GYRE_COLL_ALL_REDUCE, 1ULL << 30, true},
+                {"", 4, GYRE_COLL_ALL_GATHER, 1ULL << 28, true},
+                {"", 4, GYRE_COLL_ALL_TO_ALL, 1ULL << 28, true},
+                {"", 4, GYRE_COLL_ALL_REDUCE, 1 << 20, false},
+                {"", 4, GYRE_COLL_REDUCE_SCATTER, 1ULL << 30, false},
+                {"^copy_engine", 4, GYRE_COLL_ALL_REDUCE, 1ULL << 30, false},
+                {"^placed", 4, GYRE_COLL_ALL_REDUCE, 1ULL << 30, true},
+                {"copy_engine", 2, GYRE_COLL_BROADCAST, 64, true}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(rows); i++)
+        CHECK_MSG(
+            (choice_by_path(rows[i].n_ranks, rows[i].paths, rows[i].coll, rows[i].n_bytes).path ==
+             GYRE_PATH_COPY_ENGINE) == rows[i].is_copied,
+            "row %zu", i);
     const struct gyre_choice gathered = choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 4 << 20);
     CHECK(gathered.algorithm == &gyre_algorithm_direct && gathered.proto == GYRE_PROTO_SIMPLE &&
           gathered.n_channels == 64);
@@ -469,8 +472,8 @@ TEST_CASE("paths are chosen and forced")
     CHECK(placed.proto == GYRE_PROTO_SIMPLE && placed.path == GYRE_PATH_PLACED &&
           ability_of(placed.algorithm, GYRE_COLL_ALL_REDUCE, 4).places);
     struct gyre_filter filter;
-    CHECK_FAILS(gyre_filter_parse("", "", "copied", &filter), GYRE_ERROR_INVALID_ARGUMENT,
-                "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
+    CHECK_BAD_ARGUMENT(gyre_filter_parse("", "", "copied", &filter),
+                       "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
 }
 
 TEST_CASE("the constants decide")
@@ -506,44 +509,38 @@ TEST_CASE("size classes are fine and ordered")
     CHECK(gyre_tuner_size_class(512) == 512 && gyre_tuner_size_class(513) == 640);
 }
 
-static void write_file(char *path, const char *text)
+/* Of a file with this text, whose name the cause has. */
+static gyre_status load(const char *text, struct gyre_tuning *tuning_out)
 {
-    strcpy(path, "/tmp/gyre_test_tuner_XXXXXX");
+    char path[] = "/tmp/gyre_test_tuner_XXXXXX";
     const int fd = mkstemp(path);
     CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
+    const gyre_status status = gyre_tuning_load(path, tuning_out);
+    CHECK(status == GYRE_SUCCESS || strstr(gyre_cause(), path) != NULL);
+    unlink(path);
+    return status;
 }
 
 TEST_CASE("a file of constants counts, not its words")
 {
-    char path[64], other_path[64];
     struct gyre_tuning tuning, other, third;
-    write_file(path, "launch_ns = 12.5\n");
-    write_file(other_path, "# somewhere else\n\nlaunch_ns=1.25e1");
-    CHECK_OK(gyre_tuning_load(path, &tuning));
-    CHECK_OK(gyre_tuning_load(other_path, &other));
+    CHECK_OK(load("launch_ns = 12.5\n", &tuning));
+    CHECK_OK(load("# somewhere else\n\nlaunch_ns=1.25e1", &other));
     CHECK(tuning.is_set && tuning.hash != 0 && tuning.hash == other.hash);
     CHECK(fabs(tuning.cost.launch_ns - 12.5) < 1e-12);
     CHECK(fabs(tuning.cost.worker_read_bytes_per_ns - gyre_cost_host.worker_read_bytes_per_ns) <
           1e-12);
-    unlink(other_path);
-    write_file(other_path, "launch_ns = 12.500000001\n");
-    CHECK_OK(gyre_tuning_load(other_path, &third));
+    CHECK_OK(load("launch_ns = 12.500000001\n", &third));
     CHECK(third.hash != tuning.hash);
-    unlink(path);
-    unlink(other_path);
 }
 
 static struct gyre_choice choose_tuned(const struct gyre_tuning *tuning, const char *algos,
                                        uint64_t n_bytes)
 {
     struct gyre_tuner_facts facts = host_facts(4, tuning->is_set ? &tuning->cost : NULL);
-    struct gyre_choice choice;
-    struct gyre_filter filter;
     facts.user_rows = tuning->rows;
-    CHECK_OK(gyre_filter_parse(algos, "", "", &filter));
-    CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-    return choice;
+    return choose_by(&facts, algos, "", "", GYRE_COLL_ALL_REDUCE, n_bytes);
 }
 
 TEST_CASE("rows of the user come first")
@@ -551,23 +548,18 @@ TEST_CASE("rows of the user come first")
     static const char rows[] = "measured here, 2026-11\n"
                                "way all_reduce bytes=1000..2000 -> tree simple\n"
                                "channels all_reduce bytes>=1M -> 2\n";
-    char path[64], text[512];
+    char text[512];
     struct gyre_tuning alone, both, other;
-    write_file(path, rows);
-    CHECK_OK(gyre_tuning_load(path, &alone));
-    unlink(path);
+    CHECK_OK(load(rows, &alone));
     CHECK(!alone.is_set && alone.rows != NULL && alone.rows->n_rows == 2);
     snprintf(text, sizeof(text), "# tuned\n%s\nlaunch_ns = 12.5\n", rows);
-    write_file(path, text);
-    CHECK_OK(gyre_tuning_load(path, &both));
-    unlink(path);
+    CHECK_OK(load(text, &both));
     CHECK(both.is_set && both.rows->n_rows == 2 && both.hash != alone.hash);
     CHECK(fabs(both.cost.launch_ns - 12.5) < 1e-12);
-    write_file(path,
-               "measured elsewhere, 2026-12\n\n  way all_reduce  bytes=1000..2000 -> tree simple\n"
-               "channels all_reduce bytes>=1024K -> 2\n");
-    CHECK_OK(gyre_tuning_load(path, &other));
-    unlink(path);
+    CHECK_OK(load("measured elsewhere, 2026-12\n\n"
+                  "  way all_reduce  bytes=1000..2000 -> tree simple\n"
+                  "channels all_reduce bytes>=1024K -> 2\n",
+                  &other));
     for (int i = 0; i < 2; i++) /* ranks compare these */
         CHECK(gyre_row_hash(&other.rows->rows[i]) == gyre_row_hash(&alone.rows->rows[i]));
 
@@ -604,7 +596,6 @@ TEST_CASE("an algorithm for some shapes leaves the others to the next row")
 {
     static struct gyre_algorithm pow2;
     static struct gyre_why why;
-    char path[64];
     struct gyre_tuning tuning;
     struct gyre_filter any;
     int n = 0;
@@ -614,14 +605,12 @@ TEST_CASE("an algorithm for some shapes leaves the others to the next row")
     pow2.from = "test";
     while (gyre_algorithms[n] != NULL)
         n++;
-    CHECK_FAILS(gyre_algorithms_add(&gyre_algorithm_ring), GYRE_ERROR_INVALID_ARGUMENT,
-                "ring: there is one of this name");
+    CHECK_BAD_ARGUMENT(gyre_algorithms_add(&gyre_algorithm_ring),
+                       "ring: there is one of this name");
     CHECK_OK(gyre_algorithms_add(&pow2));
     CHECK_OK(gyre_filter_parse("", "", "", &any));
-    write_file(path, "measured here\nway all_reduce -> pow2 simple\n"
-                     "way all_reduce -> tree simple\n");
-    CHECK_OK(gyre_tuning_load(path, &tuning));
-    unlink(path);
+    CHECK_OK(load("measured here\nway all_reduce -> pow2 simple\nway all_reduce -> tree simple\n",
+                  &tuning));
     for (uint32_t n_ranks = 3; n_ranks <= 4; n_ranks++)
         for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
             struct gyre_tuner_facts facts =
@@ -652,44 +641,25 @@ TEST_CASE("an algorithm for some shapes leaves the others to the next row")
 
 TEST_CASE("bad files are named")
 {
-    char path[64];
     char *text = malloc(20000);
     struct gyre_tuning tuning;
     CHECK_FAILS(gyre_tuning_load("/nonexistent/tuning", &tuning), GYRE_ERROR_SYSTEM,
                 "/nonexistent/tuning: No such file");
-    CHECK_FAILS(gyre_tuning_load("/", &tuning), GYRE_ERROR_INVALID_ARGUMENT, "/: ");
-    write_file(path, "launch_ns = 1\nlunch_ns = 2\n");
-    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, path);
-    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
-    unlink(path);
-    write_file(path, "launch_ns = 1\nmeasured here\nway all_reduce fast -> ring simple\n");
-    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, ":3: \"fast\"");
-    unlink(path);
+    CHECK_BAD_ARGUMENT(gyre_tuning_load("/", &tuning), "/: ");
+    CHECK_BAD_ARGUMENT(load("launch_ns = 1\nlunch_ns = 2\n", &tuning), "line 2");
+    CHECK_BAD_ARGUMENT(
+        load("launch_ns = 1\nmeasured here\nway all_reduce fast -> ring simple\n", &tuning),
+        ":3: \"fast\"");
     memset(text, '\n', 19999);
     text[19999] = '\0';
-    write_file(path, text);
-    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "more than");
-    unlink(path);
+    CHECK_BAD_ARGUMENT(load(text, &tuning), "more than");
     free(text);
 }
-
-/* ---- over TCP ---------------------------------------------------------------------------------
- */
 
 #define KIB ((uint64_t)1024)
 #define MIB ((uint64_t)1024 * 1024)
 
 static struct gyre_grouping two_hosts = {.n_hosts = 2, .host_of = {0, 1}};
-
-static struct gyre_choice choose_freely(const struct gyre_tuner_facts *facts,
-                                        enum gyre_collective coll, uint64_t n_bytes)
-{
-    struct gyre_choice choice = {0};
-    struct gyre_filter filter;
-    CHECK_OK(gyre_filter_parse("", "", "", &filter));
-    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
-    return choice;
-}
 
 TEST_CASE("two ranks on two hosts talk directly")
 {
@@ -707,16 +677,14 @@ TEST_CASE("two ranks on two hosts talk directly")
     CHECK_OK(gyre_near_peers_count(&two_hosts, 2, &peers));
     facts.spec = gyre_tuner_fifo_spec_across(GYRE_DEVICE_CUDA, &peers, true, false, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
-    struct gyre_choice choice;
-    struct gyre_filter filter;
     for (int i = 0; i < 6; i++) {
         facts.is_tcp = i < 3;
         for (uint64_t n_bytes = KIB; n_bytes <= 512 * MIB; n_bytes *= 8)
-            CHECK(choose_freely(&facts, colls[i % 3], n_bytes).algorithm == &gyre_algorithm_direct);
+            CHECK(choose_by(&facts, "", "", "", colls[i % 3], n_bytes).algorithm ==
+                  &gyre_algorithm_direct);
     }
-    CHECK_OK(gyre_filter_parse("^direct", "", "", &filter));
-    CHECK_OK(gyre_tuner_choose(&facts, &filter, GYRE_COLL_ALL_REDUCE, 16 * MIB, &choice));
-    CHECK(choice.algorithm != &gyre_algorithm_direct);
+    CHECK(choose_by(&facts, "^direct", "", "", GYRE_COLL_ALL_REDUCE, 16 * MIB).algorithm !=
+          &gyre_algorithm_direct);
 }
 
 static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_bytes_per_ns,
@@ -741,7 +709,7 @@ static struct gyre_choice choose_of_four(enum gyre_collective coll, double nic_b
                                            .spec = spec,
                                            .grouping = &grouping,
                                            .cost = &cost};
-    return choose_freely(&facts, coll, MIB);
+    return choose_by(&facts, "", "", "", coll, MIB);
 }
 
 TEST_CASE("a tile takes at most a millisecond over slow TCP")

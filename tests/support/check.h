@@ -8,6 +8,7 @@
 #include "core/foundation/base/status.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,22 @@ __attribute__((weak)) int test_n_failures;
                   gyre_cause());                                                              \
         CHECK_HAS(gyre_cause(), words);                                                       \
     } while (0)
+
+/** The same for the two commonest refusals. */
+#define CHECK_BAD_ARGUMENT(expr, words) CHECK_FAILS(expr, GYRE_ERROR_INVALID_ARGUMENT, words)
+#define CHECK_BAD_USAGE(expr, words)    CHECK_FAILS(expr, GYRE_ERROR_INVALID_USAGE, words)
+
+/** A thread for each of n elements, run(element); until all have ended. @stride: an element's
+ * bytes; 0 = they share one. */
+static inline void test_run_threads(void *(*run)(void *), void *first, int n, size_t stride)
+{
+    pthread_t threads[64];
+    CHECK(n <= 64);
+    for (int i = 0; i < n; i++)
+        CHECK(pthread_create(&threads[i], NULL, run, (char *)first + (size_t)i * stride) == 0);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
 
 struct test_case {
     const char *name;

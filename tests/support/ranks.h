@@ -109,7 +109,6 @@ static inline void test_end_stream(gyre_stream stream, gyre_device_kind device)
 typedef void (*test_rank_fn)(gyre_comm *comm, int rank, int n_ranks, void *argument);
 
 struct test_thread {
-    pthread_t thread;
     gyre_comm *comm;
     int rank;
     int n_ranks;
@@ -128,6 +127,16 @@ static inline void *test_thread_main(void *pointer)
 /* Set once this process has had threads. */
 __attribute__((weak)) bool test_had_threads;
 
+/** A thread for each communicator, which it destroys in the end. */
+static inline void test_on_comms(gyre_comm *const *comms, int n_ranks, test_rank_fn run,
+                                 void *argument)
+{
+    struct test_thread threads[TEST_MAX_RANKS];
+    for (int rank = 0; rank < n_ranks; rank++)
+        threads[rank] = (struct test_thread){comms[rank], rank, n_ranks, run, argument};
+    test_run_threads(test_thread_main, threads, n_ranks, sizeof(threads[0]));
+}
+
 /** Threads with a communicator handle each. */
 static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument)
 {
@@ -138,15 +147,8 @@ static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument
     const gyre_config config = test_config(0);
     const gyre_status status = gyre_comm_init_all(comms, n_ranks, NULL, &config);
     CHECK_OK(status);
-    if (status != GYRE_SUCCESS)
-        return;
-    struct test_thread threads[TEST_MAX_RANKS];
-    for (int rank = 0; rank < n_ranks; rank++) {
-        threads[rank] = (struct test_thread){0, comms[rank], rank, n_ranks, run, argument};
-        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
-    }
-    for (int rank = 0; rank < n_ranks; rank++)
-        pthread_join(threads[rank].thread, NULL);
+    if (status == GYRE_SUCCESS)
+        test_on_comms(comms, n_ranks, run, argument);
 }
 
 /* Called in each new process before it uses the library; NULL = nothing. */

@@ -52,10 +52,7 @@ TEST_CASE("a network leaves ranks of one host alone")
 
 TEST_CASE("a network of the config comes before the variable")
 {
-    setenv("GYRE_P2P_DISABLE", "1", 1);
-    setenv("GYRE_SHM_DISABLE", "1", 1);
-    setenv("GYRE_IB_DISABLE", "1", 1);
-    setenv("GYRE_NET", "IB", 1);
+    test_set("GYRE_P2P_DISABLE=1", "GYRE_SHM_DISABLE=1", "GYRE_IB_DISABLE=1", "GYRE_NET=IB", NULL);
     check_net(NULL, "GYRE_NET=IB rules sockets out");
     check_net("", "GYRE_NET=IB rules sockets out");
     check_net("socket", NULL);

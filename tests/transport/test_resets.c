@@ -140,8 +140,7 @@ static void set_resets(uint32_t n_wanted, const char *failover)
 {
     injected.n_resets = 0;
     injected.n_wanted = n_wanted;
-    setenv("GYRE_TRANSPORT", "socket", 1);
-    setenv("GYRE_SOCKET_NSOCKS", "2", 1);
+    test_set("GYRE_TRANSPORT=socket", "GYRE_SOCKET_NSOCKS=2", NULL);
     setenv("GYRE_FAILOVER", failover, 1);
 }
 

@@ -161,7 +161,6 @@ TEST_CASE("an abort ends set-up on all ranks")
 
 TEST_BEFORE
 {
-    setenv("GYRE_TRANSPORT", "socket", 1);
-    setenv("GYRE_SOCKET_IFNAME", "=lo", 1);
-    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    test_set("GYRE_TRANSPORT=socket", "GYRE_SOCKET_IFNAME==lo", "GYRE_BOOTSTRAP_TIMEOUT=3600",
+             NULL);
 }

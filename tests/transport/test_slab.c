@@ -94,20 +94,16 @@ TEST_CASE("impossible specs are refused")
 {
     struct gyre_slab_layout layout;
     struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_MAX_DEPTH + 1, .slot_bytes = {64}};
-    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
-                "depth 9");
+    CHECK_BAD_ARGUMENT(gyre_slab_layout_make(&spec, 1, 0, &layout), "depth 9");
     spec.depth = 2;
     spec.ring_slot_bytes = 32;
-    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
-                "smaller than the others");
+    CHECK_BAD_ARGUMENT(gyre_slab_layout_make(&spec, 1, 0, &layout), "smaller than the others");
     spec.ring_slot_bytes = 0;
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = 0;
-    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
-                "0 bytes");
+    CHECK_BAD_ARGUMENT(gyre_slab_layout_make(&spec, 1, 0, &layout), "0 bytes");
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = UINT32_MAX;
     spec.n_fifos = UINT32_MAX;
-    CHECK_FAILS(gyre_slab_layout_make(&spec, UINT32_MAX, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
-                "do not fit");
+    CHECK_BAD_ARGUMENT(gyre_slab_layout_make(&spec, UINT32_MAX, 0, &layout), "do not fit");
 }
 
 static size_t n_released;

@@ -71,8 +71,7 @@ TEST_CASE("ranks of other users take sockets")
     const int log = mkstemp(path);
     CHECK(shared != MAP_FAILED && log >= 0 && fchmod(log, 0666) == 0);
     setenv("GYRE_DEBUG_FILE", path, 1);
-    setenv("GYRE_DEBUG", "INFO", 1);
-    setenv("GYRE_NET", "Socket", 1);
+    test_set("GYRE_DEBUG=INFO", "GYRE_NET=Socket", NULL);
     /* In a process without ranks. */
     fflush(NULL);
     int ready[2];

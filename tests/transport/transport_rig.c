@@ -320,11 +320,7 @@ void rig_run(const struct rig_options *options)
                       "rank %d: wait status 0x%x", r, (unsigned)wait_status);
         }
     } else {
-        pthread_t threads[RIG_MAX_RANKS];
-        for (int r = 0; r < options->n_ranks; r++)
-            CHECK(pthread_create(&threads[r], NULL, rank_thread, &ranks[r]) == 0);
-        for (int r = 0; r < options->n_ranks; r++)
-            pthread_join(threads[r], NULL);
+        test_run_threads(rank_thread, ranks, options->n_ranks, sizeof(ranks[0]));
     }
     CHECK_MSG(shared->n_failures == 0, "%u failed checks in processes", shared->n_failures);
     free(ranks);
