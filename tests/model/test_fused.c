@@ -263,94 +263,33 @@ static struct gyre_step *result_of(struct gyre_program *program)
     return step;
 }
 
-static void change_nothing(struct gyre_program *program)
-{
-    (void)program;
-}
+/* A change of the program p. */
+#define CHANGE(name, ...)                    \
+    static void name(struct gyre_program *p) \
+    {                                        \
+        __VA_ARGS__;                         \
+    }
 
-static void lose_the_last_step(struct gyre_program *program)
-{
-    program->workers[0].n_steps--;
-}
-
-static void take_two_workers(struct gyre_program *program)
-{
-    program->n_workers = 2;
-}
-
-static void forget_that_the_result_is_final(struct gyre_program *program)
-{
-    result_of(program)->flags = 0;
-}
-
-static void reduce_the_own_chunk_twice(struct gyre_program *program)
-{
-    struct gyre_step *step = result_of(program);
-    step->ins[0] = step->ins[1].kind == GYRE_OPERAND_IN ? step->ins[1] : step->ins[0];
-}
-
-static void send_the_wrong_chunk(struct gyre_program *program)
-{
-    program->steps[0].ins[0].index++;
-}
-
-static void send_from_out(struct gyre_program *program)
-{
-    program->steps[0].ins[0].kind = GYRE_OPERAND_OUT;
-}
-
-static void store_in_the_wrong_chunk(struct gyre_program *program)
-{
-    program->steps[program->n_steps - 1].outs[0].index++;
-}
-
-static void store_in_scratch(struct gyre_program *program)
-{
-    program->steps[program->n_steps - 1].outs[0].kind = GYRE_OPERAND_SCRATCH;
-}
-
-static void store_one_peer_twice(struct gyre_program *program)
-{
-    program->steps[program->n_steps - 1] = program->steps[program->n_steps - 2];
-}
-
-static void send_one_peer_two_chunks(struct gyre_program *program)
-{
-    program->steps[1].outs[0].index = program->steps[0].outs[0].index;
-}
-
-static void send_the_result_to_fewer(struct gyre_program *program)
-{
-    result_of(program)->n_outs--;
-}
-
-static void send_to_fewer(struct gyre_program *program)
-{
-    program->workers[0].first_step++;
-    program->workers[0].n_steps--;
-}
-
-static void send_to_one_peer_twice(struct gyre_program *program)
-{
-    program->steps[1] = program->steps[0];
-}
-
-static void send_the_own_block_too(struct gyre_program *program)
-{
-    struct gyre_step *step = &program->steps[3];
-    step->outs[step->n_outs++] = program->steps[0].outs[0];
-}
-
-static void copy_into_scratch(struct gyre_program *program)
-{
-    program->steps[3].outs[0].kind = GYRE_OPERAND_SCRATCH;
-}
-
-static void leave_the_copy_out(struct gyre_program *program)
-{
-    memmove(&program->steps[3], &program->steps[4], 3 * sizeof(*program->steps));
-    program->workers[0].n_steps--;
-}
+CHANGE(change_nothing, (void)p)
+CHANGE(lose_the_last_step, p->workers[0].n_steps--)
+CHANGE(take_two_workers, p->n_workers = 2)
+CHANGE(forget_that_the_result_is_final, result_of(p)->flags = 0)
+CHANGE(reduce_the_own_chunk_twice, struct gyre_step *step = result_of(p);
+       step->ins[0] = step->ins[1].kind == GYRE_OPERAND_IN ? step->ins[1] : step->ins[0])
+CHANGE(send_the_wrong_chunk, p->steps[0].ins[0].index++)
+CHANGE(send_from_out, p->steps[0].ins[0].kind = GYRE_OPERAND_OUT)
+CHANGE(store_in_the_wrong_chunk, p->steps[p->n_steps - 1].outs[0].index++)
+CHANGE(store_in_scratch, p->steps[p->n_steps - 1].outs[0].kind = GYRE_OPERAND_SCRATCH)
+CHANGE(store_one_peer_twice, p->steps[p->n_steps - 1] = p->steps[p->n_steps - 2])
+CHANGE(send_one_peer_two_chunks, p->steps[1].outs[0].index = p->steps[0].outs[0].index)
+CHANGE(send_the_result_to_fewer, result_of(p)->n_outs--)
+CHANGE(send_to_fewer, p->workers[0].first_step++; p->workers[0].n_steps--)
+CHANGE(send_to_one_peer_twice, p->steps[1] = p->steps[0])
+CHANGE(send_the_own_block_too, struct gyre_step *step = &p->steps[3];
+       step->outs[step->n_outs++] = p->steps[0].outs[0])
+CHANGE(copy_into_scratch, p->steps[3].outs[0].kind = GYRE_OPERAND_SCRATCH)
+CHANGE(leave_the_copy_out, memmove(&p->steps[3], &p->steps[4], 3 * sizeof(*p->steps));
+       p->workers[0].n_steps--)
 
 static void place_one_result_less(struct gyre_program *program)
 {

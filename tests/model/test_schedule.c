@@ -235,48 +235,56 @@ static int sends_of(const struct gyre_program *p, uint32_t step)
     return p->steps[step].outs[0].index;
 }
 
-#define SPOIL(name, statement)                       \
+/* X(name, what spoils the program p, words of the refusal) */
+#define MISTAKES(X)                                                                              \
+    X(no_ranks, p->n_ranks = 0, "number of ranks")                                               \
+    X(rank, p->rank = 12, "rank")                                                                \
+    X(root, p->root = 12, "root")                                                                \
+    X(no_chunks, p->n_chunks = 0, "number of chunks")                                            \
+    X(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = GYRE_MAX_RANKS), "blocks")          \
+    X(lanes, p->n_lanes = 9, "number of lanes")                                                  \
+    X(depth, p->min_depth = 9, "minimum depth")                                                  \
+    X(worker, p->workers[0].n_steps--, "workers hold")                                           \
+    X(first_step, p->workers[0].first_step = 1, "expected at least one from 0")                  \
+    X(peer, p->connections[0].peer = 12,                                                         \
+      "rank 12 of 12, lane 0 of 1, counted from 0: no such rank")                                \
+    X(self, p->connections[0].peer = 1, "a rank has no connection with itself")                  \
+    X(lane, p->connections[0].lane = 1, "no such lane")                                          \
+    X(twice, p->connections[1].peer = p->connections[0].peer, "twice")                           \
+    X(direction, p->steps[0].outs[0].index = (uint16_t)(p->n_connections - 1), "used as output") \
+    X(no_ins, p->steps[0].n_ins = 0, "0 inputs")                                                 \
+    X(many_ins, p->steps[0].n_ins = GYRE_STEP_MAX_INS + 1, "11 inputs")                          \
+    X(no_outs, p->steps[0].n_outs = 0, "no output, and nothing placed")                          \
+    X(many_outs, p->steps[0].n_outs = GYRE_STEP_MAX_OUTS + 1, "10 outputs")                      \
+    X(placed_in, p->steps[0].ins[0].is_placed = 1, "is placed")                                  \
+    X(placed_unsaid, p->steps[0].outs[0].is_placed = 1, "the program says that nothing is")      \
+    X(kind, p->steps[0].ins[0].kind = GYRE_N_OPERAND_KINDS, "unknown kind")                      \
+    X(in_range, p->steps[0].ins[0].index = 1, "in 1 of 1, counted from 0")                       \
+    X(connection_range, p->steps[0].outs[0].index = p->n_connections, "connection 22 of 22")     \
+    X(scratch_range, p->n_scratch = 0, "scratch 0 of 0")                                         \
+    X(scratch_unused, p->n_scratch = 2, "no step uses scratch 1")                                \
+    X(writes_in, p->steps[3].outs[0].kind = GYRE_OPERAND_IN, "writes in")                        \
+    X(out_twice, p->steps[0].outs[1] = p->steps[0].outs[0], "twice")                             \
+    X(overlap, p->steps[1].outs[0].index = (uint16_t)sends_of(p, 0), "at the same time")         \
+    X(last_with_next, p->steps[3].flags |= GYRE_STEP_WITH_NEXT, "worker's last")                 \
+    X(flags, p->steps[0].flags |= 4, "unknown flags")                                            \
+    X(final, (p->coll = GYRE_COLL_BROADCAST), "does not reduce")                                 \
+    X(chunk, p->steps[0].chunk = 1, "chunk 1 of 1, counted from 0")                              \
+    X(local_ins,                                                                                 \
+      (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},               \
+       p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}),                                     \
+      "local inputs")                                                                            \
+    X(local_outs,                                                                                \
+      (p->steps[2].n_outs = 2,                                                                   \
+       p->steps[2].outs[1] = (struct gyre_operand){.kind = GYRE_OPERAND_OUT}),                   \
+      "2 local outputs")
+
+#define SPOIL(name, statement, words)                \
     static void spoil_##name(struct gyre_program *p) \
     {                                                \
         statement;                                   \
     }
-
-SPOIL(no_ranks, p->n_ranks = 0)
-SPOIL(rank, p->rank = 12)
-SPOIL(root, p->root = 12)
-SPOIL(no_chunks, p->n_chunks = 0)
-SPOIL(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = GYRE_MAX_RANKS))
-SPOIL(lanes, p->n_lanes = 9)
-SPOIL(depth, p->min_depth = 9)
-SPOIL(worker, p->workers[0].n_steps--)
-SPOIL(first_step, p->workers[0].first_step = 1)
-SPOIL(peer, p->connections[0].peer = 12)
-SPOIL(self, p->connections[0].peer = 1)
-SPOIL(lane, p->connections[0].lane = 1)
-SPOIL(twice, p->connections[1].peer = p->connections[0].peer)
-SPOIL(direction, p->steps[0].outs[0].index = (uint16_t)(p->n_connections - 1))
-SPOIL(no_ins, p->steps[0].n_ins = 0)
-SPOIL(many_ins, p->steps[0].n_ins = GYRE_STEP_MAX_INS + 1)
-SPOIL(no_outs, p->steps[0].n_outs = 0)
-SPOIL(many_outs, p->steps[0].n_outs = GYRE_STEP_MAX_OUTS + 1)
-SPOIL(placed_in, p->steps[0].ins[0].is_placed = 1)
-SPOIL(placed_unsaid, p->steps[0].outs[0].is_placed = 1)
-SPOIL(kind, p->steps[0].ins[0].kind = GYRE_N_OPERAND_KINDS)
-SPOIL(in_range, p->steps[0].ins[0].index = 1)
-SPOIL(connection_range, p->steps[0].outs[0].index = p->n_connections)
-SPOIL(scratch_range, p->n_scratch = 0)
-SPOIL(scratch_unused, p->n_scratch = 2)
-SPOIL(writes_in, p->steps[3].outs[0].kind = GYRE_OPERAND_IN)
-SPOIL(out_twice, p->steps[0].outs[1] = p->steps[0].outs[0])
-SPOIL(overlap, p->steps[1].outs[0].index = (uint16_t)sends_of(p, 0))
-SPOIL(last_with_next, p->steps[3].flags |= GYRE_STEP_WITH_NEXT)
-SPOIL(flags, p->steps[0].flags |= 4)
-SPOIL(final, (p->coll = GYRE_COLL_BROADCAST))
-SPOIL(chunk, p->steps[0].chunk = 1)
-SPOIL(local_ins, (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},
-                  p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}))
-SPOIL(local_outs, (p->steps[2].n_outs = 2,
-                   p->steps[2].outs[1] = (struct gyre_operand){.kind = GYRE_OPERAND_OUT}))
+MISTAKES(SPOIL)
 
 TEST_CASE("each kind of malformed program is refused")
 {
@@ -284,41 +292,8 @@ TEST_CASE("each kind of malformed program is refused")
         void (*spoil)(struct gyre_program *p);
         const char *words;
     } mistakes[] = {
-        {spoil_no_ranks, "number of ranks"},
-        {spoil_rank, "rank"},
-        {spoil_root, "root"},
-        {spoil_no_chunks, "number of chunks"},
-        {spoil_blocks, "blocks"},
-        {spoil_lanes, "number of lanes"},
-        {spoil_depth, "minimum depth"},
-        {spoil_worker, "workers hold"},
-        {spoil_first_step, "expected at least one from 0"},
-        {spoil_peer, "rank 12 of 12, lane 0 of 1, counted from 0: no such rank"},
-        {spoil_self, "a rank has no connection with itself"},
-        {spoil_lane, "no such lane"},
-        {spoil_twice, "twice"},
-        {spoil_direction, "used as output"},
-        {spoil_no_ins, "0 inputs"},
-        {spoil_many_ins, "11 inputs"},
-        {spoil_no_outs, "no output, and nothing placed"},
-        {spoil_many_outs, "10 outputs"},
-        {spoil_placed_in, "is placed"},
-        {spoil_placed_unsaid, "the program says that nothing is"},
-        {spoil_kind, "unknown kind"},
-        {spoil_in_range, "in 1 of 1, counted from 0"},
-        {spoil_connection_range, "connection 22 of 22"},
-        {spoil_scratch_range, "scratch 0 of 0"},
-        {spoil_scratch_unused, "no step uses scratch 1"},
-        {spoil_writes_in, "writes in"},
-        {spoil_out_twice, "twice"},
-        {spoil_overlap, "at the same time"},
-        {spoil_last_with_next, "worker's last"},
-        {spoil_flags, "unknown flags"},
-        {spoil_final, "does not reduce"},
-        {spoil_chunk, "chunk 1 of 1, counted from 0"},
-        {spoil_local_ins, "local inputs"},
-        {spoil_local_outs, "2 local outputs"},
-    };
+#define ROW(name, statement, words) {spoil_##name, words},
+        MISTAKES(ROW)};
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         struct gyre_program *p = sample();
         if (p == NULL)
@@ -399,25 +374,20 @@ TEST_CASE("impossible shapes are refused")
     struct gyre_program *p = NULL;
     struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {1, 0, 0, 0}};
     struct gyre_shape shape = four;
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 4, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "rank 4 of 4");
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, -1, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "rank -1");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 4, &p), "rank 4 of 4");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, -1, &p), "rank -1");
     shape.grouping = &grouping;
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "first appearance");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
+                       "first appearance");
     shape.grouping = NULL;
     shape.root = 4;
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "root 4");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p), "root 4");
     shape.root = 0;
     shape.n_ranks = 0;
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "0 ranks");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p), "0 ranks");
     shape.n_ranks = 4;
     shape.coll = GYRE_COLL_ALL_TO_ALL;
-    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
-                GYRE_ERROR_INVALID_ARGUMENT, "no all_to_all");
+    CHECK_BAD_ARGUMENT(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p), "no all_to_all");
 }
 
 TEST_CASE("every rank count can be emitted")
