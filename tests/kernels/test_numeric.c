@@ -18,44 +18,26 @@ struct format {
     unsigned (*narrow)(float value);
 };
 
-static float widen_f16(unsigned bits)
-{
-    return gyre_f16_to_f32((uint16_t)bits);
-}
-static float widen_bf16(unsigned bits)
-{
-    return gyre_bf16_to_f32((uint16_t)bits);
-}
-static float widen_e4m3(unsigned bits)
-{
-    return gyre_f8e4m3_to_f32((uint8_t)bits);
-}
-static float widen_e5m2(unsigned bits)
-{
-    return gyre_f8e5m2_to_f32((uint8_t)bits);
-}
-static unsigned narrow_f16(float value)
-{
-    return gyre_f32_to_f16(value);
-}
-static unsigned narrow_bf16(float value)
-{
-    return gyre_f32_to_bf16(value);
-}
-static unsigned narrow_e4m3(float value)
-{
-    return gyre_f32_to_f8e4m3(value);
-}
-static unsigned narrow_e5m2(float value)
-{
-    return gyre_f32_to_f8e5m2(value);
-}
+#define FORMAT(name, code_type)                       \
+    static float widen_##name(unsigned bits)          \
+    {                                                 \
+        return gyre_##name##_to_f32((code_type)bits); \
+    }                                                 \
+    static unsigned narrow_##name(float value)        \
+    {                                                 \
+        return gyre_f32_to_##name(value);             \
+    }
+
+FORMAT(f16, uint16_t)
+FORMAT(bf16, uint16_t)
+FORMAT(f8e4m3, uint8_t)
+FORMAT(f8e5m2, uint8_t)
 
 static const struct format formats[] = {
     {"f16", 10, 15, 65536, 0x7c00, true, false, 0x7fff, widen_f16, narrow_f16},
     {"bf16", 7, 127, 65536, 0x7f80, true, false, 0x7fff, widen_bf16, narrow_bf16},
-    {"e4m3", 3, 7, 256, 0x7f, false, true, 0x7f, widen_e4m3, narrow_e4m3},
-    {"e5m2", 2, 15, 256, 0x7c, true, true, 0x7f, widen_e5m2, narrow_e5m2},
+    {"e4m3", 3, 7, 256, 0x7f, false, true, 0x7f, widen_f8e4m3, narrow_f8e4m3},
+    {"e5m2", 2, 15, 256, 0x7c, true, true, 0x7f, widen_f8e5m2, narrow_f8e5m2},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 

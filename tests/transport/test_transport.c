@@ -238,9 +238,10 @@ TEST_CASE("too little shared memory is a clear error")
     CHECK_MSG(wait_status == 0, "wait status 0x%x", (unsigned)wait_status);
 }
 
-static void connect_damaged(void (*damage)(unsigned char *blob, size_t blob_bytes,
-                                           struct gyre_transport *owner, struct pair *pair),
-                            gyre_status expected, const char *words)
+#define ANOTHER_PROCESS (-1)
+
+/* To a rank with a wrong byte in its blob. */
+static void connect_damaged(int flipped_byte, const char *words)
 {
     static struct pair pairs[2];
     const struct gyre_transport_config configs[2] = {pair_config(&pairs[0], 0),
@@ -253,48 +254,24 @@ static void connect_damaged(void (*damage)(unsigned char *blob, size_t blob_byte
     struct gyre_connector connectors[4];
     memset(connectors, 0, sizeof(connectors));
     const size_t offsets[3] = {0, 0, blob_bytes[1]};
-    damage(blobs[1], blob_bytes[1], transports[1], &pairs[0]);
+    if (flipped_byte != ANOTHER_PROCESS)
+        ((unsigned char *)blobs[1])[flipped_byte] ^= 1;
+    else
+        pairs[0].infos[1].pid = 4194304; /* pids end below it */
     CHECK_FAILS(
         gyre_transport_shm.connect(transports[0], blobs[1], offsets, UINT64_MAX, connectors),
-        expected, words);
+        GYRE_ERROR_REMOTE, words);
     for (int r = 0; r < 2; r++) {
         gyre_transport_shm.close(transports[r]);
         free(blobs[r]);
     }
 }
 
-static void flip_token(unsigned char *blob, size_t blob_bytes, struct gyre_transport *owner,
-                       struct pair *pair)
-{
-    (void)blob_bytes;
-    (void)owner;
-    (void)pair;
-    blob[32] ^= 1; /* the handle's first byte, in the token */
-}
-
-static void flip_magic(unsigned char *blob, size_t blob_bytes, struct gyre_transport *owner,
-                       struct pair *pair)
-{
-    (void)blob_bytes;
-    (void)owner;
-    (void)pair;
-    blob[0] ^= 1;
-}
-
-static void name_another_process(unsigned char *blob, size_t blob_bytes,
-                                 struct gyre_transport *owner, struct pair *pair)
-{
-    (void)blob;
-    (void)blob_bytes;
-    (void)owner;
-    pair->infos[1].pid = 4194304; /* pids end below it */
-}
-
 TEST_CASE("a recycled pid or a wrong blob is noticed")
 {
-    connect_damaged(flip_token, GYRE_ERROR_REMOTE, "token");
-    connect_damaged(flip_magic, GYRE_ERROR_REMOTE, "rank 1");
-    connect_damaged(name_another_process, GYRE_ERROR_REMOTE, "has ended");
+    connect_damaged(32, "token"); /* the handle's first byte */
+    connect_damaged(0, "rank 1"); /* of the magic */
+    connect_damaged(ANOTHER_PROCESS, "has ended");
 }
 
 /* ---- descriptions of ranks
