@@ -8,12 +8,10 @@
 #include "bench/tools/fit.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
-#include "tests/support/check.h"
+#include "tests/support/files.h"
 #include "tests/support/shapes.h"
 #include "bench/launch/memory.h"
 #include "bench/launch/option_agreement.h"
-
-#include <sys/stat.h>
 
 TEST_CASE("order statistics are those of the definition")
 {
@@ -197,13 +195,10 @@ TEST_CASE("an option's words replace the variables and are named in errors")
 
 TEST_CASE("an option's words replace choices that were predicted before")
 {
-    char path[] = "/tmp/gyre_bench_XXXXXX";
     gyre_comm *comms[2];
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_HOST;
-    FILE *file = fdopen(mkstemp(path), "w");
-    CHECK(file != NULL && fputs("launch_ns = 3000\n", file) >= 0 && fclose(file) == 0);
-    setenv("GYRE_TUNING_FILE", path, 1);
+    setenv("GYRE_TUNING_FILE", test_put("launch_ns = 3000\n", "constants"), 1);
     CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
     unsetenv("GYRE_TUNING_FILE");
     static const char *const names[] = {"ring", "tree", "ring"};
@@ -215,7 +210,6 @@ TEST_CASE("an option's words replace choices that were predicted before")
     }
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_comm_destroy(comms[i]));
-    CHECK(unlink(path) == 0);
 }
 
 TEST_CASE("a process joins the others over MPI or at an address")
@@ -320,42 +314,24 @@ TEST_CASE("too little memory is refused with both figures")
                 "16 ranks in host memory need 1.1 GiB at least, but 0.6 GiB are left by it");
 }
 
-static void put_file(const char *root, const char *path, const char *text)
-{
-    char whole[256];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        (void)mkdir(whole, 0700); /* it may be there */
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "we");
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
 TEST_CASE("free memory is what the control groups leave")
 {
-    char root[] = "/tmp/gyre_bench_XXXXXX", command[64];
-    const char *what = NULL;
-    CHECK(mkdtemp(root) != NULL);
+    const char *root = test_root(), *what = NULL;
     CHECK(bench_memory_find_free(root, &what) == UINT64_MAX);
-    put_file(root, "proc/meminfo",
-             "MemTotal: 9000 kB\nMemAvailable:    5120 kB\nSwapFree: 1024 kB\n");
+    test_put("MemTotal: 9000 kB\nMemAvailable:    5120 kB\nSwapFree: 1024 kB\n", "proc/meminfo");
     CHECK(bench_memory_find_free(root, &what) == 6 * MIB && strcmp(what, "free in all") == 0);
-    put_file(root, "proc/self/cgroup", "0::/a/b\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.current", "1048576\n");
+    test_put("0::/a/b\n", "proc/self/cgroup");
+    test_put("max\n", "sys/fs/cgroup/a/b/memory.max");
+    test_put("1048576\n", "sys/fs/cgroup/a/b/memory.current");
     CHECK(bench_memory_find_free(root, &what) == 6 * MIB);
-    put_file(root, "sys/fs/cgroup/a/memory.max", "4194304\n"); /* 4 MiB, 3 in use, 1 of it cache */
-    put_file(root, "sys/fs/cgroup/a/memory.current", "3145728\n");
-    put_file(root, "sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 1048576\n");
+    test_put("4194304\n", "sys/fs/cgroup/a/memory.max"); /* 4 MiB, 3 in use, 1 of it cache */
+    test_put("3145728\n", "sys/fs/cgroup/a/memory.current");
+    test_put("anon 5\ninactive_file 1048576\n", "sys/fs/cgroup/a/memory.stat");
     CHECK(bench_memory_find_free(root, &what) == 2 * MIB && strstr(what, "control group") != NULL);
-    put_file(root, "proc/self/cgroup", "3:cpu:/x\n2:memory:/in/docker\n"); /* seen from inside */
-    put_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
-    put_file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n");
+    test_put("3:cpu:/x\n2:memory:/in/docker\n", "proc/self/cgroup"); /* seen from inside */
+    test_put("3145728\n", "sys/fs/cgroup/memory/memory.limit_in_bytes");
+    test_put("4194304\n", "sys/fs/cgroup/memory/memory.usage_in_bytes");
     CHECK(bench_memory_find_free(root, &what) == 0);
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    CHECK(system(command) == 0);
 }
 
 static struct bench_option_texts texts_with(const char *program, const char *option,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/limits/limits.h"
 #include "bench/report/output.h"
-#include "tests/support/check.h"
+#include "tests/support/files.h"
 
 #include <math.h>
 
@@ -111,50 +111,31 @@ TEST_CASE("a row ends with busbw of both halves in percent of the limit")
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-struct file {
-    char path[32];
-};
-
-static struct file make_file(const char *text)
-{
-    struct file file = {"/tmp/test_limits.XXXXXX"};
-    const int fd = mkstemp(file.path);
-    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
-    return file;
-}
-
-static void fini_file(const struct file *file)
-{
-    CHECK(unlink(file->path) == 0);
-}
-
 TEST_CASE("a report says what limit there was")
 {
-    const struct file file = make_file("");
+    const char *path = test_put("", "limits");
     char text[16384];
-    run_row(file.path, text, sizeof(text));
-    FILE *report = fopen(file.path, "r");
+    run_row(path, text, sizeof(text));
+    FILE *report = fopen(path, "r");
     CHECK(report != NULL);
     text[fread(text, 1, sizeof(text) - 1, report)] = '\0';
     fclose(report);
     CHECK_HAS(text, "\"limit\":\"push\"");
     CHECK_HAS(text, "\"limit_gbytes_per_s\":360.0");
-    fini_file(&file);
 }
 
 TEST_CASE("what is written is read by ring and collective")
 {
     const struct bench_limits limits = make_limits();
-    const struct file file = make_file("");
+    const char *path = test_put("", "limits");
     struct bench_limit limit = {0};
-    CHECK_OK(bench_limits_write(&limits, file.path));
-    CHECK_OK(bench_limits_read(file.path, GYRE_COLL_ALL_REDUCE, 4, &limit));
+    CHECK_OK(bench_limits_write(&limits, path));
+    CHECK_OK(bench_limits_read(path, GYRE_COLL_ALL_REDUCE, 4, &limit));
     CHECK(lround(limit.gbytes_per_s) == 364 && strcmp(limit.ceiling, "all_reduce_push_push") == 0);
-    CHECK_OK(bench_limits_read(file.path, GYRE_COLL_ALL_GATHER, 2, &limit));
+    CHECK_OK(bench_limits_read(path, GYRE_COLL_ALL_GATHER, 2, &limit));
     CHECK(lround(limit.gbytes_per_s) == 370 && strcmp(limit.ceiling, "push") == 0);
-    CHECK_BAD_ARGUMENT(bench_limits_read(file.path, GYRE_COLL_BROADCAST, 3, &limit),
+    CHECK_BAD_ARGUMENT(bench_limits_read(path, GYRE_COLL_BROADCAST, 3, &limit),
                        "has no ring of 3 GPUs, but of 4 2");
-    fini_file(&file);
     CHECK_FAILS(bench_limits_write(&limits, "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexistent/x");
 }
 
@@ -185,12 +166,11 @@ TEST_CASE("a file that says nothing is refused")
          "push = NaN: expected a number above 0"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        const struct file file = make_file(wrong[i][0]);
+        const char *path = test_put(wrong[i][0], "limits");
         struct bench_limit limit = {.gbytes_per_s = 5};
-        CHECK_BAD_ARGUMENT(bench_limits_read(file.path, GYRE_COLL_REDUCE, 2, &limit), wrong[i][1]);
-        CHECK_HAS(gyre_cause(), file.path);
+        CHECK_BAD_ARGUMENT(bench_limits_read(path, GYRE_COLL_REDUCE, 2, &limit), wrong[i][1]);
+        CHECK_HAS(gyre_cause(), path);
         CHECK(lround(limit.gbytes_per_s) == 5); /* outputs are set on success only */
-        fini_file(&file);
     }
     struct bench_limit limit;
     CHECK_FAILS(bench_limits_read("/nonexistent/x", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_SYSTEM,

@@ -1,50 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
-#include "tests/support/check.h"
-
-#include <ftw.h>
-#include <sys/stat.h>
+#include "tests/support/files.h"
 
 #define PORT "sys/class/infiniband/mlx5_0/ports/1"
 
-static char root[] = "/tmp/gyre-counters-XXXXXX";
-
-static void put(const char *path, const char *text)
-{
-    char whole[256];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + sizeof(root); (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        (void)mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    CHECK(file != NULL);
-    fputs(text, file);
-    fclose(file);
-}
-
 static void prepare(void)
 {
-    CHECK(mkdtemp(root) != NULL);
-    put(PORT "/hw_counters/out_of_sequence", "7\n");
-    put(PORT "/hw_counters/np_cnp_sent", "100\n");
-    put(PORT "/counters/symbol_error", "3\n");
-    put(PORT "/gid_attrs/ndevs/0", "eth1\n");
-    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 0\n");
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-static void tear_down(void)
-{
-    CHECK(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
+    test_put("7\n", PORT "/hw_counters/out_of_sequence");
+    test_put("100\n", PORT "/hw_counters/np_cnp_sent");
+    test_put("3\n", PORT "/counters/symbol_error");
+    test_put("eth1\n", PORT "/gid_attrs/ndevs/0");
+    test_put("NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 0\n",
+             "ethtool/eth1");
 }
 
 /* The last reading's ports stay. */
@@ -56,7 +23,7 @@ static struct bench_counters *read_counters(void)
     struct gyre_params params;
     struct bench_machine *machine = &machines[turn++ % 2];
     CHECK_OK(gyre_params_from(nothing, &params));
-    bench_machine_read(root, &params, machine);
+    bench_machine_read(test_root(), &params, machine);
     return bench_counters_read(machine);
 }
 
@@ -72,7 +39,6 @@ TEST_CASE("without a load no counter rises")
     struct bench_rise rise;
     CHECK(bench_counters_n(before) == 5);
     CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
-    tear_down();
 }
 
 TEST_CASE("counters that rose are named with their meaning, losses first")
@@ -80,9 +46,10 @@ TEST_CASE("counters that rose are named with their meaning, losses first")
     prepare();
     struct bench_rise rises[8];
     struct bench_counters *before = read_counters();
-    put(PORT "/hw_counters/np_cnp_sent", "140\n");
-    put(PORT "/hw_counters/out_of_sequence", "9\n");
-    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 6\n     rx_prio3_discards: 2\n");
+    test_put("140\n", PORT "/hw_counters/np_cnp_sent");
+    test_put("9\n", PORT "/hw_counters/out_of_sequence");
+    test_put("NIC statistics:\n     rx_prio3_pause: 6\n     rx_prio3_discards: 2\n",
+             "ethtool/eth1");
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_compare(before, after, rises, 8) == 4);
     CHECK(strcmp(rises[0].name, "mlx5_0:1 hw_counters/out_of_sequence") == 0);
@@ -96,23 +63,21 @@ TEST_CASE("counters that rose are named with their meaning, losses first")
     CHECK(rises[2].n == 40 && !rises[2].meaning->is_loss);
     CHECK(strcmp(rises[3].name, "mlx5_0:1 (ethtool) rx_prio3_pause") == 0);
     CHECK(bench_counters_compare(before, after, rises, 1) == 1);
-    tear_down();
 }
 
 TEST_CASE("a counter that is garbage, new or smaller is left out")
 {
     prepare();
     struct bench_rise rise;
-    put(PORT "/hw_counters/np_cnp_sent", "%s\n");
-    put(PORT "/hw_counters/out_of_sequence", "9\n");
+    test_put("%s\n", PORT "/hw_counters/np_cnp_sent");
+    test_put("9\n", PORT "/hw_counters/out_of_sequence");
     struct bench_counters *before = read_counters();
     CHECK(bench_counters_n(before) == 4);
-    put(PORT "/hw_counters/np_cnp_sent", "200\n");
-    put(PORT "/hw_counters/out_of_sequence", "0\n");
+    test_put("200\n", PORT "/hw_counters/np_cnp_sent");
+    test_put("0\n", PORT "/hw_counters/out_of_sequence");
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_n(after) == 5);
     CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
-    tear_down();
 }
 
 TEST_CASE("a fix names the port that it is about")
@@ -134,27 +99,26 @@ TEST_CASE("a port whose interface is unknown has a fix in words")
 {
     prepare();
     struct bench_rise rise;
-    put(PORT "/gid_attrs/ndevs/0", "");
-    put(PORT "/hw_counters/packet_seq_err", "0\n");
+    test_put("", PORT "/gid_attrs/ndevs/0");
+    test_put("0\n", PORT "/hw_counters/packet_seq_err");
     struct bench_counters *before = read_counters();
-    put(PORT "/hw_counters/packet_seq_err", "9\n");
+    test_put("9\n", PORT "/hw_counters/packet_seq_err");
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_compare(before, after, &rise, 1) == 1);
     const char *fix = fix_of(&rise);
     CHECK_MSG(strstr(fix, "rdma link show names it") != NULL, "%s", fix);
-    tear_down();
 }
 
 TEST_CASE("the interface is that of the first row that names one")
 {
     prepare();
-    put(PORT "/gid_attrs/ndevs/0", "");
-    put(PORT "/gid_attrs/ndevs/2", "eth1\n");
-    put(PORT "/gid_attrs/ndevs/10", "eth9\n");
+    test_put("", PORT "/gid_attrs/ndevs/0");
+    test_put("eth1\n", PORT "/gid_attrs/ndevs/2");
+    test_put("eth9\n", PORT "/gid_attrs/ndevs/10");
     struct bench_rise rise;
     struct bench_counters *before = read_counters();
-    put("ethtool/eth1", "NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 6\n");
+    test_put("NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 6\n",
+             "ethtool/eth1");
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_compare(before, after, &rise, 1) == 1 && rise.n == 6);
-    tear_down();
 }

@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/trial.h"
-#include "tests/support/check.h"
+#include "tests/support/files.h"
 
-#include <sys/stat.h>
-
-static void prepare(char *root)
+static const char *make_root(void)
 {
-    char path[128];
-    CHECK(mkdtemp(root) != NULL);
-    snprintf(path, sizeof(path), "%s/lib", root);
-    CHECK(mkdir(path, 0700) == 0);
-    snprintf(path, sizeof(path), "%s/lib/libcuda.so.1", root);
-    CHECK(symlink(FAKE_CUDA_PATH, path) == 0);
-}
-
-static void tear_down(const char *root)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "%s/lib/libcuda.so.1", root);
-    CHECK(unlink(path) == 0);
-    snprintf(path, sizeof(path), "%s/lib", root);
-    CHECK(rmdir(path) == 0 && rmdir(root) == 0);
+    CHECK(symlink(FAKE_CUDA_PATH, test_path("lib/libcuda.so.1")) == 0);
+    return test_root();
 }
 
 static const struct bench_cuda_limits patient = {.start_ms = 60000, .gpu_ms = 60000};
@@ -28,30 +13,23 @@ static const struct bench_cuda_limits patient = {.start_ms = 60000, .gpu_ms = 60
 TEST_CASE("a healthy GPU copies right, shares its memory and exports it")
 {
     struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
-    char root[] = "/tmp/gyre-cuda-XXXXXX";
     int n = 0;
-    prepare(root);
-    CHECK_OK(bench_cuda_trial(root, &patient, gpus, &n));
+    CHECK_OK(bench_cuda_trial(make_root(), &patient, gpus, &n));
     CHECK_MSG(n == 1 && strcmp(gpus[0].bus_id, "0000:18:00.0") == 0, "%d GPUs", n);
     CHECK_MSG(gpus[0].copy_cause[0] == '\0', "%s", gpus[0].copy_cause);
     CHECK_MSG(gpus[0].ipc_cause[0] == '\0', "%s", gpus[0].ipc_cause);
     CHECK_MSG(gpus[0].dmabuf_cause[0] == '\0', "%s", gpus[0].dmabuf_cause);
     CHECK(gpus[0].to_gbytes_per_s > 0 && gpus[0].from_gbytes_per_s > 0);
-    tear_down(root);
 }
 
 static void expect_timeout(const char *sickness, const struct bench_cuda_limits *limits,
                            const char *words)
 {
     struct bench_cuda_gpu gpus[BENCH_CUDA_MAX_GPUS];
-    char root[] = "/tmp/gyre-cuda-XXXXXX";
     int n = -1;
-    prepare(root);
     CHECK(setenv("FAKE_CUDA", sickness, 1) == 0);
-    CHECK_FAILS(bench_cuda_trial(root, limits, gpus, &n), GYRE_ERROR_TIMEOUT, words);
+    CHECK_FAILS(bench_cuda_trial(make_root(), limits, gpus, &n), GYRE_ERROR_TIMEOUT, words);
     CHECK(n == 0);
-    CHECK(unsetenv("FAKE_CUDA") == 0);
-    tear_down(root);
 }
 
 TEST_CASE("a call of CUDA that hangs ends in time")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm.h"
+#include "tests/support/files.h"
 #include "tests/support/ranks.h"
 
 #include <signal.h>
@@ -351,16 +352,12 @@ static void init_with_difference(const gyre_unique_id *id, int rank, int n_ranks
 
 TEST_CASE("settings that differ are named")
 {
-    char path[] = "/tmp/gyre_test_failures_XXXXXX";
-    const int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, "launch_ns = 5\n", 14) == 14);
-    close(fd);
+    const char *path = test_put("launch_ns = 5\n", "constants");
     struct difference differences[] = {
         {"GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs"},
         {"GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ"}};
     for (int i = 0; i < 2; i++)
         test_on_inits(2, init_with_difference, &differences[i]);
-    unlink(path);
 }
 
 TEST_TOGETHER(8)

@@ -2,7 +2,7 @@
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 #include "core/engine/plan/plan.h"
-#include "tests/support/check.h"
+#include "tests/support/files.h"
 #include "tests/support/shapes.h"
 
 #include <math.h>
@@ -512,13 +512,9 @@ TEST_CASE("size classes are fine and ordered")
 /* Of a file with this text, whose name the cause has. */
 static gyre_status load(const char *text, struct gyre_tuning *tuning_out)
 {
-    char path[] = "/tmp/gyre_test_tuner_XXXXXX";
-    const int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
+    const char *path = test_put(text, "constants");
     const gyre_status status = gyre_tuning_load(path, tuning_out);
     CHECK(status == GYRE_SUCCESS || strstr(gyre_cause(), path) != NULL);
-    unlink(path);
     return status;
 }
 

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/topo/topo.h"
 #include "core/foundation/topo/topo_nvml.h"
-#include "tests/support/check.h"
+#include "tests/support/files.h"
 #include "tests/support/locale.h"
-
-#include <ftw.h>
-#include <limits.h>
-#include <stdarg.h>
-#include <sys/stat.h>
 
 static int32_t find_net(const struct gyre_topo *in, const char *name, int port)
 {
@@ -20,66 +15,26 @@ static int32_t find_net(const struct gyre_topo *in, const char *name, int port)
     return -1;
 }
 
-static char root[64];
 static struct gyre_topo topo; /* of the case */
 
-static void make_parents(char *path)
-{
-    for (char *slash = path + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-}
-
-/* Write root/path; the path is a format. */
-__attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
-{
-    char path[PATH_MAX];
-    const int n_root = snprintf(path, sizeof(path), "%s/", root);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path + n_root, sizeof(path) - (size_t)n_root, format, args);
-    va_end(args);
-    make_parents(path);
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    if (file != NULL) {
-        fprintf(file, "%s\n", text);
-        fclose(file);
-    }
-}
+#define PUT(text, ...)                                \
+    do {                                              \
+        char line_[128];                              \
+        snprintf(line_, sizeof(line_), "%s\n", text); \
+        test_put(line_, __VA_ARGS__);                 \
+    } while (0)
 
 static void put_symlink(const char *target, const char *link)
 {
-    char from[PATH_MAX], to[PATH_MAX];
-    snprintf(from, sizeof(from), "%s/%s", root, target);
-    snprintf(to, sizeof(to), "%s/%s", root, link);
-    make_parents(to);
-    CHECK(symlink(from, to) == 0);
-}
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info;
-    (void)kind;
-    (void)where;
-    return remove(path);
-}
-
-/* When the case ends. */
-static void end_tree(void)
-{
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    CHECK(symlink(test_path("%s", target), test_path("%s", link)) == 0);
 }
 
 static void begin_tree(int n_numa)
 {
-    snprintf(root, sizeof(root), "/tmp/gyre_topo_XXXXXX");
-    CHECK(mkdtemp(root) != NULL && atexit(end_tree) == 0);
+    test_remove_files();
     for (int i = 0; i < n_numa; i++) {
-        put(i == 0 ? "0-3" : "4-7", "devices/system/node/node%d/cpulist", i);
-        put(i == 0 ? "0f" : "f0", "devices/system/node/node%d/cpumap", i);
+        PUT(i == 0 ? "0-3" : "4-7", "devices/system/node/node%d/cpulist", i);
+        PUT(i == 0 ? "0f" : "f0", "devices/system/node/node%d/cpumap", i);
     }
 }
 
@@ -88,12 +43,12 @@ static void put_pci(const char *path, const char *class, const char *vendor, int
 {
     char link[128], target[PATH_MAX], number[16];
     const char *bus_id = strrchr(path, '/') + 1;
-    put(class, "devices/%s/class", path);
-    put(vendor, "devices/%s/vendor", path);
+    PUT(class, "devices/%s/class", path);
+    PUT(vendor, "devices/%s/vendor", path);
     snprintf(number, sizeof(number), "%d", numa);
-    put(number, "devices/%s/numa_node", path);
-    put("32.0 GT/s PCIe", "devices/%s/max_link_speed", path);
-    put("16", "devices/%s/max_link_width", path);
+    PUT(number, "devices/%s/numa_node", path);
+    PUT("32.0 GT/s PCIe", "devices/%s/max_link_speed", path);
+    PUT("16", "devices/%s/max_link_width", path);
     snprintf(link, sizeof(link), "bus/pci/devices/%s", bus_id);
     snprintf(target, sizeof(target), "devices/%s", path);
     put_symlink(target, link);
@@ -108,9 +63,9 @@ static void put_rdma(const char *path, const char *name, int numa)
 {
     char target[PATH_MAX], link[128];
     put_pci(path, "0x020700", "0x15b3", numa);
-    put("400 Gb/sec (4X NDR)", "class/infiniband/%s/ports/1/rate", name);
-    put("4: ACTIVE", "class/infiniband/%s/ports/1/state", name);
-    put("b83f:d203:0012:3456", "class/infiniband/%s/sys_image_guid", name);
+    PUT("400 Gb/sec (4X NDR)", "class/infiniband/%s/ports/1/rate", name);
+    PUT("4: ACTIVE", "class/infiniband/%s/ports/1/state", name);
+    PUT("b83f:d203:0012:3456", "class/infiniband/%s/sys_image_guid", name);
     snprintf(target, sizeof(target), "devices/%s", path);
     snprintf(link, sizeof(link), "class/infiniband/%s/device", name);
     put_symlink(target, link);
@@ -118,7 +73,7 @@ static void put_rdma(const char *path, const char *name, int numa)
 
 static void detect(const char *nvml, struct gyre_topo *topo_out)
 {
-    const struct gyre_topo_detect_options options = {root, nvml, NULL, 0};
+    const struct gyre_topo_detect_options options = {test_root(), nvml, NULL, 0};
     gyre_topo_init(topo_out);
     CHECK_OK(gyre_topo_detect(&options, topo_out));
 }
@@ -245,11 +200,11 @@ TEST_CASE("a PC has its GPU and its interface at PHB")
     const char *name = "enp2s0";
     char target[PATH_MAX], link[128];
     put_pci(path, "0x020000", "0x8086", 0);
-    put("1000", "class/net/%s/speed", name);
+    PUT("1000", "class/net/%s/speed", name);
     snprintf(target, sizeof(target), "devices/%s", path);
     snprintf(link, sizeof(link), "class/net/%s/device", name);
     put_symlink(target, link);
-    put("1000", "class/net/docker0/speed"); /* no device: virtual */
+    PUT("1000", "class/net/docker0/speed"); /* no device: virtual */
     detect("", &topo);
     CHECK(gyre_topo_count(&topo, GYRE_TOPO_CPU) == 1);
     CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 1);
@@ -310,7 +265,7 @@ TEST_CASE("a caller's bus ids decide which GPUs and their order")
 {
     const char *ids[] = {"83:00.0", "00000000:13:00.0"};
     build_dgx();
-    struct gyre_topo_detect_options options = {root, FAKE_NVML, ids, 2};
+    struct gyre_topo_detect_options options = {test_root(), FAKE_NVML, ids, 2};
     CHECK_OK(gyre_topo_detect(&options, &topo));
     CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 2);
     CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "83:00.0")].ordinal == 0);
@@ -361,12 +316,12 @@ TEST_CASE("a port's interface is that of the first row that names one")
     begin_tree(1);
     put_rdma("pci0000:00/0000:11:00.0", "mlx5_bond_0", 0);
     put_rdma("pci0000:00/0000:12:00.0", "mlx5_1", 0);
-    put("", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0"); /* an empty row */
-    put("vlan7", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/10");
-    put("bond0", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/9");
-    put("", "class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0");
-    put("4: ACTIVE", "class/infiniband/mlx5_1/ports/3/state"); /* port 2 is not shown */
-    put("eth3", "class/infiniband/mlx5_1/ports/3/gid_attrs/ndevs/1");
+    PUT("", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0"); /* an empty row */
+    PUT("vlan7", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/10");
+    PUT("bond0", "class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/9");
+    PUT("", "class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0");
+    PUT("4: ACTIVE", "class/infiniband/mlx5_1/ports/3/state"); /* port 2 is not shown */
+    PUT("eth3", "class/infiniband/mlx5_1/ports/3/gid_attrs/ndevs/1");
     detect("", &topo);
     const int32_t bond = find_net(&topo, "mlx5_bond_0", 1);
     const int32_t first = find_net(&topo, "mlx5_1", 1);
@@ -380,8 +335,8 @@ TEST_CASE("numbers of sysfs are read in every locale")
 {
     begin_tree(1);
     put_rdma("pci0000:00/0000:11:00.0", "mlx5_0", 0);
-    put("2.5 Gb/sec (1X SDR)", "class/infiniband/mlx5_0/ports/1/rate");
-    put("2.5 GT/s PCIe", "devices/pci0000:00/0000:11:00.0/max_link_speed");
+    PUT("2.5 Gb/sec (1X SDR)", "class/infiniband/mlx5_0/ports/1/rate");
+    PUT("2.5 GT/s PCIe", "devices/pci0000:00/0000:11:00.0/max_link_speed");
     (void)test_enter_locale(); /* without it, a plain test */
     detect("", &topo);
     setlocale(LC_ALL, "C");
@@ -401,10 +356,9 @@ TEST_CASE("what is written reads back equal")
 {
     struct gyre_topo again = {0};
     char *first = NULL, *second = NULL;
-    char path[128];
     build_dgx();
     detect(FAKE_NVML, &topo);
-    snprintf(path, sizeof(path), "%s/dump.xml", root);
+    const char *path = test_path("dump.xml");
     CHECK_OK(gyre_topo_xml_write(&topo, path));
     CHECK_OK(gyre_topo_xml_read(path, &again));
     CHECK_OK(gyre_topo_xml_format(&topo, &first));
@@ -422,12 +376,9 @@ TEST_CASE("a dump replaces files and nothing else")
 {
     struct gyre_topo again = {0};
     struct stat there;
-    char file[128], link[128], pipe[128];
     build_dgx();
     detect(FAKE_NVML, &topo);
-    snprintf(file, sizeof(file), "%s/old.xml", root);
-    snprintf(link, sizeof(link), "%s/link", root);
-    snprintf(pipe, sizeof(pipe), "%s/pipe", root);
+    const char *file = test_path("old.xml"), *link = test_path("link"), *pipe = test_path("pipe");
     CHECK_OK(gyre_topo_xml_write(&topo, file));
     CHECK(symlink("old.xml", link) == 0 && mkfifo(pipe, 0600) == 0);
     CHECK_BAD_ARGUMENT(gyre_topo_xml_write(&topo, pipe), "not a regular file");

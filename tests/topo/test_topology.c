@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/param.h"
 #include "core/foundation/topo/topo.h"
+#include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "transport/transport.h"
-
-#include <sys/stat.h>
 
 #ifdef GYRE_WITH_LIBXML2
 static const char machine_xml[] =
@@ -16,15 +15,6 @@ static const char machine_xml[] =
     "<cpu numaid='1'><pci busid='0000:83:00.0' class='0x030200'><gpu dev='2' sm='90'/></pci></cpu>"
     "</system>";
 #endif
-
-static void write_file(char *path_out, const char *text)
-{
-    strcpy(path_out, "/tmp/gyre_topology_XXXXXX");
-    const int fd = mkstemp(path_out);
-    CHECK(fd >= 0);
-    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
-}
 
 struct bad_init {
     const char *variable;
@@ -58,14 +48,12 @@ TEST_CASE("a bad level word fails on every rank and lists the legal ones")
 
 TEST_CASE("a bad topology file fails on every rank")
 {
-    char path[64];
     run_bad_init((struct bad_init){"GYRE_TOPO_FILE", "/nowhere/topo.xml", "/nowhere/topo.xml", 1});
-    write_file(path, "<system version='1'>\n<cpu numaid='0'>");
+    const char *path = test_put("<system version='1'>\n<cpu numaid='0'>", "cut.xml");
     run_bad_init((struct bad_init){"GYRE_TOPO_FILE", path, "GYRE_TOPO_FILE", -1});
 #ifdef GYRE_WITH_LIBXML2
     run_bad_init((struct bad_init){"GYRE_TOPO_FILE", path, "not well-formed", 2});
 #endif
-    CHECK(unlink(path) == 0);
 }
 
 TEST_CASE("a dump that cannot be written fails on every rank")
@@ -79,11 +67,8 @@ TEST_RANK(nothing) {}
 TEST_CASE("what is read is dumped once a host")
 {
 #ifdef GYRE_WITH_LIBXML2
-    char path[64], directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
+    const char *path = test_put(machine_xml, "machine.xml"), *dump = test_path("dumped/dump.xml");
     struct gyre_topo read, dumped;
-    write_file(path, machine_xml);
-    CHECK(mkdtemp(directory) != NULL);
-    snprintf(dump, sizeof(dump), "%s/dump.xml", directory);
     setenv("GYRE_TOPO_FILE", path, 1);
     setenv("GYRE_TOPO_DUMP_FILE", dump, 1);
     test_on_processes(3, nothing, NULL);
@@ -95,8 +80,7 @@ TEST_CASE("what is read is dumped once a host")
     CHECK(gyre_topo_hash(&dumped) == gyre_topo_hash(&read));
     gyre_topo_fini(&read);
     gyre_topo_fini(&dumped);
-    CHECK(unlink(path) == 0 && unlink(dump) == 0);
-    CHECK(rmdir(directory) == 0); /* nothing half written is left */
+    CHECK(unlink(dump) == 0 && rmdir(test_path("dumped")) == 0); /* nothing half written is left */
 #else
     test_skip_case("built without libxml2");
 #endif
@@ -104,15 +88,13 @@ TEST_CASE("what is read is dumped once a host")
 
 TEST_CASE("the machine is dumped when no file is given")
 {
-    char directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
+    const char *dump = test_path("dumped/dump.xml");
     struct stat stats;
-    CHECK(mkdtemp(directory) != NULL);
-    snprintf(dump, sizeof(dump), "%s/dump.xml", directory);
     setenv("GYRE_TOPO_DUMP_FILE", dump, 1);
     test_on_processes(2, nothing, NULL);
     unsetenv("GYRE_TOPO_DUMP_FILE");
     CHECK(stat(dump, &stats) == 0 && stats.st_size > 0);
-    CHECK(unlink(dump) == 0 && rmdir(directory) == 0);
+    CHECK(unlink(dump) == 0 && rmdir(test_path("dumped")) == 0);
 }
 
 #ifdef GYRE_WITH_LIBXML2

@@ -2,41 +2,19 @@
 #include "core/foundation/trace/trace.h"
 #include "core/foundation/trace/trace_file.h"
 #include "tests/support/host_programs.h"
+#include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test_work.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 enum { MAX_LINES = 64, LEFT_OUT_BYTES = 987654321 };
 
-static char place[64]; /* a folder for the files of a case */
-
-static void make_place(void)
-{
-    snprintf(place, sizeof(place), "/tmp/gyre-test-trace-XXXXXX");
-    CHECK(mkdtemp(place) != NULL);
-}
-
-static void remove_place(void)
-{
-    char command[96];
-    snprintf(command, sizeof(command), "rm -rf '%s'", place);
-    CHECK(system(command) == 0);
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof(path), "%s/%s", place, name);
-    return path;
-}
-
 static char *read_whole(const char *name, size_t *n_bytes_out)
 {
-    FILE *file = fopen(path_of(name), "r");
+    FILE *file = fopen(test_path("%s", name), "r");
     struct stat about = {0};
     CHECK_MSG(file != NULL, "%s", name);
     if (file == NULL)
@@ -85,7 +63,7 @@ static uint64_t close_ns; /* 0 = the default */
 static struct gyre_trace *open_trace(const char *name, int rank, uint64_t process_id, uint64_t job)
 {
     struct gyre_trace *trace = NULL;
-    const struct gyre_trace_config config = {.file = path_of(name),
+    const struct gyre_trace_config config = {.file = test_path("%s", name),
                                              .n_events = 64,
                                              .rank = rank,
                                              .n_ranks = 4,
@@ -109,21 +87,18 @@ static void add_launches(struct gyre_trace *trace, unsigned n)
 TEST_CASE("ranks of one file have different pids")
 {
     unsigned pids[MAX_LINES];
-    make_place();
     /* Two communicators with one number, as those of one split. */
     for (int i = 0; i < 4; i++)
         gyre_trace_close(open_trace("t.json", i / 2, 1, i % 2 == 0 ? 0xa : 0xb));
     check_pids_differ("t.json", 4);
     CHECK(read_pids("t.json", pids) == 4);
     CHECK(pids[2] == pids[0] + 1 && pids[3] == pids[1] + 1); /* ranks 1 of both */
-    remove_place();
 }
 
 TEST_CASE("a failed write leaves what the file had")
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     size_t n_before, n_after;
-    make_place();
     struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
     add_launches(trace, 20);
     gyre_trace_close(trace);
@@ -142,19 +117,16 @@ TEST_CASE("a failed write leaves what the file had")
     check_pids_differ("t.json", 2);
     free(before);
     free(after);
-    remove_place();
 }
 
 TEST_CASE("another process of this run adds to the file")
 {
-    make_place();
     struct gyre_trace *second = open_trace("t.json", 1, 2, 0xb);
     gyre_trace_close(open_trace("t.json", 0, 1, 0xa));
     gyre_trace_close(second); /* within one second */
     check_pids_differ("t.json", 2);
     gyre_trace_close(open_trace("t.json", 0, 3, 0xc)); /* that file is of an earlier run */
     check_pids_differ("t.json", 1);
-    remove_place();
 }
 
 static pthread_mutex_t file_system = PTHREAD_MUTEX_INITIALIZER;
@@ -176,42 +148,38 @@ gyre_status __wrap_gyre_trace_file_add(const struct gyre_trace_part *part)
 
 TEST_CASE("a file system that hangs does not hang the end of a trace")
 {
-    make_place();
     close_ns = 50000000;
     struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
     close_ns = 0;
     pthread_mutex_lock(&file_system);
     const unsigned n_before = n_written;
     gyre_trace_close(trace);
-    CHECK(n_written == n_before && access(path_of("t.json"), F_OK) != 0);
+    CHECK(n_written == n_before && access(test_path("t.json"), F_OK) != 0);
     while (n_written == n_before) /* the server is back */
         pthread_cond_wait(&writer_is_done, &file_system);
     pthread_mutex_unlock(&file_system);
     check_pids_differ("t.json", 1);
-    remove_place();
 }
 
 TEST_CASE("clocks do not say which run a file is of")
 {
     const struct timespec times[][2] = {{{1000, 0}, {1000, 0}}, {{1LL << 33, 0}, {1LL << 33, 0}}};
     for (int i = 0; i < 2; i++) {
-        make_place();
+        test_remove_files();
         struct gyre_trace *second = open_trace("t.json", 1, 2, 0xb);
         gyre_trace_close(open_trace("t.json", 0, 1, 0xa));
-        CHECK(utimensat(AT_FDCWD, path_of("t.json"), times[i], 0) == 0);
+        CHECK(utimensat(AT_FDCWD, test_path("t.json"), times[i], 0) == 0);
         gyre_trace_close(second);
         check_pids_differ("t.json", 2);
-        CHECK(utimensat(AT_FDCWD, path_of("t.json"), times[i], 0) == 0);
+        CHECK(utimensat(AT_FDCWD, test_path("t.json"), times[i], 0) == 0);
         gyre_trace_close(open_trace("t.json", 0, 3, 0xc));
         check_pids_differ("t.json", 1);
-        remove_place();
     }
 }
 
 TEST_CASE("an event that is not kept replaces no kept event")
 {
     size_t n_bytes;
-    make_place();
     struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
     struct gyre_trace_buffer *buffer = gyre_trace_use(trace, GYRE_TRACE_CALLER);
     add_launches(trace, 200);
@@ -223,7 +191,6 @@ TEST_CASE("an event that is not kept replaces no kept event")
     CHECK_HAS(text, "\"lost_events\":137,");         /* 200 - 63 */
     CHECK_HAS(text, "\"complete_from_us\":138.001"); /* the end of the oldest one */
     free(text);
-    remove_place();
 }
 
 TEST_CASE("calls of programs that a trace has no room for run")
@@ -233,7 +200,6 @@ TEST_CASE("calls of programs that a trace has no room for run")
     const struct gyre_trace_program empty = {.algorithm = "a"};
     struct host_rig rig;
     size_t n_bytes;
-    make_place();
     struct gyre_trace *trace = open_trace("t.json", 0, 1, 0xa);
     host_rig_open_traced(&rig, 1, N_LANES, 2, 64, trace);
     struct gyre_loaded *first = load(&rig, 0, &send_recv_kind, 0, 1);
@@ -259,7 +225,6 @@ TEST_CASE("calls of programs that a trace has no room for run")
     CHECK_HAS(text, "\"left_out_launches\":2,");
     CHECK(count_words(text, "\"cat\":\"call\"") == 1);
     free(text);
-    remove_place();
 }
 
 TEST_RANK(split_by_parity)
@@ -272,18 +237,16 @@ TEST_RANK(split_by_parity)
 
 TEST_CASE("ranks of a split write the files of their parent's ranks")
 {
-    make_place();
-    setenv("GYRE_TRACE_FILE", path_of("%r.json"), 1);
+    setenv("GYRE_TRACE_FILE", test_path("%%r.json"), 1);
     test_on_threads(4, split_by_parity, NULL);
     for (int rank = 0; rank < 4; rank++) {
         char name[16];
         snprintf(name, sizeof(name), "%d.json", rank);
         check_pids_differ(name, 2); /* this rank of the parent, and its rank of the half */
     }
-    setenv("GYRE_TRACE_FILE", path_of("all.json"), 1);
+    setenv("GYRE_TRACE_FILE", test_path("all.json"), 1);
     test_on_threads(4, split_by_parity, NULL);
     check_pids_differ("all.json", 8);
-    remove_place();
 }
 
 /* The communicator has not ended yet. @argument: how many warnings there are by now. */
@@ -301,16 +264,16 @@ TEST_RANK(count_folder_warnings)
 TEST_CASE("a folder that does not exist is a warning at init")
 {
     unsigned n_expected = 0;
-    make_place();
-    setenv("GYRE_DEBUG_FILE", path_of("log"), 1);
-    setenv("GYRE_TRACE_FILE", path_of("t.json"), 1);
+    char missing[64];
+    snprintf(missing, sizeof(missing), "%s/missing/t.json", test_root());
+    setenv("GYRE_DEBUG_FILE", test_path("log"), 1);
+    setenv("GYRE_TRACE_FILE", test_path("t.json"), 1);
     test_on_threads(1, count_folder_warnings, &n_expected);
-    setenv("GYRE_TRACE_FILE", path_of("missing/t.json"), 1);
+    setenv("GYRE_TRACE_FILE", missing, 1);
     n_expected = 1;
     test_on_threads(1, count_folder_warnings, &n_expected);
-    CHECK(access(path_of("t.json"), F_OK) == 0);
-    CHECK(access(path_of("missing"), F_OK) != 0);
+    CHECK(access(test_path("t.json"), F_OK) == 0);
+    CHECK(access(test_path("missing"), F_OK) != 0);
     unsetenv("GYRE_TRACE_FILE");
     unsetenv("GYRE_DEBUG_FILE");
-    remove_place();
 }
