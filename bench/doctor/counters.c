@@ -24,16 +24,6 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
-/* 0 = none. */
-static uint32_t count_statistics(int fd, const char *netdev)
-{
-    struct ethtool_sset_info *sets = bench_keep(1, sizeof(*sets) + sizeof(uint32_t));
-    sets->cmd = ETHTOOL_GSSET_INFO;
-    sets->sset_mask = 1ULL << ETH_SS_STATS;
-    const bool is_known = ask(fd, netdev, sets) == 0 && sets->sset_mask != 0;
-    return is_known && sets->data[0] > 0 && sets->data[0] < MOST_STATISTICS ? sets->data[0] : 0;
-}
-
 static enum bench_read format_statistics(int fd, const char *netdev, uint32_t n, char **text_out)
 {
     struct ethtool_gstrings *names = bench_keep(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
@@ -62,7 +52,12 @@ enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return BENCH_READ_BROKEN;
-    const uint32_t n = count_statistics(fd, netdev);
+    struct ethtool_sset_info *sets = bench_keep(1, sizeof(*sets) + sizeof(uint32_t));
+    sets->cmd = ETHTOOL_GSSET_INFO;
+    sets->sset_mask = 1ULL << ETH_SS_STATS;
+    const bool is_known = ask(fd, netdev, sets) == 0 && sets->sset_mask != 0;
+    const uint32_t n =
+        is_known && sets->data[0] > 0 && sets->data[0] < MOST_STATISTICS ? sets->data[0] : 0;
     const enum bench_read result =
         n > 0 ? format_statistics(fd, netdev, n, text_out) : BENCH_READ_ABSENT;
     close(fd);

@@ -172,26 +172,6 @@ static void help(const struct cuda *cuda, int fd)
     }
 }
 
-static gyre_status ask_helper(int fd, const struct question *question)
-{
-    struct answer answer;
-    struct pollfd waiting = {.fd = fd, .events = POLLIN};
-    const uint64_t deadline_ns = gyre_now_ns() + HELPER_MS * 1000000ULL;
-    if (send(fd, question, sizeof(*question), MSG_NOSIGNAL) != (ssize_t)sizeof(*question))
-        return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
-    do { /* skips late answers */
-        const uint64_t now_ns = gyre_now_ns();
-        if (now_ns >= deadline_ns ||
-            poll(&waiting, 1, (int)((deadline_ns - now_ns) / 1000000) + 1) != 1)
-            return gyre_fail(GYRE_ERROR_TIMEOUT, "the second process does not answer for %d s",
-                             HELPER_MS / 1000);
-        if (read(fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
-            return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
-    } while (answer.ordinal != question->ordinal);
-    answer.cause[sizeof(answer.cause) - 1] = '\0';
-    return answer.is_right != 0 ? GYRE_SUCCESS : gyre_fail(GYRE_ERROR_DEVICE, "%s", answer.cause);
-}
-
 static gyre_status try_copies(const struct cuda *cuda, int ordinal, address gpu,
                               unsigned char *host, struct bench_cuda_gpu *out)
 {
@@ -216,7 +196,22 @@ static gyre_status try_ipc(const struct cuda *cuda, int ordinal, address gpu, in
 {
     struct question question = {.ordinal = ordinal};
     CUDA_TRY(cuda, get_handle, &question.handle, gpu);
-    return ask_helper(helper, &question);
+    struct answer answer;
+    struct pollfd waiting = {.fd = helper, .events = POLLIN};
+    const uint64_t deadline_ns = gyre_now_ns() + HELPER_MS * 1000000ULL;
+    if (send(helper, &question, sizeof(question), MSG_NOSIGNAL) != (ssize_t)sizeof(question))
+        return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
+    do { /* skips late answers */
+        const uint64_t now_ns = gyre_now_ns();
+        if (now_ns >= deadline_ns ||
+            poll(&waiting, 1, (int)((deadline_ns - now_ns) / 1000000) + 1) != 1)
+            return gyre_fail(GYRE_ERROR_TIMEOUT, "the second process does not answer for %d s",
+                             HELPER_MS / 1000);
+        if (read(helper, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
+            return gyre_fail(GYRE_ERROR_REMOTE, "the second process has ended");
+    } while (answer.ordinal != question.ordinal);
+    answer.cause[sizeof(answer.cause) - 1] = '\0';
+    return answer.is_right != 0 ? GYRE_SUCCESS : gyre_fail(GYRE_ERROR_DEVICE, "%s", answer.cause);
 }
 
 static gyre_status try_dmabuf(const struct cuda *cuda, address gpu)

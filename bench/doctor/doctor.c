@@ -58,18 +58,6 @@ static const struct bench_option table[] = {
     {0},
 };
 
-static void print_usage(FILE *out)
-{
-    bench_command_print_examples("doctor", out);
-    fputs("usage: gyre doctor [options]\n", out);
-    bench_options_print(table, 19, out);
-    fputs("Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
-          "measures\nthe network between them.\n"
-          "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told or "
-          "a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
-          out);
-}
-
 /* False after printing why. */
 static bool parse(int argc, char **argv, struct options *options)
 {
@@ -136,7 +124,7 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
         if (!bench_said(doctor) && check->nothing != NULL)
             bench_skip(doctor, "%s", check->nothing);
         else if (!bench_said(doctor))
-            bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
+            bench_unknown(doctor, NULL, NULL, "the check came to no result");
     }
 }
 
@@ -261,7 +249,16 @@ int bench_command_doctor(int argc, char **argv)
         return WRONG_USAGE;
     }
     if (options.is_help) {
-        print_usage(stdout);
+        bench_command_print_examples("doctor", stdout);
+        fputs("usage: gyre doctor [options]\n", stdout);
+        bench_options_print(table, 19, stdout);
+        fputs(
+            "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
+            "measures\nthe network between them.\n"
+            "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told "
+            "or "
+            "a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
+            stdout);
         return 0;
     }
     if (options.is_list) {

@@ -142,12 +142,12 @@ struct bench_doctor {
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-#define bench_ok(doctor, subject, ...) bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
-#define bench_warn(doctor, subject, fix, ...) \
-    bench_say(doctor, BENCH_WARN, subject, fix, __VA_ARGS__)
-#define bench_fail(doctor, subject, fix, ...) \
-    bench_say(doctor, BENCH_FAIL, subject, fix, __VA_ARGS__)
-#define bench_skip(doctor, ...) bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
+/* The subject, but for bench_skip(), the fix unless all is well, and the evidence. */
+#define bench_ok(doctor, subject, ...)      bench_say(doctor, BENCH_OK, subject, NULL, __VA_ARGS__)
+#define bench_warn(doctor, subject, ...)    bench_say(doctor, BENCH_WARN, subject, __VA_ARGS__)
+#define bench_fail(doctor, subject, ...)    bench_say(doctor, BENCH_FAIL, subject, __VA_ARGS__)
+#define bench_unknown(doctor, subject, ...) bench_say(doctor, BENCH_UNKNOWN, subject, __VA_ARGS__)
+#define bench_skip(doctor, ...)             bench_say(doctor, BENCH_SKIPPED, NULL, NULL, __VA_ARGS__)
 
 /* Ports that jobs use. */
 #define BENCH_EACH_PORT(doctor, port)                                        \

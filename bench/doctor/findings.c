@@ -99,12 +99,12 @@ void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, cons
                           enum bench_read result)
 {
     if (result == BENCH_READ_DENIED)
-        bench_say(doctor, BENCH_UNKNOWN, subject, "run gyre doctor as root",
-                  "%s: no permission to read it", path);
+        bench_unknown(doctor, subject, "run gyre doctor as root", "%s: no permission to read it",
+                      path);
     else
-        bench_say(doctor, BENCH_UNKNOWN, subject, NULL, "%s: %s", path,
-                  result == BENCH_READ_ABSENT ? "there is no such file"
-                                              : "its content is not understood");
+        bench_unknown(doctor, subject, NULL, "%s: %s", path,
+                      result == BENCH_READ_ABSENT ? "there is no such file"
+                                                  : "its content is not understood");
 }
 
 char *bench_get(struct bench_doctor *doctor, const char *subject, const char *path)
@@ -180,16 +180,6 @@ static bool is_same(const struct bench_finding *a, const struct bench_finding *b
             (strcmp(a->evidence, b->evidence) == 0 && strcmp(a->fix, b->fix) == 0));
 }
 
-/* It comes from another process. */
-static bool is_legal(const struct bench_finding *finding)
-{
-    return finding->check >= 0 && finding->check < BENCH_N_CHECKS && finding->severity >= 0 &&
-           finding->severity < BENCH_N_SEVERITIES &&
-           memchr(finding->subject, 0, sizeof(finding->subject)) != NULL &&
-           memchr(finding->evidence, 0, sizeof(finding->evidence)) != NULL &&
-           memchr(finding->fix, 0, sizeof(finding->fix)) != NULL;
-}
-
 void *bench_all_gather(struct bench_doctor *doctor, const void *mine, size_t n_bytes)
 {
     struct bench_launcher *launcher = &doctor->launcher;
@@ -218,7 +208,12 @@ gyre_status bench_findings_merge(struct bench_doctor *doctor)
     bool *owners = bench_keep((size_t)n_ranks, sizeof(*owners));
     for (int i = 0; i < n_ranks * n_each; i++) {
         struct bench_finding finding = all[i];
-        if (i % n_each >= counts[i / n_each] || is_done[i] || !is_legal(&finding))
+        if (i % n_each >= counts[i / n_each] || is_done[i] ||
+            (finding.check < 0 || finding.check >= BENCH_N_CHECKS || finding.severity < 0 ||
+             finding.severity >= BENCH_N_SEVERITIES ||
+             memchr(finding.subject, 0, sizeof(finding.subject)) == NULL ||
+             memchr(finding.evidence, 0, sizeof(finding.evidence)) == NULL ||
+             memchr(finding.fix, 0, sizeof(finding.fix)) == NULL))
             continue;
         memset(owners, 0, (size_t)n_ranks * sizeof(*owners));
         for (int j = i; j < n_ranks * n_each; j++)

@@ -65,26 +65,6 @@ static int compare_by_index(const void *a, const void *b)
     return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
-/* By index, as getifaddrs(). */
-static void read_devices(struct bench_machine *machine)
-{
-    char(*names)[BENCH_NAME_BYTES];
-    const int n = bench_read_names(machine->root, "/sys/class/net", &names);
-    int64_t(*order)[2] = bench_keep((size_t)n, sizeof(*order));
-    machine->netdevs = bench_keep((size_t)n, sizeof(*machine->netdevs));
-    for (int i = 0; i < n; i++) {
-        order[i][0] = number_of(machine->root, names[i], "ifindex");
-        order[i][1] = i;
-    }
-    qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
-    for (int i = 0; i < n; i++) {
-        const char *name = names[order[i][1]];
-        /* bonding_masters and the like are no interfaces. */
-        if (bench_exists(machine->root, path_of(name, "flags")))
-            read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
-    }
-}
-
 /* "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0". */
 static void add_address(struct bench_machine *machine, const char *line, int family)
 {
@@ -130,7 +110,21 @@ void bench_net_read(const struct gyre_params *params, struct bench_machine *mach
 {
     static const int families[] = {AF_INET, AF_INET6};
     char *text = NULL;
-    read_devices(machine);
+    char(*names)[BENCH_NAME_BYTES];
+    const int n = bench_read_names(machine->root, "/sys/class/net", &names);
+    int64_t(*order)[2] = bench_keep((size_t)n, sizeof(*order));
+    machine->netdevs = bench_keep((size_t)n, sizeof(*machine->netdevs));
+    for (int i = 0; i < n; i++) {
+        order[i][0] = number_of(machine->root, names[i], "ifindex");
+        order[i][1] = i;
+    }
+    qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
+    for (int i = 0; i < n; i++) {
+        const char *name = names[order[i][1]];
+        /* bonding_masters and the like are no interfaces. */
+        if (bench_exists(machine->root, path_of(name, "flags")))
+            read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
+    }
     if (machine->root[0] == '\0')
         machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
     else
@@ -170,9 +164,16 @@ const struct bench_netdev *bench_net_first(const struct bench_machine *machine)
                : NULL;
 }
 
-static bool is_taken(const struct gyre_params *params, const struct bench_machine *machine,
-                     const struct bench_netdev *device)
+bool bench_net_is_used(const struct gyre_params *params, const struct bench_machine *machine,
+                       const struct bench_netdev *device)
 {
+    for (int i = 0; i < machine->n_netdevs; i++) {
+        const struct bench_netdev *above = &machine->netdevs[i];
+        const bool lies_on_it =
+            strcmp(above->parent, device->name) == 0 || strcmp(device->master, above->name) == 0;
+        if (above != device && lies_on_it && bench_net_is_used(params, machine, above))
+            return true;
+    }
     const struct bench_netdev *first = bench_net_first(machine);
     bool is_left_out = false;
     for (int i = 0; i < machine->n_ports; i++)
@@ -189,19 +190,6 @@ static bool is_taken(const struct gyre_params *params, const struct bench_machin
         if (strcmp(machine->chosen[i].name, device->name) == 0)
             return true;
     return false;
-}
-
-bool bench_net_is_used(const struct gyre_params *params, const struct bench_machine *machine,
-                       const struct bench_netdev *device)
-{
-    for (int i = 0; i < machine->n_netdevs; i++) {
-        const struct bench_netdev *above = &machine->netdevs[i];
-        const bool lies_on_it =
-            strcmp(above->parent, device->name) == 0 || strcmp(device->master, above->name) == 0;
-        if (above != device && lies_on_it && bench_net_is_used(params, machine, above))
-            return true;
-    }
-    return is_taken(params, machine, device);
 }
 
 const char *bench_net_real(const struct bench_machine *machine)

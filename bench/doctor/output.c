@@ -45,25 +45,6 @@ static void print_lines(FILE *file, int indent, const char *text)
     }
 }
 
-static void print_finding(const struct bench_finding *finding, bool has_colours, FILE *file)
-{
-    fprintf(file, "  %s%-8s%s %-22s ", has_colours ? colours[finding->severity] : "",
-            severity_names[finding->severity], has_colours ? "\033[0m" : "",
-            bench_checks[finding->check].id);
-    if (finding->ranks[0] != '\0')
-        fprintf(file, "[rank %s] ", finding->ranks);
-    if (finding->subject[0] != '\0')
-        fprintf(file, "%s: ", finding->subject);
-    print_lines(file, 13, finding->evidence);
-    if (finding->severity < BENCH_UNKNOWN)
-        return;
-    if (finding->fix[0] != '\0') {
-        fprintf(file, "%*sfix: ", 13, "");
-        print_lines(file, 18, finding->fix);
-    }
-    fprintf(file, "%*ssee: %s\n", 13, "", page_of(finding));
-}
-
 /* "host: memlock, nofile, shm". */
 static void print_groups(const struct bench_findings *findings, FILE *file)
 {
@@ -103,8 +84,24 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
     fprintf(file, "gyre doctor on %s\n", report->hosts);
     for (int i = 0; i < findings->n; i++)
         if (findings->list[i].severity >= (int32_t)least ||
-            (which == BENCH_PRINT_ROWS && findings->list[i].severity == BENCH_OK))
-            print_finding(&findings->list[i], has_colours, file);
+            (which == BENCH_PRINT_ROWS && findings->list[i].severity == BENCH_OK)) {
+            const struct bench_finding *finding = &findings->list[i];
+            fprintf(file, "  %s%-8s%s %-22s ", has_colours ? colours[finding->severity] : "",
+                    severity_names[finding->severity], has_colours ? "\033[0m" : "",
+                    bench_checks[finding->check].id);
+            if (finding->ranks[0] != '\0')
+                fprintf(file, "[rank %s] ", finding->ranks);
+            if (finding->subject[0] != '\0')
+                fprintf(file, "%s: ", finding->subject);
+            print_lines(file, 13, finding->evidence);
+            if (finding->severity >= BENCH_UNKNOWN) {
+                if (finding->fix[0] != '\0') {
+                    fprintf(file, "%*sfix: ", 13, "");
+                    print_lines(file, 18, finding->fix);
+                }
+                fprintf(file, "%*ssee: %s\n", 13, "", page_of(finding));
+            }
+        }
     if (which == BENCH_PRINT_GROUPS)
         print_groups(findings, file);
     if ((which == BENCH_PRINT_GROUPS || which == BENCH_PRINT_ROWS) && n_skipped > 0)

@@ -65,8 +65,10 @@ static gyre_status copy(const struct copier *copier, int from, int to, size_t n_
     return synchronize(copier, to);
 }
 
-static gyre_status verify(const struct copier *copier, int from, int to)
+static gyre_status measure_pair(const struct copier *copier, int from, int to)
 {
+    struct bench_pair_event event = {.kind = BENCH_PAIR_START, .from = from, .to = to};
+    bench_pair_tell(copier->fd, &event);
     struct gyre_pattern_errors errors = {0};
     const struct gyre_pattern pattern = {.dtype = GYRE_UINT8,
                                          .op = GYRE_SUM,
@@ -85,14 +87,6 @@ static gyre_status verify(const struct copier *copier, int from, int to)
             "%llu of %zu bytes are wrong, the first one at %llu: the copy damages data",
             (unsigned long long)errors.n_wrong, LARGE_BYTES,
             (unsigned long long)errors.first_wrong);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status measure_pair(const struct copier *copier, int from, int to)
-{
-    struct bench_pair_event event = {.kind = BENCH_PAIR_START, .from = from, .to = to};
-    bench_pair_tell(copier->fd, &event);
-    GYRE_TRY(verify(copier, from, to));
     GYRE_TRY(copy(copier, from, to, SMALL_BYTES));
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++)

@@ -94,23 +94,6 @@ const char *bench_rdma_off(const struct gyre_params *params)
     return NULL;
 }
 
-/* No check counts adapters that jobs leave out. */
-static void find_nics(struct bench_machine *machine)
-{
-    machine->has_nic = false;
-    for (int i = 0; i < machine->n_pci; i++) {
-        struct bench_pci *pci = &machine->pci[i];
-        bool has_port = false, is_used = false;
-        for (int k = 0; k < machine->n_ports; k++)
-            if (strcmp(machine->ports[k].bus_id, pci->bus_id) == 0) {
-                has_port = true;
-                is_used = is_used || machine->ports[k].why_unused[0] == '\0';
-            }
-        pci->is_nic = pci->is_nic && (is_used || !has_port);
-        machine->has_nic = machine->has_nic || pci->is_nic;
-    }
-}
-
 static bool is_idle(const struct bench_machine *machine, const struct bench_rdma_port *port)
 {
     const struct bench_netdev *device = bench_net_find(machine, port->netdev);
@@ -150,7 +133,18 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
                      port->state);
         machine->n_used_ports += port->why_unused[0] == '\0';
     }
-    find_nics(machine);
+    machine->has_nic = false;
+    for (int i = 0; i < machine->n_pci; i++) {
+        struct bench_pci *pci = &machine->pci[i];
+        bool has_port = false, is_used = false;
+        for (int k = 0; k < machine->n_ports; k++)
+            if (strcmp(machine->ports[k].bus_id, pci->bus_id) == 0) {
+                has_port = true;
+                is_used = is_used || machine->ports[k].why_unused[0] == '\0';
+            }
+        pci->is_nic = pci->is_nic && (is_used || !has_port);
+        machine->has_nic = machine->has_nic || pci->is_nic;
+    }
 }
 
 /* Reads "fe80:0000:0000:0000:5054:00ff:fe12:3456". */

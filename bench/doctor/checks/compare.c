@@ -12,9 +12,16 @@
 #include <string.h>
 #include <time.h>
 
-/* Ranks with different values would make different plans. */
-static void list_variables(const struct bench_doctor *doctor, char *fact, size_t fact_bytes)
+void bench_facts_gather(struct bench_doctor *doctor)
 {
+    const size_t n_bytes = sizeof(doctor->facts[0]);
+    const struct bench_netdev *first = bench_net_first(&doctor->machine);
+    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", doctor->host,
+                        sizeof(doctor->host)) != BENCH_READ_OK)
+        snprintf(doctor->host, sizeof(doctor->host), "a host without a name");
+    snprintf(doctor->facts[BENCH_FACT_VERSION], n_bytes, "%s %s, CUDA %d.%d", bench_version_text(),
+             bench_version_commit(), bench_version_cuda() / 10, bench_version_cuda() % 10);
+    char *fact = doctor->facts[BENCH_FACT_VARIABLES];
     char text[160] = "";
     uint64_t hash = GYRE_HASH_INIT;
     for (int i = 0; i < GYRE_N_PARAMS; i++) {
@@ -28,42 +35,24 @@ static void list_variables(const struct bench_doctor *doctor, char *fact, size_t
         if (strlen(text) < 120)
             bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }
-    snprintf(fact, fact_bytes, "%s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
-}
-
-static void list_ports(const struct bench_machine *machine, char *firmware, char *rates,
-                       size_t fact_bytes)
-{
-    for (int i = 0; i < machine->n_ports; i++) {
-        const struct bench_rdma_port *port = &machine->ports[i];
+    snprintf(fact, n_bytes, "%s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
+    (void)bench_read_text(doctor->root, "/proc/sys/kernel/osrelease",
+                          doctor->facts[BENCH_FACT_KERNEL], 128);
+    bench_fact_of_driver(doctor, doctor->facts[BENCH_FACT_DRIVER], n_bytes);
+    char *firmware = doctor->facts[BENCH_FACT_FIRMWARE];
+    char *rates = doctor->facts[BENCH_FACT_RATE];
+    for (int i = 0; i < doctor->machine.n_ports; i++) {
+        const struct bench_rdma_port *port = &doctor->machine.ports[i];
         const char *one = bench_text("%s %s", port->board, port->firmware);
         if (port->why_unused[0] != '\0')
             continue;
         if (!port->is_soft && strstr(firmware, one) == NULL)
-            bench_append(firmware, fact_bytes, "%s%s", firmware[0] != '\0' ? ", " : "", one);
+            bench_append(firmware, n_bytes, "%s%s", firmware[0] != '\0' ? ", " : "", one);
         if (port->is_active)
-            bench_append(rates, fact_bytes, "%s%.4g", rates[0] != '\0' ? "," : "",
-                         port->gbit_per_s);
+            bench_append(rates, n_bytes, "%s%.4g", rates[0] != '\0' ? "," : "", port->gbit_per_s);
     }
-    if (machine->n_used_ports > 0)
-        bench_append(rates, fact_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
-}
-
-void bench_facts_gather(struct bench_doctor *doctor)
-{
-    const size_t n_bytes = sizeof(doctor->facts[0]);
-    const struct bench_netdev *first = bench_net_first(&doctor->machine);
-    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", doctor->host,
-                        sizeof(doctor->host)) != BENCH_READ_OK)
-        snprintf(doctor->host, sizeof(doctor->host), "a host without a name");
-    snprintf(doctor->facts[BENCH_FACT_VERSION], n_bytes, "%s %s, CUDA %d.%d", bench_version_text(),
-             bench_version_commit(), bench_version_cuda() / 10, bench_version_cuda() % 10);
-    list_variables(doctor, doctor->facts[BENCH_FACT_VARIABLES], n_bytes);
-    (void)bench_read_text(doctor->root, "/proc/sys/kernel/osrelease",
-                          doctor->facts[BENCH_FACT_KERNEL], 128);
-    bench_fact_of_driver(doctor, doctor->facts[BENCH_FACT_DRIVER], n_bytes);
-    list_ports(&doctor->machine, doctor->facts[BENCH_FACT_FIRMWARE], doctor->facts[BENCH_FACT_RATE],
-               n_bytes);
+    if (doctor->machine.n_used_ports > 0)
+        bench_append(rates, n_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
     if (first != NULL)
         snprintf(doctor->facts[BENCH_FACT_MTU], n_bytes, "%" PRId64, first->mtu);
     bench_fact_of_gids(doctor, doctor->facts[BENCH_FACT_GID], n_bytes);
@@ -105,8 +94,7 @@ static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
     memcpy(mine.text, doctor->facts[fact], sizeof(mine.text));
     struct entry *all = bench_all_gather(doctor, &mine, sizeof(mine));
     if (all == NULL) {
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the other ranks do not answer: %s",
-                  gyre_cause());
+        bench_unknown(doctor, NULL, NULL, "the other ranks do not answer: %s", gyre_cause());
         return;
     }
     for (int i = 0; i < n; i++)
@@ -151,8 +139,7 @@ RULE(mtu, MTU, BENCH_FAIL,
      "ip link set dev NAME mtu 9000 on every host and switch port of the network")
 RULE(gid, GID, BENCH_FAIL,
      "give every port an IPv4 address, and leave GYRE_IB_GID_INDEX unset: a RoCE v2 address of one "
-     "family is needed at "
-     "both ends (rdma.gid)")
+     "family is needed at both ends (rdma.gid)")
 RULE(rate, RATE, BENCH_WARN, "look for ports that are down: rdma.ports")
 
 #define MOST_SKEW_NS 2000000000LL /* a loaded host may come this late from the barrier */
@@ -173,7 +160,7 @@ void bench_check_job_clock_skew(struct bench_doctor *doctor)
         late = all[i] > all[late] ? i : late;
     }
     if (all == NULL)
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the other ranks do not answer");
+        bench_unknown(doctor, NULL, NULL, "the other ranks do not answer");
     else if (all[late] - all[early] > MOST_SKEW_NS)
         bench_warn(doctor, NULL, "timedatectl set-ntp true on every host; chronyc tracking",
                    "the clock of rank %d is %.1f s ahead of that of rank %d: logs of the hosts "

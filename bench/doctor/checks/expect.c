@@ -47,9 +47,22 @@ static void check_mtu(struct bench_doctor *doctor, const char *subject,
                    device->mtu, doctor->expect.mtu_bytes);
 }
 
-static void check_ports(struct bench_doctor *doctor)
+void bench_check_host_expected(struct bench_doctor *doctor)
 {
     const struct bench_expect *expect = &doctor->expect;
+    const struct bench_netdev *first = bench_net_first(&doctor->machine);
+    int n_gpus = 0;
+    for (int i = 0; i < doctor->machine.n_pci; i++)
+        n_gpus += doctor->machine.pci[i].is_gpu;
+    if (expect->n_gpus < 0 && expect->n_ports < 0 && expect->gbit_per_s < 0 &&
+        expect->mtu_bytes < 0) {
+        bench_skip(doctor, "nothing is expected: --expect gpus=8,ports=8,rate=400,mtu=4200");
+        return;
+    }
+    if (n_gpus < expect->n_gpus)
+        bench_fail(doctor, "GPUs", "look at gpu.xid; nvidia-smi; dmesg | grep -i -e nvrm -e pcie",
+                   "/sys/bus/pci/devices: %d GPUs, %" PRId64 " were expected", n_gpus,
+                   expect->n_gpus);
     char missing[512] = "";
     int n_active = 0;
     for (int i = 0; i < doctor->machine.n_ports; i++) {
@@ -68,30 +81,10 @@ static void check_ports(struct bench_doctor *doctor)
             check_mtu(doctor, port->name, bench_net_find(&doctor->machine, port->netdev));
     }
     if (n_active < expect->n_ports)
-        bench_say(doctor, BENCH_FAIL, "ports", "look at rdma.devices, rdma.ports and rdma.hca",
-                  "%d RDMA ports can be used, %" PRId64 " were expected; the others:%s", n_active,
-                  expect->n_ports,
-                  missing[0] != '\0' ? missing : " none is in /sys/class/infiniband");
-}
-
-void bench_check_host_expected(struct bench_doctor *doctor)
-{
-    const struct bench_expect *expect = &doctor->expect;
-    const struct bench_netdev *first = bench_net_first(&doctor->machine);
-    int n_gpus = 0;
-    for (int i = 0; i < doctor->machine.n_pci; i++)
-        n_gpus += doctor->machine.pci[i].is_gpu;
-    if (expect->n_gpus < 0 && expect->n_ports < 0 && expect->gbit_per_s < 0 &&
-        expect->mtu_bytes < 0) {
-        bench_skip(doctor, "nothing is expected: --expect gpus=8,ports=8,rate=400,mtu=4200");
-        return;
-    }
-    if (n_gpus < expect->n_gpus)
-        bench_say(doctor, BENCH_FAIL, "GPUs",
-                  "look at gpu.xid; nvidia-smi; dmesg | grep -i -e nvrm -e pcie",
-                  "/sys/bus/pci/devices: %d GPUs, %" PRId64 " were expected", n_gpus,
-                  expect->n_gpus);
-    check_ports(doctor);
+        bench_fail(doctor, "ports", "look at rdma.devices, rdma.ports and rdma.hca",
+                   "%d RDMA ports can be used, %" PRId64 " were expected; the others:%s", n_active,
+                   expect->n_ports,
+                   missing[0] != '\0' ? missing : " none is in /sys/class/infiniband");
     if (doctor->machine.n_used_ports == 0 && first != NULL)
         check_mtu(doctor, first->name, first);
     if (!bench_said(doctor))

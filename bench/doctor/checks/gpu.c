@@ -37,21 +37,6 @@ static int oldest_driver(int cuda_major)
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
 }
 
-/* "" = NVIDIA's. */
-static void find_other_driver(const struct bench_machine *machine, char *name_out,
-                              size_t name_bytes)
-{
-    name_out[0] = '\0';
-    for (int i = 0; i < machine->n_pci; i++) {
-        char name[BENCH_NAME_BYTES];
-        if (machine->pci[i].is_gpu &&
-            bench_read_link(machine->root, bench_pci_path(machine->pci[i].bus_id, "driver"), name,
-                            sizeof(name)) == BENCH_READ_OK &&
-            strcmp(name, "nvidia") != 0)
-            snprintf(name_out, name_bytes, "%s", name);
-    }
-}
-
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes)
 {
     char version[1024];
@@ -59,55 +44,58 @@ void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t 
         find_version(version, text, text_bytes);
 }
 
-/* NVML needs the kernel module's version. */
-static void check_nvml(struct bench_doctor *doctor)
-{
-    struct gyre_nvml_gpu *gpus = NULL;
-    size_t n = 0;
-    if (doctor->root[0] != '\0')
-        return;
-    const gyre_status status = gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n);
-    free(gpus);
-    if (status == GYRE_ERROR_DEVICE)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "reboot, or unload and load the module: the library and the module are of two "
-                  "versions after an update; in containers use the host's library",
-                  "%s", gyre_cause());
-    else if (status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_WARN, NULL,
-                  "install the driver's library: apt install "
-                  "libnvidia-compute-580",
-                  "%s", gyre_cause());
-}
-
 void bench_check_gpu_driver(struct bench_doctor *doctor)
 {
     char text[1024], other[BENCH_NAME_BYTES];
     const char *version = doctor->facts[BENCH_FACT_DRIVER];
-    find_other_driver(&doctor->machine, other, sizeof(other));
+    other[0] = '\0';
+    for (int i = 0; i < doctor->machine.n_pci; i++) {
+        char name[BENCH_NAME_BYTES];
+        if (doctor->machine.pci[i].is_gpu &&
+            bench_read_link(doctor->machine.root,
+                            bench_pci_path(doctor->machine.pci[i].bus_id, "driver"), name,
+                            sizeof(name)) == BENCH_READ_OK &&
+            strcmp(name, "nvidia") != 0)
+            snprintf(other, sizeof(other), "%s", name);
+    }
     const enum bench_read result =
         bench_read_text(doctor->root, BENCH_DRIVER_PATH, text, sizeof(text));
     const int cuda_major = bench_version_cuda() / 10;
     if (other[0] != '\0' && result == BENCH_READ_ABSENT)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "install NVIDIA's driver; for nouveau: echo 'blacklist nouveau' > "
-                  "/etc/modprobe.d/nouveau.conf && update-initramfs -u, then reboot",
-                  "the GPUs belong to the driver %s, not to nvidia", other);
+        bench_fail(doctor, NULL,
+                   "install NVIDIA's driver; for nouveau: echo 'blacklist nouveau' > "
+                   "/etc/modprobe.d/nouveau.conf && update-initramfs -u, then reboot",
+                   "the GPUs belong to the driver %s, not to nvidia", other);
     else if (result == BENCH_READ_ABSENT)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "modprobe nvidia; if that fails, install the driver: apt install "
-                  "nvidia-open; containers: docker run --gpus all",
-                  BENCH_DRIVER_PATH
-                  ": absent, though NVIDIA GPUs are on PCI: the driver is not loaded");
+        bench_fail(doctor, NULL,
+                   "modprobe nvidia; if that fails, install the driver: apt install nvidia-open; "
+                   "containers: docker run --gpus all",
+                   BENCH_DRIVER_PATH
+                   ": absent, though NVIDIA GPUs are on PCI: the driver is not loaded");
     else if (version[0] == '\0')
         bench_say_unreadable(doctor, NULL, BENCH_DRIVER_PATH, result);
     else if (atoi(version) < oldest_driver(cuda_major))
-        bench_say(doctor, BENCH_FAIL, NULL, "install a newer driver, or build for an older CUDA",
-                  BENCH_DRIVER_PATH
-                  ": %s, but CUDA %d, with which this gyre was built, needs %d or newer",
-                  version, cuda_major, oldest_driver(cuda_major));
-    if (version[0] != '\0')
-        check_nvml(doctor);
+        bench_fail(doctor, NULL, "install a newer driver, or build for an older CUDA",
+                   BENCH_DRIVER_PATH
+                   ": %s, but CUDA %d, with which this gyre was built, needs %d or newer",
+                   version, cuda_major, oldest_driver(cuda_major));
+    if (version[0] != '\0') {
+        struct gyre_nvml_gpu *gpus = NULL;
+        size_t n = 0;
+        if (doctor->root[0] == '\0') {
+            const gyre_status status = gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n);
+            free(gpus);
+            if (status == GYRE_ERROR_DEVICE)
+                bench_fail(doctor, NULL,
+                           "reboot, or unload and load the module: the library and the module are "
+                           "of two versions after an update; in containers use the host's library",
+                           "%s", gyre_cause());
+            else if (status != GYRE_SUCCESS)
+                bench_warn(doctor, NULL,
+                           "install the driver's library: apt install libnvidia-compute-580", "%s",
+                           gyre_cause());
+        }
+    }
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, BENCH_DRIVER_PATH ": %s, %s%s", version,
                  strstr(text, "Open Kernel Module") != NULL ? "open" : "closed",
@@ -141,8 +129,8 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
     const char *path = find_toolkit(doctor->root, folder, &major, &minor);
     if (path == NULL) {
         if (home != NULL && !bench_exists(doctor->root, home))
-            bench_say(doctor, BENCH_WARN, "CUDA_HOME", "correct the path, or unset CUDA_HOME",
-                      "CUDA_HOME=%.400s: there is no such folder", home);
+            bench_warn(doctor, "CUDA_HOME", "correct the path, or unset CUDA_HOME",
+                       "CUDA_HOME=%.400s: there is no such folder", home);
         else
             bench_skip(doctor, "%.400s: neither version.json nor version.txt names a CUDA toolkit",
                        folder);
@@ -168,9 +156,9 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
 void bench_check_gpu_build(struct bench_doctor *doctor)
 {
     if (bench_version_cuda() == 0)
-        bench_say(doctor, BENCH_WARN, NULL,
-                  "build with -DGYRE_CUDA=ON where nvcc is installed (docs/install.md)",
-                  "GPUs are here, but this gyre was built without CUDA: it cannot use them");
+        bench_warn(doctor, NULL,
+                   "build with -DGYRE_CUDA=ON where nvcc is installed (docs/install.md)",
+                   "GPUs are here, but this gyre was built without CUDA: it cannot use them");
     else
         bench_ok(doctor, NULL, "built with CUDA %d.%d", bench_version_cuda() / 10,
                  bench_version_cuda() % 10);
@@ -188,13 +176,11 @@ void bench_check_gpu_device_files(struct bench_doctor *doctor)
         n_gpus += bench_can_open(doctor->root, bench_text("/dev/nvidia%d", i));
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         if (!bench_can_open(doctor->root, files[i]))
-            bench_say(doctor, BENCH_FAIL, NULL,
-                      "nvidia-modprobe -u -c 0; containers: docker run --gpus all",
-                      "%s: absent, or no permission: CUDA does not start", files[i]);
+            bench_fail(doctor, NULL, "nvidia-modprobe -u -c 0; containers: docker run --gpus all",
+                       "%s: absent, or no permission: CUDA does not start", files[i]);
     if (n_gpus == 0)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "nvidia-modprobe -c 0; containers: docker run --gpus all",
-                  "/dev/nvidia0 and so on: none can be opened");
+        bench_fail(doctor, NULL, "nvidia-modprobe -c 0; containers: docker run --gpus all",
+                   "/dev/nvidia0 and so on: none can be opened");
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "/dev/nvidia*: %d GPUs can be opened", n_gpus);
 }
@@ -212,13 +198,13 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
         if (result != BENCH_READ_OK)
             bench_say_unreadable(doctor, bus_id, "its PCI link (current_link_width, ...)", result);
         else if (link.width < link.most_width)
-            bench_say(doctor, BENCH_WARN, bus_id,
-                      "seat the GPU again, or in a slot with all lanes; look at the slot's setting "
-                      "in the firmware",
-                      "/sys/bus/pci/devices/%s: x%d, could be x%d: %.4g instead of %.4g Gbit/s",
-                      bus_id, link.width, link.most_width,
-                      bench_pci_gbit_per_s(link.width, link.most_gt_per_s),
-                      bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s));
+            bench_warn(doctor, bus_id,
+                       "seat the GPU again, or in a slot with all lanes; look at the slot's "
+                       "setting in the firmware",
+                       "/sys/bus/pci/devices/%s: x%d, could be x%d: %.4g instead of %.4g Gbit/s",
+                       bus_id, link.width, link.most_width,
+                       bench_pci_gbit_per_s(link.width, link.most_gt_per_s),
+                       bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s));
         else
             bench_ok(doctor, bus_id, "/sys/bus/pci/devices/%s: x%d at %.4g of %.4g GT/s%s", bus_id,
                      link.width, link.gt_per_s, link.most_gt_per_s,
@@ -287,10 +273,10 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
         most = gpus[i].n_links > most ? gpus[i].n_links : most;
     for (size_t i = 0; i < n; i++)
         if (gpus[i].n_links < most && !bench_gpu_is_hidden(&doctor->machine, gpus[i].bus_id))
-            bench_say(doctor, BENCH_WARN, gpus[i].bus_id,
-                      "nvidia-smi nvlink -s -i GPU; dmesg | grep Xid; systemctl status "
-                      "nvidia-fabricmanager",
-                      "NVML: %u active NVLinks, other GPUs have %u", gpus[i].n_links, most);
+            bench_warn(doctor, gpus[i].bus_id,
+                       "nvidia-smi nvlink -s -i GPU; dmesg | grep Xid; systemctl status "
+                       "nvidia-fabricmanager",
+                       "NVML: %u active NVLinks, other GPUs have %u", gpus[i].n_links, most);
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "NVML: %u active NVLinks on each of %zu GPUs", most, n);
     free(gpus);
@@ -320,43 +306,41 @@ static const char *number_of(int64_t number)
     return number < 0 ? "?" : bench_text("%" PRId64, number);
 }
 
-static void check_ecc(struct bench_doctor *doctor, const struct bench_nvml_gpu *gpu)
-{
-    if (gpu->n_uncorrected > 0 || gpu->n_rows_failed > 0)
-        bench_say(doctor, BENCH_FAIL, gpu->bus_id,
-                  "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; reset the GPU (nvidia-smi -r -i GPU); "
-                  "if errors come back, have it replaced",
-                  "NVML: %s memory errors that ECC could not correct%s",
-                  number_of(gpu->n_uncorrected),
-                  gpu->n_rows_failed > 0 ? "; a row could not be replaced" : "");
-    else if (gpu->n_rows_pending > 0)
-        bench_say(doctor, BENCH_WARN, gpu->bus_id, "nvidia-smi -r -i GPU, or reboot",
-                  "NVML: bad memory rows are replaced at the next reset of the GPU");
-    else if (gpu->n_corrected > TOLERATED_CORRECTED)
-        bench_say(doctor, BENCH_WARN, gpu->bus_id,
-                  "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; watch whether the number grows",
-                  "NVML: ECC corrected %" PRId64 " memory errors since the driver was loaded",
-                  gpu->n_corrected);
-    else if (gpu->has_ecc < 0)
-        bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL, "NVML: this GPU has no ECC");
-    else if (gpu->has_ecc == 0)
-        bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL,
-                  "NVML: ECC is off, so memory errors are not counted (nvidia-smi -e 1 -i GPU)");
-    else if (gpu->n_corrected < 0 || gpu->n_uncorrected < 0)
-        bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id, "nvidia-smi -q -d ECC -i GPU",
-                  "NVML: ECC is on, but the number of memory errors cannot be read");
-    else
-        bench_ok(doctor, gpu->bus_id,
-                 "NVML: ECC is on; errors since the driver was loaded: %" PRId64
-                 " corrected, %" PRId64 " not",
-                 gpu->n_corrected, gpu->n_uncorrected);
-}
-
 void bench_check_gpu_ecc(struct bench_doctor *doctor)
 {
     const struct bench_nvml *nvml = nvml_of(doctor);
-    for (int i = 0; nvml != NULL && i < nvml->n; i++)
-        check_ecc(doctor, &nvml->gpus[i]);
+    for (int i = 0; nvml != NULL && i < nvml->n; i++) {
+        const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
+        if (gpu->n_uncorrected > 0 || gpu->n_rows_failed > 0)
+            bench_fail(doctor, gpu->bus_id,
+                       "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; reset the GPU (nvidia-smi -r -i "
+                       "GPU); if errors come back, have it replaced",
+                       "NVML: %s memory errors that ECC could not correct%s",
+                       number_of(gpu->n_uncorrected),
+                       gpu->n_rows_failed > 0 ? "; a row could not be replaced" : "");
+        else if (gpu->n_rows_pending > 0)
+            bench_warn(doctor, gpu->bus_id, "nvidia-smi -r -i GPU, or reboot",
+                       "NVML: bad memory rows are replaced at the next reset of the GPU");
+        else if (gpu->n_corrected > TOLERATED_CORRECTED)
+            bench_warn(doctor, gpu->bus_id,
+                       "nvidia-smi -q -d ECC,ROW_REMAPPER -i GPU; watch whether the number grows",
+                       "NVML: ECC corrected %" PRId64 " memory errors since the driver was loaded",
+                       gpu->n_corrected);
+        else if (gpu->has_ecc < 0)
+            bench_say(doctor, BENCH_SKIPPED, gpu->bus_id, NULL, "NVML: this GPU has no ECC");
+        else if (gpu->has_ecc == 0)
+            bench_say(
+                doctor, BENCH_SKIPPED, gpu->bus_id, NULL,
+                "NVML: ECC is off, so memory errors are not counted (nvidia-smi -e 1 -i GPU)");
+        else if (gpu->n_corrected < 0 || gpu->n_uncorrected < 0)
+            bench_unknown(doctor, gpu->bus_id, "nvidia-smi -q -d ECC -i GPU",
+                          "NVML: ECC is on, but the number of memory errors cannot be read");
+        else
+            bench_ok(doctor, gpu->bus_id,
+                     "NVML: ECC is on; errors since the driver was loaded: %" PRId64
+                     " corrected, %" PRId64 " not",
+                     gpu->n_corrected, gpu->n_uncorrected);
+    }
 }
 
 void bench_check_gpu_clocks(struct bench_doctor *doctor)
@@ -367,13 +351,12 @@ void bench_check_gpu_clocks(struct bench_doctor *doctor)
         char reasons[256];
         bool is_bad = false;
         bench_nvml_reasons(gpu->reasons, &is_bad, reasons, sizeof(reasons));
-        const char *fix =
-            is_bad ? "look at fans, air flow, power supplies and cables; nvidia-smi -q -d "
-                     "PERFORMANCE,TEMPERATURE,POWER -i GPU"
-                   : NULL;
+        const char *fix = is_bad ? "look at fans, air flow, power supplies and cables; nvidia-smi "
+                                   "-q -d PERFORMANCE,TEMPERATURE,POWER -i GPU"
+                                 : NULL;
         if (gpu->sm_mhz < 0 || gpu->reasons < 0)
-            bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id, NULL,
-                      "NVML does not tell the clocks of this GPU, or why they are low");
+            bench_unknown(doctor, gpu->bus_id, NULL,
+                          "NVML does not tell the clocks of this GPU, or why they are low");
         else
             bench_say(doctor, is_bad ? BENCH_WARN : BENCH_OK, gpu->bus_id, fix,
                       "NVML: %" PRId64 " of %s MHz, %s degrees; %s%s", gpu->sm_mhz,

@@ -38,19 +38,19 @@ static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu 
                    "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s",
                    gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
     else
-        bench_ok(doctor, gpu->bus_id,
-                 "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was "
-                 "checked",
-                 gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
+        bench_ok(
+            doctor, gpu->bus_id,
+            "32 MiB from pinned memory at %.4g GB/s, back at %.4g GB/s%s; every byte was checked",
+            gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
 }
 
 static void say_ipc(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
 {
     if (gpu->ipc_cause[0] != '\0')
-        bench_say(doctor, BENCH_WARN, gpu->bus_id,
-                  "containers: docker run --ipc host --pid host, and the same GPUs in both; ranks "
-                  "of other processes then share host memory",
-                  "a second process cannot open this GPU's memory: %.159s", gpu->ipc_cause);
+        bench_warn(doctor, gpu->bus_id,
+                   "containers: docker run --ipc host --pid host, and the same GPUs in both; ranks "
+                   "of other processes then share host memory",
+                   "a second process cannot open this GPU's memory: %.159s", gpu->ipc_cause);
     else
         bench_ok(doctor, gpu->bus_id,
                  "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
@@ -62,8 +62,7 @@ static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu 
     const bool has_nic = doctor->machine.has_nic;
     if (gpu->dmabuf_cause[0] == '\0')
         bench_ok(doctor, gpu->bus_id,
-                 "64 KiB of this GPU were exported as a dma-buf "
-                 "(cuMemGetHandleForAddressRange)");
+                 "64 KiB of this GPU were exported as a dma-buf (cuMemGetHandleForAddressRange)");
     else
         bench_say(doctor, has_nic ? BENCH_WARN : BENCH_SKIPPED, gpu->bus_id,
                   has_nic ? "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; "
@@ -97,16 +96,15 @@ static void say_gpus(struct bench_doctor *doctor,
         if (gpu->busy_cause[0] == '\0')
             say(doctor, gpu);
         else
-            bench_say(doctor, BENCH_UNKNOWN, gpu->bus_id,
-                      "again when the GPU is free; nvidia-smi shows who uses it",
-                      "not tried, because the GPU is in use: %.159s", gpu->busy_cause);
+            bench_unknown(doctor, gpu->bus_id,
+                          "again when the GPU is free; nvidia-smi shows who uses it",
+                          "not tried, because the GPU is in use: %.159s", gpu->busy_cause);
     }
     if (results->status == (int32_t)GYRE_ERROR_UNSUPPORTED)
         bench_skip(doctor, "%s", results->cause);
     else if (results->status != (int32_t)GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "look at gpu.driver, gpu.device_files and gpu.xid; nvidia-smi -q",
-                  "%s (GPUs that were tried before: %d)", results->cause, results->n);
+        bench_fail(doctor, NULL, "look at gpu.driver, gpu.device_files and gpu.xid; nvidia-smi -q",
+                   "%s (GPUs that were tried before: %d)", results->cause, results->n);
     else if (results->n == 0)
         bench_skip(doctor, "CUDA shows no GPU to this process");
 }
@@ -162,12 +160,13 @@ void bench_check_gpu_pairs(struct bench_doctor *doctor)
     else if (n == 0)
         bench_skip(doctor, "%d GPU can be used: there is no pair", pairs->n);
     else if (rates.slow >= 0)
-        bench_say(doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL,
-                  rates.is_slow ? "gyre topo shows how the two are joined; look at gpu.nvlink, "
-                                  "gpu.pcie, host.acs"
-                                : NULL,
-                  "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest "
-                  "%.4g GB/s",
-                  n, rates.slow / n, rates.slow % n, matrix->gbytes_per_s[rates.slow],
-                  matrix->gbytes_per_s[rates.fast]);
+        bench_say(
+            doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL,
+            rates.is_slow
+                ? "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, host.acs"
+                : NULL,
+            "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest %.4g "
+            "GB/s",
+            n, rates.slow / n, rates.slow % n, matrix->gbytes_per_s[rates.slow],
+            matrix->gbytes_per_s[rates.fast]);
 }

@@ -68,22 +68,20 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
                  " bytes, but CAP_IPC_LOCK in /proc/self/status lifts the limit",
                  soft);
     else
-        bench_say(
-            doctor, soft < MEMLOCK_LEAST ? BENCH_FAIL : BENCH_WARN, NULL,
-            "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, then log in "
-            "and "
-            "start the launcher's daemon again (slurmd, sshd: LimitMEMLOCK=infinity); containers: "
-            "docker run --ulimit memlock=-1",
-            "/proc/self/limits: Max locked memory %" PRId64
-            " bytes, and RDMA devices are here: registering up to %" PRId64
-            " MiB a communicator fails with ENOMEM",
-            soft, MEMLOCK_LEAST / MIB);
+        bench_say(doctor, soft < MEMLOCK_LEAST ? BENCH_FAIL : BENCH_WARN, NULL,
+                  "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, then log "
+                  "in and start the launcher's daemon again (slurmd, sshd: LimitMEMLOCK=infinity); "
+                  "containers: docker run --ulimit memlock=-1",
+                  "/proc/self/limits: Max locked memory %" PRId64
+                  " bytes, and RDMA devices are here: registering up to %" PRId64
+                  " MiB a communicator fails with ENOMEM",
+                  soft, MEMLOCK_LEAST / MIB);
 }
 
 void bench_check_host_nofile(struct bench_doctor *doctor)
 {
-    static const char fix[] = "ulimit -n 65536 in the shell of the launcher, or "
-                              "echo '* - nofile 65536' > /etc/security/limits.d/99-nofile.conf";
+    static const char fix[] = "ulimit -n 65536 in the shell of the launcher, or echo '* - nofile "
+                              "65536' > /etc/security/limits.d/99-nofile.conf";
     int64_t soft = 0;
     /* Each other rank has connections for data and a few more. */
     const int64_t n_socks = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_NSOCKS);
@@ -93,12 +91,12 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max open files)", result);
     else if (soft < needed)
-        bench_say(doctor, BENCH_FAIL, NULL, fix,
-                  "/proc/self/limits: Max open files %" PRId64 ", %d ranks need about %" PRId64,
-                  soft, doctor->launcher.n_processes, needed);
+        bench_fail(doctor, NULL, fix,
+                   "/proc/self/limits: Max open files %" PRId64 ", %d ranks need about %" PRId64,
+                   soft, doctor->launcher.n_processes, needed);
     else if (soft < 1024)
-        bench_say(doctor, BENCH_WARN, NULL, fix,
-                  "/proc/self/limits: Max open files %" PRId64 "; 1024 is usual", soft);
+        bench_warn(doctor, NULL, fix,
+                   "/proc/self/limits: Max open files %" PRId64 "; 1024 is usual", soft);
     else if (soft == INT64_MAX)
         bench_ok(doctor, NULL, "/proc/self/limits: Max open files unlimited");
     else
@@ -132,9 +130,9 @@ static int64_t memory_bytes(const char *root)
 
 void bench_check_host_shm(struct bench_doctor *doctor)
 {
-    static const char fix[] = "mount -o remount,size=50% /dev/shm; containers: docker run "
-                              "--shm-size=8g, or --ipc=host; Kubernetes: an emptyDir with medium "
-                              "Memory at /dev/shm";
+    static const char fix[] =
+        "mount -o remount,size=50% /dev/shm; containers: docker run --shm-size=8g, or --ipc=host; "
+        "Kubernetes: an emptyDir with medium Memory at /dev/shm";
     static const char needs[] = "gyre needs none of it, but NCCL and PyTorch's data loaders do";
     char *mounts = bench_get(doctor, NULL, "/proc/mounts");
     const char *line = NULL; /* the last one for /dev/shm is in force */
@@ -146,11 +144,11 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     const int64_t total = memory_bytes(doctor->root);
     const char *option = line == NULL ? NULL : strstr(line, "size=");
     if (line == NULL)
-        bench_say(doctor, BENCH_WARN, NULL, "mount -t tmpfs tmpfs /dev/shm",
-                  "/proc/mounts: nothing is mounted at /dev/shm; %s", needs);
+        bench_warn(doctor, NULL, "mount -t tmpfs tmpfs /dev/shm",
+                   "/proc/mounts: nothing is mounted at /dev/shm; %s", needs);
     else if (option != NULL && !parse_size(option + strlen("size="), total, &bytes))
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL,
-                  "/proc/mounts: the size of /dev/shm is not understood: %.200s", line);
+        bench_unknown(doctor, NULL, NULL,
+                      "/proc/mounts: the size of /dev/shm is not understood: %.200s", line);
     else if (option == NULL && total == 0)
         bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
     else {
@@ -211,9 +209,9 @@ static void check_processes(struct bench_doctor *doctor, const char *group)
     if (result != BENCH_READ_OK || !bench_text_to_number(text, &most))
         bench_say_unreadable(doctor, "processes", path, result);
     else if (most < 512)
-        bench_say(doctor, BENCH_WARN, "processes",
-                  "docker run --pids-limit=-1, or TasksMax=infinity of systemd",
-                  "%s: %" PRId64 "; each rank has several threads, and CUDA has more", path, most);
+        bench_warn(doctor, "processes",
+                   "docker run --pids-limit=-1, or TasksMax=infinity of systemd",
+                   "%s: %" PRId64 "; each rank has several threads, and CUDA has more", path, most);
 }
 
 static void check_processors(struct bench_doctor *doctor, const char *group)
@@ -228,11 +226,11 @@ static void check_processors(struct bench_doctor *doctor, const char *group)
     if (result != BENCH_READ_OK || quota <= 0 || period <= 0)
         bench_say_unreadable(doctor, "processors", path, result);
     else if (quota / period < doctor->launcher.n_local_processes)
-        bench_say(doctor, BENCH_WARN, "processors",
-                  "docker run --cpus, or CPUQuota= of systemd: at least one processor a rank",
-                  "%s: %s: %.2f processors for %d ranks; the kernel stops them for the rest of "
-                  "each period",
-                  path, text, quota / period, doctor->launcher.n_local_processes);
+        bench_warn(doctor, "processors",
+                   "docker run --cpus, or CPUQuota= of systemd: at least one processor a rank",
+                   "%s: %s: %.2f processors for %d ranks; the kernel stops them for the rest of "
+                   "each period",
+                   path, text, quota / period, doctor->launcher.n_local_processes);
 }
 
 void bench_check_host_cgroup(struct bench_doctor *doctor)
@@ -323,8 +321,8 @@ void bench_check_host_hostname(struct bench_doctor *doctor)
             bench_text("in /etc/hosts give %.63s its address in the network of the job instead of "
                        "%s, or set MASTER_ADDR to that address",
                        name, address),
-            "/etc/hosts: %s is %s. A program that listens at its host's name cannot be "
-            "reached from other hosts%s",
+            "/etc/hosts: %s is %s. A program that listens at its host's name cannot be reached "
+            "from other hosts%s",
             name, address,
             is_master
                 ? "; MASTER_ADDR is this name. gyre copes, because it listens at all addresses"
@@ -344,12 +342,12 @@ void bench_check_host_clock(struct bench_doctor *doctor)
         return;
     for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++)
         if (strcmp(name, slow[i]) == 0) {
-            bench_say(doctor, BENCH_WARN, NULL,
-                      "dmesg | grep -i tsc says why; boot with clocksource=tsc tsc=reliable if the "
-                      "vendor says that the TSC is sound",
-                      "%s: %s: each reading of the clock takes about a microsecond, and waits read "
-                      "it often",
-                      path, name);
+            bench_warn(doctor, NULL,
+                       "dmesg | grep -i tsc says why; boot with clocksource=tsc tsc=reliable if "
+                       "the vendor says that the TSC is sound",
+                       "%s: %s: each reading of the clock takes about a microsecond, and waits "
+                       "read it often",
+                       path, name);
             return;
         }
     if (strchr(name, ' ') != NULL || strlen(name) > 30)

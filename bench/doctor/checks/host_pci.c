@@ -101,12 +101,11 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
             bench_say_unreadable(doctor, pci->bus_id, path, result);
     }
     if (found[0] != '\0')
-        bench_say(
-            doctor, BENCH_WARN, NULL,
-            "boot with iommu=pt (intel_iommu=on iommu=pt), or without an IOMMU",
-            "/sys/kernel/iommu_groups/*/type: the IOMMU translates the addresses of%s; direct "
-            "copies between devices then go through it",
-            found);
+        bench_warn(doctor, NULL,
+                   "boot with iommu=pt (intel_iommu=on iommu=pt), or without an IOMMU",
+                   "/sys/kernel/iommu_groups/*/type: the IOMMU translates the addresses of%s; "
+                   "direct copies between devices then go through it",
+                   found);
     else if (!bench_said(doctor))
         bench_ok(doctor, NULL,
                  "/sys/kernel/iommu_groups: no address of %d GPUs and RDMA adapters is translated",
@@ -171,13 +170,12 @@ void bench_check_host_irq(struct bench_doctor *doctor)
         if (result != BENCH_READ_OK)
             bench_say_unreadable(doctor, pci->bus_id, "/proc/irq/*/smp_affinity_list", result);
         else if (n_irqs > 0 && n_near == 0)
-            bench_say(
-                doctor, BENCH_WARN, pci->bus_id,
-                "set_irq_affinity_bynode.sh NODE INTERFACE of the NIC's driver package, or "
-                "write the near processors to /proc/irq/*/smp_affinity_list",
-                "/proc/irq/*/smp_affinity_list: all %d interrupts go to processors of another "
-                "NUMA node; those near the adapter are %s",
-                n_irqs, near_cpus);
+            bench_warn(doctor, pci->bus_id,
+                       "set_irq_affinity_bynode.sh NODE INTERFACE of the NIC's driver package, or "
+                       "write the near processors to /proc/irq/*/smp_affinity_list",
+                       "/proc/irq/*/smp_affinity_list: all %d interrupts go to processors of "
+                       "another NUMA node; those near the adapter are %s",
+                       n_irqs, near_cpus);
     }
     if (bench_said(doctor))
         return;

@@ -16,11 +16,11 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "%s: %d processes%s%s", launcher->launch.name, launcher->n_processes,
                  launcher->launch.choice[0] != '\0' ? "; " : "", launcher->launch.choice);
     else if (slurm != NULL && atoi(slurm) > 1)
-        bench_say(doctor, BENCH_WARN, NULL,
-                  "srun --mpi=pmix gyre doctor, or mpirun gyre doctor, inside the allocation",
-                  "SLURM_JOB_NUM_NODES=%.16s, but one process runs: the other hosts are not looked "
-                  "at",
-                  slurm);
+        bench_warn(
+            doctor, NULL,
+            "srun --mpi=pmix gyre doctor, or mpirun gyre doctor, inside the allocation",
+            "SLURM_JOB_NUM_NODES=%.16s, but one process runs: the other hosts are not looked at",
+            slurm);
     else
         bench_ok(doctor, NULL, "no launcher: this machine alone is looked at");
 }
@@ -52,12 +52,13 @@ void bench_check_job_oversubscription(struct bench_doctor *doctor)
     if (n_cpus <= 0)
         bench_say_unreadable(doctor, NULL, "/proc/self/status (Cpus_allowed_list)", result);
     else if (n_gpus > 0 && n_ranks > n_gpus)
-        bench_say(doctor, BENCH_WARN, NULL, "start one rank for each GPU",
-                  "%d ranks on this host, but %d GPUs: gyre takes one rank a GPU", n_ranks, n_gpus);
+        bench_warn(doctor, NULL, "start one rank for each GPU",
+                   "%d ranks on this host, but %d GPUs: gyre takes one rank a GPU", n_ranks,
+                   n_gpus);
     else if (n_ranks > n_cpus && n_cpus > 1)
-        bench_say(doctor, BENCH_WARN, NULL, "start fewer ranks on a host",
-                  "%d ranks on this host share %d processors: waits yield, and times vary", n_ranks,
-                  n_cpus);
+        bench_warn(doctor, NULL, "start fewer ranks on a host",
+                   "%d ranks on this host share %d processors: waits yield, and times vary",
+                   n_ranks, n_cpus);
     else
         bench_ok(doctor, NULL,
                  "/proc/self/status: %d processors for this process; ranks on this host: %d",
@@ -79,11 +80,11 @@ void bench_check_job_binding(struct bench_doctor *doctor)
     if (n_online < 0)
         bench_say_unreadable(doctor, NULL, "/sys/devices/system/cpu/online", result);
     else if (n_cpus == 1 && n_online > 1)
-        bench_say(doctor, BENCH_WARN, NULL,
-                  "mpirun --bind-to none, or --map-by numa:PE=4; srun --cpus-per-task=4",
-                  "/proc/self/status: this process may run on one of %d processors alone; the "
-                  "thread that serves the network shares it with the program",
-                  n_online);
+        bench_warn(doctor, NULL,
+                   "mpirun --bind-to none, or --map-by numa:PE=4; srun --cpus-per-task=4",
+                   "/proc/self/status: this process may run on one of %d processors alone; the "
+                   "thread that serves the network shares it with the program",
+                   n_online);
     else
         bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
@@ -124,13 +125,12 @@ void bench_check_job_variables(struct bench_doctor *doctor)
     char ignored[512] = "";
     int n_set = 0;
     if (doctor->params_status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL,
-                  "unset it, or write it as the message says; gyre env "
-                  "lists all variables",
-                  "gyre does not start: %s", doctor->params_cause);
+        bench_fail(doctor, NULL,
+                   "unset it, or write it as the message says; gyre env lists all variables",
+                   "gyre does not start: %s", doctor->params_cause);
     for (const char *line = doctor->params.notes; *line != '\0'; line += strcspn(line, "\n") + 1)
-        bench_say(doctor, BENCH_WARN, NULL, "unset it, or give it a value of gyre env", "%.*s",
-                  (int)strcspn(line, "\n"), line);
+        bench_warn(doctor, NULL, "unset it, or give it a value of gyre env", "%.*s",
+                   (int)strcspn(line, "\n"), line);
     check_files(doctor);
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
@@ -138,8 +138,8 @@ void bench_check_job_variables(struct bench_doctor *doctor)
         if (!gyre_param_guess(*entry, &guess) || guess.is_error)
             continue;
         if (guess.is_close)
-            bench_say(doctor, BENCH_WARN, name, "correct the name; gyre env lists all variables",
-                      "%s is unknown and has no effect: did you mean %s?", name, guess.nearest);
+            bench_warn(doctor, name, "correct the name; gyre env lists all variables",
+                       "%s is unknown and has no effect: did you mean %s?", name, guess.nearest);
         else
             bench_append(ignored, sizeof(ignored), " %s", name);
     }
@@ -163,8 +163,7 @@ static const struct harmful {
 } harmful[] = {
     {GYRE_PARAM_P2P_DISABLE, NULL, ANY,
      "ranks of a host do not address each other's memory; if it was set because copies hang, look "
-     "at host.acs and "
-     "host.iommu"},
+     "at host.acs and host.iommu"},
     {GYRE_PARAM_SHM_DISABLE, NULL, ANY, "processes of a host talk over TCP"},
     {GYRE_PARAM_IB_DISABLE, NULL, WITH_RDMA, "RDMA ports are here and active, but TCP is used"},
     {GYRE_PARAM_NET, NULL, WITH_RDMA, "RDMA ports are here and active, but TCP is used"},
@@ -235,11 +234,10 @@ void bench_check_job_harmful(struct bench_doctor *doctor)
         strcmp(gyre_param_text(&doctor->params, GYRE_PARAM_IB_GID_INDEX), "-1") != 0)
         warn(doctor, GYRE_PARAM_IB_GID_INDEX,
              "rows of the GID table differ between hosts and move after a link failure; the rules "
-             "find the right one "
-             "(rdma.gid)");
+             "find the right one (rdma.gid)");
     if (visible != NULL && machine->has_gpu && (visible[0] == '\0' || strcmp(visible, "-1") == 0))
-        bench_say(doctor, BENCH_WARN, "CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES",
-                  "CUDA_VISIBLE_DEVICES=%s hides all GPUs", visible);
+        bench_warn(doctor, "CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES",
+                   "CUDA_VISIBLE_DEVICES=%s hides all GPUs", visible);
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "no variable that is nearly always a mistake%s%s",
                  off != NULL ? "; RDMA is off, as is meant: " : "", off != NULL ? off : "");

@@ -38,21 +38,6 @@ static bool is_chosen(const struct bench_machine *machine,
     return false;
 }
 
-static void list_choice(const struct bench_machine *machine, char *text_out, size_t text_bytes)
-{
-    text_out[0] = '\0';
-    for (int i = 0; i < machine->n_chosen; i++) {
-        bench_append(text_out, text_bytes, "%s%d. ", i > 0 ? "\n" : "", i + 1);
-        describe(machine, &machine->chosen[i], text_out, text_bytes);
-    }
-    for (int i = 0; i < machine->n_addresses; i++) {
-        if (is_chosen(machine, &machine->addresses[i]))
-            continue;
-        bench_append(text_out, text_bytes, "%snot used: ", text_out[0] != '\0' ? "\n" : "");
-        describe(machine, &machine->addresses[i], text_out, text_bytes);
-    }
-}
-
 static bool is_container_bridge(const char *name)
 {
     static const char *const prefixes[] = {"docker", "virbr", "veth", "br-"};
@@ -72,31 +57,40 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
     const char *real = bench_net_real(machine);
     const char *fix = bench_fix_of_interface(GIVE_ADDRESS, real);
     char list[1300];
-    list_choice(machine, list, sizeof(list));
+    list[0] = '\0';
+    for (int i = 0; i < machine->n_chosen; i++) {
+        bench_append(list, sizeof(list), "%s%d. ", i > 0 ? "\n" : "", i + 1);
+        describe(machine, &machine->chosen[i], list, sizeof(list));
+    }
+    for (int i = 0; i < machine->n_addresses; i++) {
+        if (is_chosen(machine, &machine->addresses[i]))
+            continue;
+        bench_append(list, sizeof(list), "%snot used: ", list[0] != '\0' ? "\n" : "");
+        describe(machine, &machine->addresses[i], list, sizeof(list));
+    }
     if (machine->n_netdevs == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/net", BENCH_READ_ABSENT);
     else if (machine->net_status != GYRE_SUCCESS && rule[0] != '\0')
-        bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or name an interface of the list",
-                  "%s=%s: %s", source, rule, machine->net_cause);
+        bench_fail(doctor, NULL, "unset the variable, or name an interface of the list",
+                   "%s=%s: %s", source, rule, machine->net_cause);
     else if (machine->net_status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_FAIL, NULL, fix, "%s", machine->net_cause);
+        bench_fail(doctor, NULL, fix, "%s", machine->net_cause);
     else if (first->is_loopback)
-        bench_say(doctor, BENCH_WARN, NULL, fix,
-                  "only loopback can be used: ranks on other hosts cannot reach this one\n%s",
-                  list);
+        bench_warn(doctor, NULL, fix,
+                   "only loopback can be used: ranks on other hosts cannot reach this one\n%s",
+                   list);
     else if (!first->is_running)
-        bench_say(doctor, BENCH_FAIL, first->name,
-                  "plug in the cable, or name another interface in GYRE_SOCKET_IFNAME",
-                  "the first choice (%s) has no link\n%s", source, list);
+        bench_fail(doctor, first->name,
+                   "plug in the cable, or name another interface in GYRE_SOCKET_IFNAME",
+                   "the first choice (%s) has no link\n%s", source, list);
     else if (is_container_bridge(first->name)) {
         for (int i = 0; i < machine->n_addresses; i++)
             if (strcmp(machine->addresses[i].name, real) == 0)
                 fix = bench_text("export GYRE_SOCKET_IFNAME=%s", real);
-        bench_warn(
-            doctor, first->name, fix,
-            "the first choice (%s) is a bridge of containers or virtual machines, which other "
-            "hosts hardly reach\n%s",
-            source, list);
+        bench_warn(doctor, first->name, fix,
+                   "the first choice (%s) is a bridge of containers or virtual machines, which "
+                   "other hosts hardly reach\n%s",
+                   source, list);
     } else
         bench_ok(doctor, first->name, "chosen %s\n%s", source, list);
 }
@@ -125,17 +119,17 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
     if (n_four > 0 || (n_six > 0 && is_six_meant))
         bench_ok(doctor, NULL, "addresses: %d of IPv4, %d routable of IPv6", n_four, n_six);
     else if (n_six > 0)
-        bench_say(doctor, BENCH_WARN, NULL,
-                  bench_fix_of_interface(
-                      "ip addr add A.B.C.D/24 dev NETDEV, or set "
-                      "NCCL_SOCKET_FAMILY=AF_INET6 and, for RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
-                      routable),
-                  "no IPv4 address, %d of IPv6: gyre uses IPv6 by itself, but NCCL's rules look "
-                  "for IPv4 GIDs first",
-                  n_six);
+        bench_warn(doctor, NULL,
+                   bench_fix_of_interface(
+                       "ip addr add A.B.C.D/24 dev NETDEV, or set NCCL_SOCKET_FAMILY=AF_INET6 and, "
+                       "for RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
+                       routable),
+                   "no IPv4 address, %d of IPv6: gyre uses IPv6 by itself, but NCCL's rules look "
+                   "for IPv4 GIDs first",
+                   n_six);
     else
-        bench_say(
-            doctor, BENCH_WARN, NULL,
+        bench_warn(
+            doctor, NULL,
             bench_fix_of_interface(
                 "ip addr add A.B.C.D/24 dev NETDEV; look at the DHCP client: networkctl status",
                 bench_net_real(machine)),
@@ -151,15 +145,14 @@ void bench_check_net_link(struct bench_doctor *doctor)
             (strcmp(device->kind, "physical") != 0 && strcmp(device->kind, "bond") != 0))
             continue;
         if (!device->has_link)
-            bench_say(doctor, BENCH_WARN, device->name,
-                      "plug in the cable and look at the switch's port; ip link set dev "
-                      "NETDEV down if it is "
-                      "not used",
-                      "/sys/class/net/%s/operstate: enabled, but without a link", device->name);
+            bench_warn(doctor, device->name,
+                       "plug in the cable and look at the switch's port; ip link set dev NETDEV "
+                       "down if it is not used",
+                       "/sys/class/net/%s/operstate: enabled, but without a link", device->name);
         else if (strcmp(device->duplex, "half") == 0)
-            bench_say(doctor, BENCH_WARN, device->name,
-                      "switch autonegotiation on at both ends: ethtool -s NETDEV autoneg on",
-                      "/sys/class/net/%s/duplex: half", device->name);
+            bench_warn(doctor, device->name,
+                       "switch autonegotiation on at both ends: ethtool -s NETDEV autoneg on",
+                       "/sys/class/net/%s/duplex: half", device->name);
         n_good += device->has_link;
     }
     if (!bench_said(doctor))
@@ -227,15 +220,16 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
     if (first->mtu == 0)
         bench_say_unreadable(doctor, first->name, "/sys/class/net/*/mtu", BENCH_READ_BROKEN);
     else if (first->mtu < 1280) /* RFC 8200, section 5 */
-        bench_say(doctor, BENCH_FAIL, first->name, "ip link set dev NETDEV mtu 1500",
-                  "/sys/class/net/%s/mtu: %" PRId64 "; IPv6 needs 1280", first->name, first->mtu);
+        bench_fail(doctor, first->name, "ip link set dev NETDEV mtu 1500",
+                   "/sys/class/net/%s/mtu: %" PRId64 "; IPv6 needs 1280", first->name, first->mtu);
     else if (first->mtu < 4096 && first->mbit_per_s >= FAST_MBIT_PER_S)
-        bench_say(doctor, BENCH_WARN, first->name,
-                  "ip link set dev NETDEV mtu 9000, likewise on every host and switch port "
-                  "of this network",
-                  "/sys/class/net/%s/mtu: %" PRId64 " at %.4g Gbit/s: small packets limit TCP, and "
-                  "RoCE on this port sends packets of 1024 bytes",
-                  first->name, first->mtu, (double)first->mbit_per_s / 1000);
+        bench_warn(doctor, first->name,
+                   "ip link set dev NETDEV mtu 9000, likewise on every host and switch port of "
+                   "this network",
+                   "/sys/class/net/%s/mtu: %" PRId64
+                   " at %.4g Gbit/s: small packets limit TCP, and RoCE on this port sends packets "
+                   "of 1024 bytes",
+                   first->name, first->mtu, (double)first->mbit_per_s / 1000);
     else if (!bench_said(doctor))
         bench_ok(doctor, first->name, "/sys/class/net/%s/mtu: %" PRId64, first->name, first->mtu);
 }
@@ -264,8 +258,8 @@ static void check_bond(struct bench_doctor *doctor, const char *name)
             "%s: %d of %d ports are up", path, n_up, n_ports);
     else
         bench_say(doctor, BENCH_OK, name, NULL,
-                  "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS "
-                  "opens several",
+                  "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS opens "
+                  "several",
                   path, n_up, mode);
 }
 
@@ -286,8 +280,9 @@ void bench_check_net_ports(struct bench_doctor *doctor)
     if (result != BENCH_READ_OK || sscanf(text, "%d %d", &low, &high) != 2 || low < 1 || high < low)
         bench_say_unreadable(doctor, NULL, path, result);
     else if (high - low < 1000)
-        bench_say(doctor, BENCH_WARN, NULL, "sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
-                  "%s: %d to %d: too few ports for the connections of many ranks", path, low, high);
+        bench_warn(doctor, NULL, "sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+                   "%s: %d to %d: too few ports for the connections of many ranks", path, low,
+                   high);
     else
         bench_ok(doctor, NULL, "%s: %d to %d; a firewall between the hosts must let them through",
                  path, low, high);
@@ -321,13 +316,13 @@ void bench_check_net_same_subnet(struct bench_doctor *doctor)
                 a->prefix_bits > 30 || !is_used(doctor, a) || !is_used(doctor, b) ||
                 strcmp(a->name, b->name) == 0 || subnet_of(a) != subnet_of(b))
                 continue;
-            bench_say(doctor, BENCH_WARN, b->name,
-                      "give each rail a subnet of its own; or sysctl -w net.ipv4.conf.all."
-                      "arp_announce=2 net.ipv4.conf.all.arp_ignore=1 and a routing table a "
-                      "source address",
-                      "%s %s and %s %s are in one subnet: packets for both leave through one of "
-                      "them",
-                      a->name, bench_net_host_text(a), b->name, bench_net_host_text(b));
+            bench_warn(
+                doctor, b->name,
+                "give each rail a subnet of its own; or sysctl -w net.ipv4.conf.all."
+                "arp_announce=2 net.ipv4.conf.all.arp_ignore=1 and a routing table a source "
+                "address",
+                "%s %s and %s %s are in one subnet: packets for both leave through one of them",
+                a->name, bench_net_host_text(a), b->name, bench_net_host_text(b));
         }
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "no two interfaces share an IPv4 subnet");

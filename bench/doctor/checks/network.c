@@ -189,13 +189,12 @@ void bench_check_job_network(struct bench_doctor *doctor)
                    "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
                    "%s", gyre_cause());
     else
-        bench_matrix_judge(
-            doctor, &doctor->hosts,
-            "look at the slow pair's ports, cables and switches; gyre doctor on both "
-            "hosts; then measure again without other load",
-            bench_text("%d of %d pairs were measured, every byte was checked",
-                       bench_matrix_rates(&doctor->hosts).n_measured,
-                       rig.hosts.n * (rig.hosts.n - 1)));
+        bench_matrix_judge(doctor, &doctor->hosts,
+                           "look at the slow pair's ports, cables and switches; gyre doctor on "
+                           "both hosts; then measure again without other load",
+                           bench_text("%d of %d pairs were measured, every byte was checked",
+                                      bench_matrix_rates(&doctor->hosts).n_measured,
+                                      rig.hosts.n * (rig.hosts.n - 1)));
     if (rig.stream != NULL)
         (void)gyre_stream_destroy(rig.stream, GYRE_DEVICE_HOST);
     if (rig.comm != NULL)

@@ -105,14 +105,6 @@ static int try_tcp(const struct gyre_sock_address *address)
     return error;
 }
 
-static int interface_mtu(int fd, const char *name)
-{
-    struct ifreq request;
-    memset(&request, 0, sizeof(request));
-    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    return ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
-}
-
 static int path_mtu(int fd, int family)
 {
     int mtu = 0;
@@ -157,7 +149,10 @@ static void send_probes(const struct bench_path_listener *mine,
     if (connect(fd, (struct sockaddr *)&storage, n) == 0 &&
         setsockopt(fd, is_four ? IPPROTO_IP : IPPROTO_IPV6,
                    is_four ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &mode, sizeof(mode)) == 0) {
-        int most = interface_mtu(fd, mine->name);
+        struct ifreq request;
+        memset(&request, 0, sizeof(request));
+        snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", mine->name);
+        int most = ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
         const int believed = path_mtu(fd, family);
         most = believed > most ? believed : most;
         most = most > BENCH_PATH_MAX_BYTES ? BENCH_PATH_MAX_BYTES : most;
@@ -169,21 +164,6 @@ static void send_probes(const struct bench_path_listener *mine,
         note->known = path_mtu(fd, family);
     }
     close(fd);
-}
-
-/* The largest packet that arrived. @limit: the sender's largest, which ends the wait. */
-static int take_probes(int fd, int from, int limit)
-{
-    struct pollfd waiting = {.fd = fd, .events = POLLIN};
-    int largest = 0;
-    while (largest < limit && poll(&waiting, 1, QUIET_MS) == 1) {
-        struct probe probe;
-        if (recv(fd, &probe, sizeof(probe), MSG_DONTWAIT) == (ssize_t)sizeof(probe) &&
-            probe.magic == MAGIC && probe.from == from && probe.n_bytes > largest &&
-            probe.n_bytes <= BENCH_PATH_MAX_BYTES)
-            largest = probe.n_bytes;
-    }
-    return largest;
 }
 
 static gyre_status try_pair(struct bench_doctor *doctor, struct bench_paths *paths,
@@ -204,8 +184,20 @@ static gyre_status try_pair(struct bench_doctor *doctor, struct bench_paths *pat
     if (notes[0].is_over != 0)
         paths->why_left = "the time was up";
     pair->note = notes[sender];
-    if (launcher->process == receiver)
-        mine.n_bytes = take_probes(udp, pair->from, pair->note.limit);
+    if (launcher->process == receiver) {
+        const int from = pair->from;
+        const int limit = pair->note.limit;
+        struct pollfd waiting = {.fd = udp, .events = POLLIN};
+        int largest = 0;
+        while (largest < limit && poll(&waiting, 1, QUIET_MS) == 1) {
+            struct probe probe;
+            if (recv(udp, &probe, sizeof(probe), MSG_DONTWAIT) == (ssize_t)sizeof(probe) &&
+                probe.magic == MAGIC && probe.from == from && probe.n_bytes > largest &&
+                probe.n_bytes <= BENCH_PATH_MAX_BYTES)
+                largest = probe.n_bytes;
+        }
+        mine.n_bytes = largest;
+    }
     GYRE_TRY(launcher->ops->all_gather(launcher, &mine, sizeof(mine), notes));
     pair->note.n_bytes = notes[receiver].n_bytes;
     return GYRE_SUCCESS;
@@ -273,8 +265,7 @@ static const struct bench_paths *paths_of(struct bench_doctor *doctor)
         snprintf(paths->cause, sizeof(paths->cause), "%.255s", gyre_cause());
     }
     if (paths->status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_UNKNOWN, NULL, "look at net.interfaces on that host", "%s",
-                  paths->cause);
+        bench_unknown(doctor, NULL, "look at net.interfaces on that host", "%s", paths->cause);
     else if (paths->hosts.n == 1)
         bench_skip(doctor, "all processes are on one host");
     else
@@ -289,9 +280,9 @@ static void say_rest(struct bench_doctor *doctor, const struct bench_paths *path
         bench_say(doctor, worst, NULL, "mend those above, then run gyre doctor again",
                   "%d more findings of this kind are not printed", n_bad - MAX_SAID);
     if (paths->n_pairs < paths->n_all)
-        bench_say(doctor, BENCH_UNKNOWN, NULL, "gyre doctor --only job. on fewer hosts at a time",
-                  "%d of %d pairs of hosts were tried, then %s", paths->n_pairs, paths->n_all,
-                  paths->why_left == NULL ? "the measurement ended" : paths->why_left);
+        bench_unknown(doctor, NULL, "gyre doctor --only job. on fewer hosts at a time",
+                      "%d of %d pairs of hosts were tried, then %s", paths->n_pairs, paths->n_all,
+                      paths->why_left == NULL ? "the measurement ended" : paths->why_left);
 }
 
 static const char *words_of(int error)
@@ -332,19 +323,19 @@ void bench_check_job_firewall(struct bench_doctor *doctor)
         gyre_sock_to_text(&paths->listeners[paths->hosts.leaders[pair->to]].tcp, address,
                           sizeof(address));
         if (pair->note.error != 0)
-            bench_say(doctor, BENCH_FAIL, from,
-                      "on the peer let this host's packets in: iptables -I INPUT -s ADDRESS -j "
-                      "ACCEPT; ufw allow from ADDRESS; firewall-cmd --zone=trusted "
-                      "--add-source=ADDRESS; then look at net.interfaces on both",
-                      "TCP to %s at %s: %s (%s)%s", to, address, strerror(pair->note.error),
-                      words_of(pair->note.error),
-                      pair->note.n_bytes > 0 ? "; UDP passes" : "; UDP does not pass either");
+            bench_fail(doctor, from,
+                       "on the peer let this host's packets in: iptables -I INPUT -s ADDRESS -j "
+                       "ACCEPT; ufw allow from ADDRESS; firewall-cmd --zone=trusted "
+                       "--add-source=ADDRESS; then look at net.interfaces on both",
+                       "TCP to %s at %s: %s (%s)%s", to, address, strerror(pair->note.error),
+                       words_of(pair->note.error),
+                       pair->note.n_bytes > 0 ? "; UDP passes" : "; UDP does not pass either");
         else
-            bench_say(doctor, BENCH_WARN, from,
-                      "on the peer let UDP in: iptables -I INPUT -p udp -s ADDRESS -j ACCEPT; RoCE "
-                      "needs UDP port 4791",
-                      "TCP to %s at %s passes, UDP does not: a firewall; RoCE packets are UDP", to,
-                      address);
+            bench_warn(doctor, from,
+                       "on the peer let UDP in: iptables -I INPUT -p udp -s ADDRESS -j ACCEPT; "
+                       "RoCE needs UDP port 4791",
+                       "TCP to %s at %s passes, UDP does not: a firewall; RoCE packets are UDP", to,
+                       address);
     }
     if (n_bad == 0 && paths->n_pairs == paths->n_all)
         bench_ok(doctor, NULL, "%d pairs of hosts: TCP connections and UDP packets pass",
@@ -375,17 +366,17 @@ void bench_check_job_path_mtu(struct bench_doctor *doctor)
         const char *from = paths->hosts.names[pair->from], *to = paths->hosts.names[pair->to];
         const char *sender = paths->listeners[paths->hosts.leaders[pair->from]].name;
         const char *receiver = paths->listeners[paths->hosts.leaders[pair->to]].name;
-        bench_say(
-            doctor, is_known ? BENCH_WARN : BENCH_FAIL, from,
-            bench_text("one MTU on every interface and switch port between the hosts: ip link "
-                       "set dev %s mtu 9000 on %s, ip link set dev %s mtu 9000 on %s (or 1500 "
-                       "everywhere); tracepath -n ADDRESS shows the place",
-                       sender, from, receiver, to),
-            "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the "
-            "sizes tried that does has %d bytes. %s",
-            sender, note->limit, to, note->n_bytes,
-            is_known ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
-                     : "Nobody tells the sender: connections hang as soon as they carry much");
+        bench_say(doctor, is_known ? BENCH_WARN : BENCH_FAIL, from,
+                  bench_text("one MTU on every interface and switch port between the hosts: ip "
+                             "link set dev %s mtu 9000 on %s, ip link set dev %s mtu 9000 on %s "
+                             "(or 1500 everywhere); tracepath -n ADDRESS shows the place",
+                             sender, from, receiver, to),
+                  "%s sends packets of %d bytes, and those do not arrive at %s; the largest of the "
+                  "sizes tried that does has %d bytes. %s",
+                  sender, note->limit, to, note->n_bytes,
+                  is_known
+                      ? "The kernel was told, so TCP uses smaller packets; RoCE is not told"
+                      : "Nobody tells the sender: connections hang as soon as they carry much");
     }
     if (n_seen == 0)
         bench_skip(doctor, "no UDP packet passes (job.firewall)");

@@ -53,25 +53,6 @@ struct rig {
     bool is_over;
 };
 
-static gyre_status offer_ports(struct rig *rig)
-{
-    struct offer *mine = bench_keep(1, sizeof(*mine));
-    const char *reason = rig->doctor->params_status != GYRE_SUCCESS
-                             ? "a variable is not legal (job.variables)"
-                             : bench_rdma_off(&rig->doctor->params);
-    if (rig->hosts.me >= 0 && reason == NULL &&
-        gyre_ib_trial_open(&rig->doctor->params, &rig->trial) != GYRE_SUCCESS)
-        reason = gyre_cause();
-    snprintf(mine->cause, sizeof(mine->cause), "%.319s", reason == NULL ? "" : reason);
-    for (int i = 0; rig->trial != NULL && i < gyre_ib_trial_n_ports(rig->trial); i++)
-        if (mine->n_ports < BENCH_MAX_RAILS)
-            mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
-        else
-            mine->n_left_out++;
-    rig->offers = bench_all_gather(rig->doctor, mine, sizeof(*mine));
-    return rig->offers == NULL ? GYRE_ERROR_REMOTE : GYRE_SUCCESS;
-}
-
 static void make_rows(struct rig *rig)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;
@@ -134,22 +115,6 @@ static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline
     return GYRE_SUCCESS;
 }
 
-static void say_ports(struct rig *rig)
-{
-    for (int i = 0; i < rig->n_rails; i++)
-        if (rig->rails[i].told->cause[0] != '\0')
-            bench_say(rig->doctor, BENCH_FAIL, rig->doctor->rails.names[i],
-                      "look at rdma.gid, host.memlock and rdma.device_files on that host",
-                      "the port cannot be used: %.319s", rig->rails[i].told->cause);
-    for (int i = 0; i < rig->hosts.n; i++) {
-        const struct offer *offer = &rig->offers[rig->hosts.leaders[i]];
-        if (offer->n_ports == 0)
-            bench_say(rig->doctor, BENCH_WARN, rig->hosts.names[i],
-                      "look at rdma.devices, rdma.ports and job.harmful on that host",
-                      "this host offers no RDMA port, others do: %.319s", offer->cause);
-    }
-}
-
 /* "" = unknown. */
 static const char *netdev_of(const struct rail *rail)
 {
@@ -165,10 +130,10 @@ static void say_mtu(struct rig *rig, int from, int to)
         bench_text("ip link set dev NETDEV mtu 9000 on %.40s, and on every switch port",
                    rig->hosts.names[smaller->host]);
     if (a != b && from < to && rig->n_said++ < MAX_SAID)
-        bench_say(rig->doctor, BENCH_WARN, rig->doctor->rails.names[from],
-                  bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller)),
-                  "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
-                  b, rig->doctor->rails.names[to], a < b ? a : b);
+        bench_warn(rig->doctor, rig->doctor->rails.names[from],
+                   bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller)),
+                   "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
+                   b, rig->doctor->rails.names[to], a < b ? a : b);
 }
 
 static const char *fix_of(const char *cause)
@@ -200,26 +165,6 @@ static void say_failed(struct rig *rig, int from, int to)
                    gyre_cause());
 }
 
-static bool is_due(const struct rig *rig, int from, int to, int pass)
-{
-    const struct rail *a = &rig->rails[from], *b = &rig->rails[to];
-    return a->host != b->host && (a->port == b->port) == (pass == 0) && a->told->cause[0] == '\0' &&
-           b->told->cause[0] == '\0';
-}
-
-/* A network may separate its rails, so these pairs count only if some reach each other. */
-static void say_across(struct rig *rig, const bool *is_failed)
-{
-    for (int i = 0; i < rig->n_rails * rig->n_rails; i++)
-        if (is_failed[i] && rig->n_across_failed < rig->n_across && rig->n_said++ < MAX_SAID)
-            bench_say(rig->doctor, BENCH_WARN, "across rails",
-                      "route all rails to each other, or none; GYRE_CROSS_NIC=0 uses pairs of one "
-                      "rail alone",
-                      "%s does not reach %s, though other rails reach each other",
-                      rig->doctor->rails.names[i / rig->n_rails],
-                      rig->doctor->rails.names[i % rig->n_rails]);
-}
-
 static void try_all(struct rig *rig, bool *is_failed)
 {
     const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
@@ -229,7 +174,9 @@ static void try_all(struct rig *rig, bool *is_failed)
         for (int step = 1; step < n && !rig->is_over; step++)
             for (int from = 0; from < n && !rig->is_over; from++) {
                 const int to = (from + step) % n;
-                if (!is_due(rig, from, to, pass))
+                const struct rail *a = &rig->rails[from], *b = &rig->rails[to];
+                if (!(a->host != b->host && (a->port == b->port) == (pass == 0) &&
+                      a->told->cause[0] == '\0' && b->told->cause[0] == '\0'))
                     continue;
                 const gyre_status status = try_pair(rig, from, to, deadline_ns);
                 rig->is_over = rig->steps[0].note.is_over != 0;
@@ -253,13 +200,31 @@ static void run(struct rig *rig)
     struct bench_doctor *doctor = rig->doctor;
     bool *is_failed = bench_keep((size_t)(rig->n_rails * rig->n_rails), sizeof(*is_failed));
     doctor->rails.n = rig->n_rails;
-    say_ports(rig);
+    for (int i = 0; i < rig->n_rails; i++)
+        if (rig->rails[i].told->cause[0] != '\0')
+            bench_fail(rig->doctor, rig->doctor->rails.names[i],
+                       "look at rdma.gid, host.memlock and rdma.device_files on that host",
+                       "the port cannot be used: %.319s", rig->rails[i].told->cause);
+    for (int i = 0; i < rig->hosts.n; i++) {
+        const struct offer *offer = &rig->offers[rig->hosts.leaders[i]];
+        if (offer->n_ports == 0)
+            bench_warn(rig->doctor, rig->hosts.names[i],
+                       "look at rdma.devices, rdma.ports and job.harmful on that host",
+                       "this host offers no RDMA port, others do: %.319s", offer->cause);
+    }
     if (rig->trial != NULL)
         doctor->before_load = bench_counters_read(&doctor->machine);
     try_all(rig, is_failed);
     if (rig->trial != NULL)
         doctor->after_load = bench_counters_read(&doctor->machine);
-    say_across(rig, is_failed);
+    for (int i = 0; i < rig->n_rails * rig->n_rails; i++)
+        if (is_failed[i] && rig->n_across_failed < rig->n_across && rig->n_said++ < MAX_SAID)
+            bench_warn(rig->doctor, "across rails",
+                       "route all rails to each other, or none; GYRE_CROSS_NIC=0 uses pairs of one "
+                       "rail alone",
+                       "%s does not reach %s, though other rails reach each other",
+                       rig->doctor->rails.names[i / rig->n_rails],
+                       rig->doctor->rails.names[i % rig->n_rails]);
     bench_matrix_judge(
         doctor, &doctor->rails,
         "look at rdma.rate, rdma.pcie and rdma.mtu of the slow pair's ports, and at their cables; "
@@ -271,11 +236,11 @@ static void run(struct rig *rig)
                        ? "; no rail reaches another one, so GYRE_CROSS_NIC must not be 1"
                        : ""));
     if (rig->is_over || rig->n_left_out > 0 || rig->n_said > MAX_SAID)
-        bench_say(doctor, BENCH_UNKNOWN, NULL,
-                  "gyre doctor --only job.rails on fewer hosts, or GYRE_IB_HCA with one port",
-                  "%d pairs were tried%s; %d ports were left out; %d findings were not printed",
-                  rig->n_tried, rig->is_over ? ", then the time was up" : "", rig->n_left_out,
-                  rig->n_said > MAX_SAID ? rig->n_said - MAX_SAID : 0);
+        bench_unknown(doctor, NULL,
+                      "gyre doctor --only job.rails on fewer hosts, or GYRE_IB_HCA with one port",
+                      "%d pairs were tried%s; %d ports were left out; %d findings were not printed",
+                      rig->n_tried, rig->is_over ? ", then the time was up" : "", rig->n_left_out,
+                      rig->n_said > MAX_SAID ? rig->n_said - MAX_SAID : 0);
 }
 
 void bench_check_job_rails(struct bench_doctor *doctor)
@@ -285,12 +250,27 @@ void bench_check_job_rails(struct bench_doctor *doctor)
     rig->doctor = doctor;
     rig->steps = bench_keep((size_t)n, sizeof(*rig->steps));
     gyre_status status = bench_hosts_find(doctor, &rig->hosts);
-    if (status == GYRE_SUCCESS && rig->hosts.n > 1)
-        status = offer_ports(rig);
+    if (status == GYRE_SUCCESS && rig->hosts.n > 1) {
+        struct offer *mine = bench_keep(1, sizeof(*mine));
+        const char *reason = rig->doctor->params_status != GYRE_SUCCESS
+                                 ? "a variable is not legal (job.variables)"
+                                 : bench_rdma_off(&rig->doctor->params);
+        if (rig->hosts.me >= 0 && reason == NULL &&
+            gyre_ib_trial_open(&rig->doctor->params, &rig->trial) != GYRE_SUCCESS)
+            reason = gyre_cause();
+        snprintf(mine->cause, sizeof(mine->cause), "%.319s", reason == NULL ? "" : reason);
+        for (int i = 0; rig->trial != NULL && i < gyre_ib_trial_n_ports(rig->trial); i++)
+            if (mine->n_ports < BENCH_MAX_RAILS)
+                mine->ports[mine->n_ports++] = *gyre_ib_trial_port(rig->trial, i);
+            else
+                mine->n_left_out++;
+        rig->offers = bench_all_gather(rig->doctor, mine, sizeof(*mine));
+        status = rig->offers == NULL ? GYRE_ERROR_REMOTE : GYRE_SUCCESS;
+    }
     if (status == GYRE_SUCCESS && rig->hosts.n > 1)
         make_rows(rig);
     if (status != GYRE_SUCCESS)
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
+        bench_unknown(doctor, NULL, NULL, "%s", gyre_cause());
     else if (rig->hosts.n == 1)
         bench_skip(doctor, "all %d processes are on one host", n);
     else if (rig->n_rails == 0)

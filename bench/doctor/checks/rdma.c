@@ -26,9 +26,8 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
             bench_ok(doctor, port->name, "a software device, which no job uses: %s",
                      port->why_unused);
         else if (port->is_soft)
-            bench_say(
-                doctor, BENCH_WARN, port->name,
-                "do not measure with it: GYRE_IB_HCA=^DEVICE leaves it out",
+            bench_warn(
+                doctor, port->name, "do not measure with it: GYRE_IB_HCA=^DEVICE leaves it out",
                 "/sys/class/infiniband/%s: a software device; it is for tests and slower than TCP",
                 port->device);
         else
@@ -39,11 +38,10 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
     if (machine->n_rdma_devices > 0 && machine->n_ports == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/infiniband/*/ports", BENCH_READ_ABSENT);
     else if (machine->n_rdma_devices == 0 && n_mellanox > 0)
-        bench_say(doctor, BENCH_WARN, NULL, "modprobe mlx5_ib; apt install rdma-core",
-                  "%d network functions of NVIDIA (Mellanox) are on PCI, but /sys/class/infiniband "
-                  "is empty: the RDMA "
-                  "driver is not loaded, and TCP is used",
-                  n_mellanox);
+        bench_warn(doctor, NULL, "modprobe mlx5_ib; apt install rdma-core",
+                   "%d network functions of NVIDIA (Mellanox) are on PCI, but "
+                   "/sys/class/infiniband is empty: the RDMA driver is not loaded, and TCP is used",
+                   n_mellanox);
     else if (machine->n_rdma_devices == 0)
         bench_skip(doctor, "no RDMA device in /sys/class/infiniband");
 }
@@ -63,16 +61,16 @@ void bench_check_rdma_device_files(struct bench_doctor *doctor)
         if (exists && bench_can_open(doctor->root, path))
             n_good++;
         else
-            bench_say(doctor, BENCH_FAIL, names[i],
-                      exists ? "chmod 666 /dev/infiniband/uverbs*, or put the user into the group "
-                               "rdma"
-                             : fix,
-                      "%s: %s; gyre falls back to TCP", path,
-                      exists ? "no permission to open it" : "there is no such file");
+            bench_fail(
+                doctor, names[i],
+                exists ? "chmod 666 /dev/infiniband/uverbs*, or put the user into the group rdma"
+                       : fix,
+                "%s: %s; gyre falls back to TCP", path,
+                exists ? "no permission to open it" : "there is no such file");
     }
     if (n == 0)
-        bench_say(doctor, BENCH_FAIL, NULL, fix,
-                  "/sys/class/infiniband_verbs is empty: programs cannot open the RDMA devices");
+        bench_fail(doctor, NULL, fix,
+                   "/sys/class/infiniband_verbs is empty: programs cannot open the RDMA devices");
     else if (!bench_said(doctor))
         bench_ok(doctor, NULL, "/dev/infiniband: %d devices can be opened", n_good);
 }
@@ -96,9 +94,8 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
             bench_ok(doctor, port->name, "%s: %s", path, port->state);
         else
             bench_say(doctor, n_active == 0 ? BENCH_FAIL : BENCH_WARN, port->name,
-                      port->is_roce
-                          ? "ip link set dev NETDEV up; look at cable and switch port: ethtool "
-                            "NETDEV, mlxlink -d DEVICE"
+                      port->is_roce ? "ip link set dev NETDEV up; look at cable and switch port: "
+                                      "ethtool NETDEV, mlxlink -d DEVICE"
                       : strstr(port->physical, "LinkUp") != NULL
                           ? "start a subnet manager: systemctl start opensm on one host, or the "
                             "switch's own"
@@ -125,8 +122,8 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
         return;
     }
     if (gyre_ib_hca_parse(text, &rule) != GYRE_SUCCESS) {
-        bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or write [^][=]name[:port],...",
-                  "%s: %s", source, gyre_cause());
+        bench_fail(doctor, NULL, "unset the variable, or write [^][=]name[:port],...", "%s: %s",
+                   source, gyre_cause());
         return;
     }
     for (int i = 0; i < machine->n_ports; i++) {
@@ -139,14 +136,13 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
             n_taken++;
         }
         if (takes && widened != NULL)
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "write = in front of the list for whole names",
-                      "%s=%s also takes %s, because %s is the beginning of its name", source, text,
-                      port->name, widened);
+            bench_warn(doctor, port->name, "write = in front of the list for whole names",
+                       "%s=%s also takes %s, because %s is the beginning of its name", source, text,
+                       port->name, widened);
     }
     if (n_taken > LIBRARY_MAX_PORTS)
-        bench_say(doctor, BENCH_WARN, NULL, "name the ports to use in GYRE_IB_HCA",
-                  "%d ports are active, and gyre takes %d of them", n_taken, LIBRARY_MAX_PORTS);
+        bench_warn(doctor, NULL, "name the ports to use in GYRE_IB_HCA",
+                   "%d ports are active, and gyre takes %d of them", n_taken, LIBRARY_MAX_PORTS);
     if (text[0] == '\0')
         bench_ok(doctor, NULL, "GYRE_IB_HCA is unset: every active port is used:%s",
                  taken[0] == '\0' ? " none" : taken);
@@ -155,8 +151,8 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
                  "%s=%s leaves out all active ports, so RDMA is not used; the ports are:%s", source,
                  text, all);
     else if (taken[0] == '\0')
-        bench_say(doctor, BENCH_FAIL, NULL, "unset the variable, or name a port of the list",
-                  "%s=%s takes no active port; the ports are:%s", source, text, all);
+        bench_fail(doctor, NULL, "unset the variable, or name a port of the list",
+                   "%s=%s takes no active port; the ports are:%s", source, text, all);
     else
         bench_ok(doctor, NULL, "%s=%s takes%s, of%s", source, text, taken, all);
 }
@@ -175,14 +171,14 @@ void bench_check_rdma_rate(struct bench_doctor *doctor, const struct bench_rdma_
         bench_warn(doctor, port->name, "seat the cable again, replace it; then mlxlink -d DEVICE",
                    "%s: %s: %d of 4 lanes work", path, port->rate, port->width);
     else if (port->gbit_per_s < most)
-        bench_warn(doctor, port->name,
-                   bench_text("look at the cable, the switch port and the firmware's setting of "
-                              "the port; if the port is meant for storage, leave it out: "
-                              "GYRE_IB_HCA=^%s",
-                              port->name),
-                   "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs "
-                   "wait for the slowest",
-                   path, port->rate, most);
+        bench_warn(
+            doctor, port->name,
+            bench_text("look at the cable, the switch port and the firmware's setting of the port; "
+                       "if the port is meant for storage, leave it out: GYRE_IB_HCA=^%s",
+                       port->name),
+            "%s: %s, but other ports of this host have %.4g Gbit/s: rings over all NICs wait for "
+            "the slowest",
+            path, port->rate, most);
     else
         bench_ok(doctor, port->name, "%s: %s", path, port->rate);
 }
@@ -194,9 +190,9 @@ void bench_check_rdma_mtu(struct bench_doctor *doctor, const struct bench_rdma_p
     if (!port->is_roce || !port->is_active)
         return;
     if (mtu == 0)
-        bench_say(doctor, BENCH_UNKNOWN, port->name, NULL,
-                  "/sys/class/net/%s/mtu cannot be read, so RoCE's packet size is not known",
-                  port->netdev[0] == '\0' ? "?" : port->netdev);
+        bench_unknown(doctor, port->name, NULL,
+                      "/sys/class/net/%s/mtu cannot be read, so RoCE's packet size is not known",
+                      port->netdev[0] == '\0' ? "?" : port->netdev);
     else if (mtu < NETDEV_MTU_OF_4096)
         bench_warn(doctor, port->name,
                    "ip link set dev NETDEV mtu 9000, likewise on every host and switch port of "
@@ -227,11 +223,10 @@ void bench_check_rdma_firmware(struct bench_doctor *doctor)
             strcmp(port->board, other->board) == 0 &&
             strcmp(port->firmware, other->firmware) != 0) {
             is_named = true;
-            bench_say(doctor, BENCH_WARN, port->name,
-                      "mlxfwmanager --online -u -d BUS_ID, then reboot",
-                      "/sys/class/infiniband/*/fw_ver: %s has %s, but %s, the same board (%s), "
-                      "has %s",
-                      port->name, port->firmware, other->name, port->board, other->firmware);
+            bench_warn(
+                doctor, port->name, "mlxfwmanager --online -u -d BUS_ID, then reboot",
+                "/sys/class/infiniband/*/fw_ver: %s has %s, but %s, the same board (%s), has %s",
+                port->name, port->firmware, other->name, port->board, other->firmware);
         }
     }
     if (bench_said(doctor))
@@ -256,13 +251,13 @@ void bench_check_rdma_pcie(struct bench_doctor *doctor, const struct bench_rdma_
     }
     const double gbit_per_s = bench_pci_gbit_per_s(link.width, link.gt_per_s);
     if (link.width < link.most_width || link.gt_per_s < link.most_gt_per_s)
-        bench_warn(doctor, port->name,
-                   "seat the adapter in a slot with all lanes; look at the slot's setting in the "
-                   "firmware: lspci -vv -s BUS_ID | grep LnkSta",
-                   "/sys/bus/pci/devices/%s: x%d at %.4g GT/s, could be x%d at %.4g: %.4g of %.4g "
-                   "Gbit/s",
-                   port->bus_id, link.width, link.gt_per_s, link.most_width, link.most_gt_per_s,
-                   gbit_per_s, port->gbit_per_s);
+        bench_warn(
+            doctor, port->name,
+            "seat the adapter in a slot with all lanes; look at the slot's setting in the "
+            "firmware: lspci -vv -s BUS_ID | grep LnkSta",
+            "/sys/bus/pci/devices/%s: x%d at %.4g GT/s, could be x%d at %.4g: %.4g of %.4g Gbit/s",
+            port->bus_id, link.width, link.gt_per_s, link.most_width, link.most_gt_per_s,
+            gbit_per_s, port->gbit_per_s);
     else if (gbit_per_s < port->gbit_per_s)
         bench_warn(doctor, port->name,
                    "nothing can be set; a slot of a newer generation, or with more lanes, could "

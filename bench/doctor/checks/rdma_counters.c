@@ -118,8 +118,9 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench
         bench_warn(doctor, port->name,
                    "switch ECN on: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 (and "
                    "roce_rp), and on the switch's queue of that class",
-                   "ethtool -S %s: %" PRId64 " pause frames, but not one congestion notification "
-                   "(np_cnp_sent, rp_cnp_handled): PFC works alone, and stops the network for all",
+                   "ethtool -S %s: %" PRId64
+                   " pause frames, but not one congestion notification (np_cnp_sent, "
+                   "rp_cnp_handled): PFC works alone, and stops the network for all",
                    port->netdev, sum.pauses);
     } else {
         const char *frames = "neither pause frames nor discards are counted";

@@ -54,23 +54,6 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
     }
 }
 
-static void list_rows(const struct table *table, char *text_out, size_t text_bytes)
-{
-    text_out[0] = '\0';
-    for (int i = 0; i < table->n; i++) {
-        char address[48], verdict[GYRE_IB_GID_REASON_BYTES];
-        const struct gyre_ib_gid_row *row = &table->rows[i];
-        snprintf(verdict, sizeof(verdict), "%s", i == table->chosen ? "used" : table->reasons[i]);
-        if (verdict[0] == '\0' && table->chosen >= 0)
-            snprintf(verdict, sizeof(verdict), "would do, but row %u is %s",
-                     table->rows[table->chosen].index,
-                     table->rules.forced_index >= 0 ? "forced" : "better");
-        bench_append(text_out, text_bytes, "\n[%u] %s, %s%s%s: %s", row->index,
-                     gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
-                     row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
-    }
-}
-
 static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                          const struct table *table, const char *rows)
 {
@@ -95,14 +78,25 @@ static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_po
 
 void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
-    static const char fix[] =
-        "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev NETDEV; for "
-        "RoCE v2: cma_roce_mode -d DEVICE -m 2";
+    static const char fix[] = "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev "
+                              "NETDEV; for RoCE v2: cma_roce_mode -d DEVICE -m 2";
     char rows[1200];
     if (!port->is_roce || !port->is_active)
         return;
     const struct table table = read_table(doctor, port);
-    list_rows(&table, rows, sizeof(rows));
+    rows[0] = '\0';
+    for (int i = 0; i < table.n; i++) {
+        char address[48], verdict[GYRE_IB_GID_REASON_BYTES];
+        const struct gyre_ib_gid_row *row = &table.rows[i];
+        snprintf(verdict, sizeof(verdict), "%s", i == table.chosen ? "used" : table.reasons[i]);
+        if (verdict[0] == '\0' && table.chosen >= 0)
+            snprintf(verdict, sizeof(verdict), "would do, but row %u is %s",
+                     table.rows[table.chosen].index,
+                     table.rules.forced_index >= 0 ? "forced" : "better");
+        bench_append(rows, sizeof(rows), "\n[%u] %s, %s%s%s: %s", row->index,
+                     gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
+                     row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
+    }
     if (table.n < 0)
         bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*"),
                              BENCH_READ_BROKEN);
@@ -116,8 +110,8 @@ void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_p
         check_forced(doctor, port, &table, rows);
     else if (gyre_ib_gid_classify(table.rows[table.chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
         bench_warn(doctor, port->name, fix,
-                   "only a link-local address can be used, which works within one switched "
-                   "network at best%s",
+                   "only a link-local address can be used, which works within one switched network "
+                   "at best%s",
                    rows);
     else
         bench_ok(doctor, port->name, "row %u is used%s", table.rows[table.chosen].index, rows);

@@ -28,12 +28,11 @@ void bench_check_rdma_peermem(struct bench_doctor *doctor)
     else if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, BENCH_DRIVER_PATH, result);
     else
-        bench_say(
-            doctor, BENCH_WARN, NULL,
-            "modprobe nvidia-peermem (echo nvidia-peermem > /etc/modules-load.d/"
-            "nvidia-peermem.conf), or install the open driver",
-            "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot reach "
-            "GPU memory, and every byte goes through host memory");
+        bench_warn(doctor, NULL,
+                   "modprobe nvidia-peermem (echo nvidia-peermem > /etc/modules-load.d/"
+                   "nvidia-peermem.conf), or install the open driver",
+                   "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot "
+                   "reach GPU memory, and every byte goes through host memory");
 }
 
 /* Ports that only a topology file shows count as used. */
@@ -74,13 +73,12 @@ static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo,
     const enum gyre_topo_level level = gyre_topo_level_between(topo, gpu, net);
     const char *name = topo->nodes[net].name;
     if (level == GYRE_TOPO_SYS)
-        bench_say(doctor, BENCH_WARN, bus_id,
-                  "bind the rank to the NUMA node of its GPU, and look whether an adapter of that "
-                  "node is missing: "
-                  "gyre topo",
-                  "its nearest RDMA port, %s, is on another NUMA node (SYS): GPUDirect crosses the "
-                  "processors' link",
-                  name);
+        bench_warn(doctor, bus_id,
+                   "bind the rank to the NUMA node of its GPU, and look whether an adapter of that "
+                   "node is missing: gyre topo",
+                   "its nearest RDMA port, %s, is on another NUMA node (SYS): GPUDirect crosses "
+                   "the processors' link",
+                   name);
     else if (level > farthest)
         bench_ok(doctor, bus_id,
                  "nearest RDMA port %s%s, which is beyond %s: bytes go through host memory", name,
@@ -88,17 +86,6 @@ static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo,
                  limit);
     else
         bench_ok(doctor, bus_id, "nearest RDMA port %s (%s)", name, gyre_topo_level_name(level));
-}
-
-static gyre_status read_topology(const struct bench_doctor *doctor, struct gyre_topo *topo_out)
-{
-    const char *file = gyre_param_text(&doctor->params, GYRE_PARAM_TOPO_FILE);
-    const struct gyre_topo_detect_options options = {
-        .sysfs_root = bench_text("%s/sys", doctor->root),
-        .nvml_library = doctor->root[0] != '\0' ? "" : NULL};
-    if (file[0] != '\0' && gyre_topo_xml_read(file, topo_out) == GYRE_SUCCESS)
-        return GYRE_SUCCESS;
-    return gyre_topo_detect(&options, topo_out);
 }
 
 void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
@@ -110,8 +97,14 @@ void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
     const char *source = gyre_param_called(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL);
     if (level[0] != '\0' && gyre_topo_level_parse(source, level, &farthest) == GYRE_SUCCESS)
         limit = bench_text("%s=%s", source, level);
-    if (read_topology(doctor, &topo) != GYRE_SUCCESS) {
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "/sys/bus/pci/devices: %s", gyre_cause());
+    const char *file = gyre_param_text(&doctor->params, GYRE_PARAM_TOPO_FILE);
+    const struct gyre_topo_detect_options options = {
+        .sysfs_root = bench_text("%s/sys", doctor->root),
+        .nvml_library = doctor->root[0] != '\0' ? "" : NULL};
+    if ((file[0] != '\0' && gyre_topo_xml_read(file, &topo) == GYRE_SUCCESS
+             ? GYRE_SUCCESS
+             : gyre_topo_detect(&options, &topo)) != GYRE_SUCCESS) {
+        bench_unknown(doctor, NULL, NULL, "/sys/bus/pci/devices: %s", gyre_cause());
         return;
     }
     for (int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0); gpu >= 0;

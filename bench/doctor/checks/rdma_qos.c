@@ -64,23 +64,6 @@ static void parse_mlnx_qos(char *text, struct qos *qos)
     }
 }
 
-/* Output of `dcb pfc show` and `dcb -N app show`. Drivers trust DSCP once a row maps one. */
-static void parse_dcb(const char *pfc, const char *app, struct qos *qos)
-{
-    const char *at = pfc == NULL ? NULL : strstr(pfc, "prio-pfc ");
-    int dscp = 0, priority = 0, used = 0;
-    if (at != NULL)
-        qos->pfc = parse_pfc(at + strlen("prio-pfc "));
-    if (app == NULL)
-        return;
-    at = strstr(app, "dscp-prio ");
-    qos->trusts_dscp = at != NULL;
-    at = at == NULL ? "" : at + strlen("dscp-prio ");
-    for (; sscanf(at, " %d:%d%n", &dscp, &priority, &used) == 2; at += used)
-        if (dscp >= 0 && dscp < N_DSCP && priority >= 0 && priority < N_PRIORITIES)
-            qos->priority_of[dscp] = priority;
-}
-
 static int64_t read_ecn(const char *root, const char *netdev, const char *part, int priority)
 {
     int64_t value = -1;
@@ -99,7 +82,18 @@ static struct qos read_qos(const char *root, const char *netdev)
     } else {
         (void)bench_read_program(root, bench_text("dcb pfc show dev %s", netdev), &text);
         (void)bench_read_program(root, bench_text("dcb -N app show dev %s", netdev), &app);
-        parse_dcb(text, app, &qos);
+        const char *at = text == NULL ? NULL : strstr(text, "prio-pfc ");
+        int dscp = 0, priority = 0, used = 0;
+        if (at != NULL)
+            qos.pfc = parse_pfc(at + strlen("prio-pfc "));
+        if (app != NULL) {
+            at = strstr(app, "dscp-prio ");
+            qos.trusts_dscp = at != NULL;
+            at = at == NULL ? "" : at + strlen("dscp-prio ");
+            for (; sscanf(at, " %d:%d%n", &dscp, &priority, &used) == 2; at += used)
+                if (dscp >= 0 && dscp < N_DSCP && priority >= 0 && priority < N_PRIORITIES)
+                    qos.priority_of[dscp] = priority;
+        }
     }
     return qos;
 }
@@ -143,33 +137,33 @@ void bench_check_rdma_qos(struct bench_doctor *doctor, const struct bench_rdma_p
         if (qos.pfc > 0 && (qos.pfc >> i & 1) != 0)
             bench_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
     if (qos.trusts_dscp == 0 && dscp != 0)
-        bench_say(doctor, BENCH_WARN, port->name, "mlnx_qos -i NETDEV --trust dscp",
-                  "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
-                  "priority 0 (PFC is on for: %s)",
-                  chosen, with_pfc[0] != '\0' ? with_pfc : "none");
+        bench_warn(doctor, port->name, "mlnx_qos -i NETDEV --trust dscp",
+                   "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
+                   "priority 0 (PFC is on for: %s)",
+                   chosen, with_pfc[0] != '\0' ? with_pfc : "none");
     else if (qos.pfc > 0 && (qos.pfc >> priority & 1) == 0)
-        bench_say(doctor, BENCH_WARN, port->name,
-                  class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
-                      ? bench_text("export GYRE_IB_TC=%d", class_with_pfc(&qos))
-                      : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
-                  "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets "
-                  "are thrown away when a buffer is full",
-                  chosen, priority, with_pfc);
+        bench_warn(doctor, port->name,
+                   class_with_pfc(&qos) > 0 && qos.trusts_dscp != 0
+                       ? bench_text("export GYRE_IB_TC=%d", class_with_pfc(&qos))
+                       : "mlnx_qos -i NETDEV --trust dscp; export GYRE_IB_TC=106",
+                   "%s puts RoCE into priority %d, and PFC is on for priority %s: its packets are "
+                   "thrown away when a buffer is full",
+                   chosen, priority, with_pfc);
     else if (qos.pfc == 0 && (is_set || is_ecn_off))
-        bench_say(doctor, BENCH_WARN, port->name,
-                  "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the "
-                  "switch; GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
-                  "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: "
-                  "roce_np %s, roce_rp %s",
-                  chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
+        bench_warn(doctor, port->name,
+                   "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the switch; "
+                   "GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
+                   "%s puts RoCE into priority %d, and PFC is off for all priorities; ECN: roce_np "
+                   "%s, roce_rp %s",
+                   chosen, priority, state_text(qos.notifies), state_text(qos.reacts));
     else if (is_ecn_off)
-        bench_say(doctor, BENCH_WARN, port->name,
-                  bench_text("echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
-                             "/sys/class/net/%s/ecn/roce_rp/enable/%d; and on the switch's queue",
-                             netdev, priority, netdev, priority),
-                  "/sys/class/net/%s/ecn: roce_np %s, roce_rp %s for priority %d, which %s uses: "
-                  "without ECN senders do not slow down before buffers are full",
-                  netdev, state_text(qos.notifies), state_text(qos.reacts), priority, chosen);
+        bench_warn(doctor, port->name,
+                   bench_text("echo 1 > /sys/class/net/%s/ecn/roce_np/enable/%d; echo 1 > "
+                              "/sys/class/net/%s/ecn/roce_rp/enable/%d; and on the switch's queue",
+                              netdev, priority, netdev, priority),
+                   "/sys/class/net/%s/ecn: roce_np %s, roce_rp %s for priority %d, which %s uses: "
+                   "without ECN senders do not slow down before buffers are full",
+                   netdev, state_text(qos.notifies), state_text(qos.reacts), priority, chosen);
     else
         bench_ok(doctor, port->name,
                  "%s: priority %d; trust %s, PFC %s, ECN: roce_np %s, roce_rp %s", chosen, priority,

@@ -90,8 +90,8 @@ static void judge(struct bench_doctor *doctor, const struct bench_hosts *hosts,
     if (n_bad == 0)
         bench_ok(doctor, NULL, "%s", words);
     else if (n_bad > MAX_SAID)
-        bench_say(doctor, BENCH_WARN, NULL, "mend those above, then run gyre doctor again",
-                  "%s; %d more findings of this kind are not printed", words, n_bad - MAX_SAID);
+        bench_warn(doctor, NULL, "mend those above, then run gyre doctor again",
+                   "%s; %d more findings of this kind are not printed", words, n_bad - MAX_SAID);
 }
 
 void bench_check_job_transport(struct bench_doctor *doctor)
@@ -124,5 +124,5 @@ void bench_check_job_transport(struct bench_doctor *doctor)
     if (all != NULL)
         judge(doctor, &hosts, places, all);
     else
-        bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "%s", gyre_cause());
+        bench_unknown(doctor, NULL, NULL, "%s", gyre_cause());
 }

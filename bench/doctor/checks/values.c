@@ -65,8 +65,7 @@ static const struct row {
      " times", "/sys/class/infiniband/*/ports/*/counters/link_downed: the links stay up",
      "the ports do not count how often their link goes away",
      "seat or replace the cable and the transceiver; rows of the GID table move when the link "
-     "comes "
-     "back, so leave GYRE_IB_GID_INDEX unset"},
+     "comes back, so leave GYRE_IB_GID_INDEX unset"},
 };
 
 /* NULL = no job uses it. */
@@ -112,8 +111,8 @@ static bool judge(struct bench_doctor *doctor, const struct row *row, const char
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, subject, path, result);
     else if (number < row->least || number > row->most)
-        bench_say(doctor, BENCH_WARN, subject, row->fix, "%s: %s%" PRId64 "%s", path, row->before,
-                  number, row->behind);
+        bench_warn(doctor, subject, row->fix, "%s: %s%" PRId64 "%s", path, row->before, number,
+                   row->behind);
     else if (row->owner == HOST)
         bench_append(good, good_bytes, "%s%s: %s%" PRId64 "%s", good[0] != '\0' ? "; " : "", path,
                      row->before, number, row->good);
