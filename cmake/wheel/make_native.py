@@ -59,16 +59,16 @@ class Header:
             raise NotUnderstood("a typedef")
         for match in found:
             if match["enum"]:
-                self.types[match["enum"]] = "ctypes.c_int"
+                self.types[match["enum"]] = "c_int"
                 self.lines += ["", f"# enum {match['enum']}"]
-                self.lines += [f"{name} = {value}" for name, value in
-                               re.findall(r"(\w+) = (\d+)", match["values"])]
+                names, values = zip(*re.findall(r"(\w+) = (\d+)", match["values"]))
+                self.lines += wrap("(", names, f") = ({', '.join(values)})")
             elif match["struct"]:
                 self.add_struct(match["struct"], match["fields"])
             elif match["opaque"]:  # a handle: the type itself is only named behind a "*"
-                self.types[match["opaque"].lstrip("*")] = "ctypes.c_void_p" if "*" in match["opaque"] else None
+                self.types[match["opaque"].lstrip("*")] = "c_void_p" if "*" in match["opaque"] else None
             else:
-                self.types[match["name"]] = "ctypes.c_void_p" if "*" in match["alias"] else "ctypes.c_uint"
+                self.types[match["name"]] = "c_void_p" if "*" in match["alias"] else "c_uint"
 
     def add_struct(self, name, body):
         fields = []
@@ -76,21 +76,20 @@ class Header:
             pointer = re.fullmatch(r"(.*?)\(\*(\w+)\)\((.*)\)", field, re.S)
             if pointer:
                 kinds = [self.type_of(pointer[1]), *self.kinds_of(pointer[3])]
-                fields.append(f'("{pointer[2]}", ctypes.CFUNCTYPE({", ".join(kinds)}))')
+                fields.append(f'("{pointer[2]}", CFUNCTYPE({", ".join(kinds)}))')
                 continue
             match = re.fullmatch(r"(.*?)(\w+)(?:\[(\w+)\])?", field, re.S)
             kind = self.type_of(match[1])
             fields.append(f'("{match[2]}", {kind}{f" * {match[3]}" if match[3] else ""})')
-        self.lines += ["", "", f"class {name}(ctypes.Structure):",
-                       f'    """struct {name}."""', "    _fields_ = ["]
-        self.lines += [f"        {field}," for field in fields] + ["    ]", ""]
+        self.lines += ["", "", f"class {name}(ctypes.Structure):", f'    """struct {name}."""']
+        self.lines += wrap("    _fields_ = [", fields, "]") + [""]
         self.types[name] = name
 
     def read_initialisers(self, code):
         self.lines.append("")
         for name, body in re.findall(r"^#define (GYRE_\w+_INIT)\s+\{(.*?)\}", code, re.M | re.S):
             values = [value.strip() for value in body.split(",")]
-            values = [re.sub(r"sizeof\((\w+)\)", r"ctypes.sizeof(\1)", value) for value in values]
+            values = [re.sub(r"sizeof\((\w+)\)", r"sizeof(\1)", value) for value in values]
             values = [{"NULL": "None", '""': 'b""'}.get(value, value) for value in values]
             self.lines += wrap(f"{name} = (", values)
 
@@ -115,25 +114,27 @@ class Header:
             raise NotUnderstood(text)
         name, = base
         if name == "char" and stars == 1:
-            return "ctypes.c_char_p" if "const" in words else "ctypes.c_void_p"
+            return "c_char_p" if "const" in words else "c_void_p"
         if name == "void" and stars == 0:
             return "None"
         if name == "void":
-            kind, stars = "ctypes.c_void_p", stars - 1
+            kind, stars = "c_void_p", stars - 1
         elif name in PLAIN:
-            kind = f"ctypes.{PLAIN[name]}"
+            kind = f"{PLAIN[name]}"
         elif name not in self.types:
             raise NotUnderstood(text)
         elif self.types[name] is None:
-            kind, stars = "ctypes.c_void_p", stars - 1
+            kind, stars = "c_void_p", stars - 1
         else:
             kind = self.types[name]
-        return "ctypes.POINTER(" * stars + kind + ")" * stars
+        return "POINTER(" * stars + kind + ")" * stars
 
     def text(self):
-        lines = [HEAD, *self.lines, "", "# name: (what it returns, its arguments)", "FUNCTIONS = {"]
+        lines = [*self.lines, "", "# name: (what it returns, its arguments)", "FUNCTIONS = {"]
         for name, returned, kinds in self.functions:
             lines += wrap(f'    "{name}": ({returned}, [', kinds, "]),")
+        used = sorted(set(re.findall(r"\b(?:CFUNCTYPE|POINTER|c_\w+|sizeof)\b", "\n".join(lines))))
+        lines = [HEAD + "\n".join(wrap("from ctypes import (", used)), "", *lines]
         return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines + ["}"])) + "\n"
 
 
