@@ -29,25 +29,6 @@ static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_
     return true;
 }
 
-/* Returns how many variables that begin with GYRE_ are not in the table. */
-static int print_unknown(const struct gyre_param_source *source)
-{
-    int n_errors = 0;
-    for (char *const *entry = source->entries; *entry != NULL; entry++) {
-        struct gyre_param_guess guess;
-        if (!gyre_param_guess(*entry, &guess))
-            continue;
-        n_errors += guess.is_error;
-        if (guess.is_error || guess.is_close)
-            printf("%.*s: unknown; did you mean %s?\n", (int)strcspn(*entry, "="), *entry,
-                   guess.nearest);
-        else
-            printf("%.*s: gyre has no such variable and ignores it\n", (int)strcspn(*entry, "="),
-                   *entry);
-    }
-    return n_errors;
-}
-
 int bench_command_env(int argc, char **argv)
 {
     bool only_set = false;
@@ -76,8 +57,23 @@ int bench_command_env(int argc, char **argv)
                sources.list[i].file);
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         is_legal = print_row(&sources, (enum gyre_param_id)id, only_set) && is_legal;
-    for (int i = 0; i < sources.n; i++)
-        is_legal = print_unknown(&sources.list[i]) == 0 && is_legal;
+    for (int i = 0; i < sources.n; i++) {
+        const struct gyre_param_source *source = &sources.list[i];
+        int n_errors = 0;
+        for (char *const *entry = source->entries; *entry != NULL; entry++) {
+            struct gyre_param_guess guess;
+            if (!gyre_param_guess(*entry, &guess))
+                continue;
+            n_errors += guess.is_error;
+            if (guess.is_error || guess.is_close)
+                printf("%.*s: unknown; did you mean %s?\n", (int)strcspn(*entry, "="), *entry,
+                       guess.nearest);
+            else
+                printf("%.*s: gyre has no such variable and ignores it\n",
+                       (int)strcspn(*entry, "="), *entry);
+        }
+        is_legal = n_errors == 0 && is_legal;
+    }
     gyre_param_sources_close(&sources);
     return is_legal ? 0 : 1;
 }

@@ -263,16 +263,6 @@ static void print_json(const struct request *request, const struct answer *answe
     printf("]}\n");
 }
 
-static int print_usage(bool is_help)
-{
-    FILE *file = is_help ? stdout : stderr;
-    bench_command_print_examples("explain-choice", file);
-    fputs("usage: gyre explain-choice SIZE [options]\n", file);
-    bench_options_print(table, 18, file);
-    fputs("SIZE is that of the benches, such as 64K; sums are of float32.\n", file);
-    return is_help ? 0 : 2;
-}
-
 static gyre_status find_answer(const struct request *request, struct answer *answer)
 {
     static struct gyre_params params;
@@ -307,8 +297,14 @@ int bench_command_explain_choice(int argc, char **argv)
         .coll_name = "all_reduce", .n_ranks = 4, .n_hosts = 1, .machine = GYRE_ROWS_HOST};
     if (!bench_options_take(&line, argc, argv, &request))
         return 2;
-    if (request.wants_help || optind != argc - 1)
-        return print_usage(request.wants_help);
+    if (request.wants_help || optind != argc - 1) {
+        FILE *file = request.wants_help ? stdout : stderr;
+        bench_command_print_examples("explain-choice", file);
+        fputs("usage: gyre explain-choice SIZE [options]\n", file);
+        bench_options_print(table, 18, file);
+        fputs("SIZE is that of the benches, such as 64K; sums are of float32.\n", file);
+        return request.wants_help ? 0 : 2;
+    }
     const int coll = gyre_collective_find(request.coll_name);
     if (coll < 0) {
         fprintf(stderr, "gyre explain-choice: --coll %s: there is no such collective\n",

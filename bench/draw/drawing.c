@@ -130,18 +130,6 @@ gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_o
     return GYRE_SUCCESS;
 }
 
-/* An input lies at its chunk, or at the rank's block where only OUT consists of blocks. */
-static void place_inputs(const struct bench_drawing *drawing, uint32_t *now)
-{
-    for (uint32_t i = 0; i < drawing->n_values && drawing->values[i].n_operands == 0; i++) {
-        const struct bench_draw_value *value = &drawing->values[i];
-        const struct gyre_collective_traits *traits =
-            &gyre_collectives[drawing->programs[value->rank]->coll];
-        const uint32_t part = traits->out_blocks && !traits->in_blocks ? value->rank : value->chunk;
-        now[(size_t)value->rank * drawing->n_parts + part] = i + 1;
-    }
-}
-
 gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
                                   struct bench_draw_state *state_out)
 {
@@ -152,7 +140,13 @@ gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
         bench_draw_state_close(state_out);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu chunks", n);
     }
-    place_inputs(drawing, state_out->now);
+    for (uint32_t i = 0; i < drawing->n_values && drawing->values[i].n_operands == 0; i++) {
+        const struct bench_draw_value *value = &drawing->values[i];
+        const struct gyre_collective_traits *traits =
+            &gyre_collectives[drawing->programs[value->rank]->coll];
+        const uint32_t part = traits->out_blocks && !traits->in_blocks ? value->rank : value->chunk;
+        state_out->now[(size_t)value->rank * drawing->n_parts + part] = i + 1;
+    }
     return GYRE_SUCCESS;
 }
 

@@ -106,26 +106,6 @@ static gyre_status remember(struct walk *walk, uint32_t stored, const uint32_t *
     return add_value(walk, stored, value, value_out);
 }
 
-static gyre_status add_inputs(struct walk *walk)
-{
-    struct bench_drawing *drawing = walk->drawing;
-    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
-        const struct gyre_program *program = drawing->programs[rank];
-        if (!gyre_verify_owns_in(program))
-            continue;
-        for (uint32_t i = 0; i < gyre_program_n_parts(program, GYRE_OPERAND_IN); i++) {
-            const uint32_t stored = gyre_values_input(rank);
-            uint32_t value;
-            GYRE_TRY(reserve_newest(walk, stored));
-            GYRE_TRY(add_value(walk, stored, (struct bench_draw_value){.chunk = i, .rank = rank},
-                               &value));
-            if (i == 0)
-                walk->first_input[rank] = value;
-        }
-    }
-    return GYRE_SUCCESS;
-}
-
 static uint32_t find_input(const struct walk *walk, uint32_t rank, uint32_t chunk)
 {
     const uint32_t first = walk->first_input[rank];
@@ -241,7 +221,20 @@ static gyre_status run_walk(struct walk *walk)
     if (walk->fifos == NULL || walk->first_input == NULL || walk->scratch == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing of %zu ranks", n);
     GYRE_TRY(gyre_values_open(drawing->n_ranks, false, &walk->values));
-    GYRE_TRY(add_inputs(walk));
+    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
+        const struct gyre_program *program = drawing->programs[rank];
+        if (!gyre_verify_owns_in(program))
+            continue;
+        for (uint32_t i = 0; i < gyre_program_n_parts(program, GYRE_OPERAND_IN); i++) {
+            const uint32_t stored = gyre_values_input(rank);
+            uint32_t value;
+            GYRE_TRY(reserve_newest(walk, stored));
+            GYRE_TRY(add_value(walk, stored, (struct bench_draw_value){.chunk = i, .rank = rank},
+                               &value));
+            if (i == 0)
+                walk->first_input[rank] = value;
+        }
+    }
     GYRE_TRY(bench_draw_state_open(drawing, &walk->state));
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }

@@ -28,22 +28,6 @@ static int compare_arrivals(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static gyre_status collect_arrivals(const struct bench_trace *trace, struct arrivals *arrivals)
-{
-    arrivals->of_slots = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals->of_slots));
-    if (arrivals->of_slots == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u slots", trace->n_ids);
-    for (uint32_t i = 0; i < trace->n_steps; i++) {
-        const struct bench_trace_step *step = &trace->steps[i];
-        for (uint32_t k = 0; k < step->n_ins; k++)
-            arrivals->of_slots[arrivals->n++] = (struct arrival){
-                trace->ids[step->first_in + k], step->begin_us < step->data_us ? step->data_us : 0,
-                step->ready_us};
-    }
-    qsort(arrivals->of_slots, arrivals->n, sizeof(*arrivals->of_slots), compare_arrivals);
-    return GYRE_SUCCESS;
-}
-
 static uint32_t count_sends(const struct gyre_step *step)
 {
     uint32_t n_sends = 0;
@@ -58,18 +42,6 @@ static bool is_shown(const struct bench_drawing *drawing, const struct bench_tra
     return step->call == call && step->channel == (int)drawing->variant;
 }
 
-static bool fits(const struct bench_drawing *drawing, const struct bench_trace_step *step)
-{
-    if (step->pid < 0 || step->pid >= (int64_t)drawing->n_ranks || step->tile < 0)
-        return false;
-    const struct gyre_program *program = drawing->programs[step->pid];
-    if (step->worker < 0 || step->worker >= program->n_workers)
-        return false;
-    const struct gyre_worker *worker = &program->workers[step->worker];
-    return step->step >= 0 && (uint32_t)step->step < worker->n_steps &&
-           step->n_outs == count_sends(&program->steps[worker->first_step + (uint32_t)step->step]);
-}
-
 /* 0 = the call ran other programs. */
 static uint32_t count_tiles(const struct bench_drawing *drawing, const struct bench_trace *trace,
                             int call)
@@ -80,7 +52,14 @@ static uint32_t count_tiles(const struct bench_drawing *drawing, const struct be
         const struct bench_trace_step *step = &trace->steps[i];
         if (!is_shown(drawing, step, call))
             continue;
-        if (!fits(drawing, step))
+        if (step->pid < 0 || step->pid >= (int64_t)drawing->n_ranks || step->tile < 0)
+            return 0;
+        const struct gyre_program *program = drawing->programs[step->pid];
+        if (step->worker < 0 || step->worker >= program->n_workers)
+            return 0;
+        const struct gyre_worker *worker = &program->workers[step->worker];
+        if (step->step < 0 || (uint32_t)step->step >= worker->n_steps ||
+            step->n_outs != count_sends(&program->steps[worker->first_step + (uint32_t)step->step]))
             return 0;
         n_steps++;
         if ((uint32_t)step->tile >= n_tiles)
@@ -122,31 +101,6 @@ static gyre_status find_call(const struct bench_drawing *drawing, const struct b
     return GYRE_SUCCESS;
 }
 
-static void add_step(const struct bench_trace *trace, const struct bench_trace_step *step,
-                     const struct arrivals *arrivals, double start_us,
-                     struct gyre_simulated_step *added)
-{
-    *added = (struct gyre_simulated_step){
-        .rank = (uint32_t)step->pid,
-        .worker = (uint32_t)step->worker,
-        .step = (uint32_t)step->step,
-        .tile = (uint64_t)step->tile,
-        .start_ns = (step->ready_us - start_us) * 1e3,
-        .end_ns = (step->end_us - start_us) * 1e3,
-        .n_sends = step->n_outs,
-    };
-    for (uint32_t k = 0; k < step->n_outs; k++) {
-        const struct arrival wanted = {.id = trace->ids[step->first_out + k]};
-        const struct arrival *found =
-            bsearch(&wanted, arrivals->of_slots, arrivals->n, sizeof(wanted), compare_arrivals);
-        double seen_us = step->end_us;
-        /* A slot can be used before the sender reads the clock. */
-        if (found != NULL)
-            seen_us = fmin(fmax(found->seen_us, seen_us), found->ready_us);
-        added->arrived_ns[k] = (seen_us - start_us) * 1e3;
-    }
-}
-
 static int compare_starts(const void *left, const void *right)
 {
     const struct gyre_simulated_step *a = left, *b = right;
@@ -172,7 +126,17 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
     struct arrivals arrivals = {NULL, 0};
     double start_us = INFINITY, end_us = 0;
     GYRE_TRY(find_call(drawing, trace, path, &call, &times->n_tiles));
-    GYRE_TRY(collect_arrivals(trace, &arrivals));
+    arrivals.of_slots = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals.of_slots));
+    if (arrivals.of_slots == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u slots", trace->n_ids);
+    for (uint32_t i = 0; i < trace->n_steps; i++) {
+        const struct bench_trace_step *step = &trace->steps[i];
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            arrivals.of_slots[arrivals.n++] = (struct arrival){
+                trace->ids[step->first_in + k], step->begin_us < step->data_us ? step->data_us : 0,
+                step->ready_us};
+    }
+    qsort(arrivals.of_slots, arrivals.n, sizeof(*arrivals.of_slots), compare_arrivals);
     times->steps = malloc(((size_t)trace->n_steps + 1) * sizeof(*times->steps));
     if (times->steps == NULL) {
         free(arrivals.of_slots);
@@ -185,7 +149,26 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
             times->simulation.n_channels = (uint32_t)step->channel + 1;
         if (!is_shown(drawing, step, call))
             continue;
-        add_step(trace, step, &arrivals, start_us, &times->steps[times->n_steps++]);
+        struct gyre_simulated_step *added = &times->steps[times->n_steps++];
+        *added = (struct gyre_simulated_step){
+            .rank = (uint32_t)step->pid,
+            .worker = (uint32_t)step->worker,
+            .step = (uint32_t)step->step,
+            .tile = (uint64_t)step->tile,
+            .start_ns = (step->ready_us - start_us) * 1e3,
+            .end_ns = (step->end_us - start_us) * 1e3,
+            .n_sends = step->n_outs,
+        };
+        for (uint32_t k = 0; k < step->n_outs; k++) {
+            const struct arrival wanted = {.id = trace->ids[step->first_out + k]};
+            const struct arrival *found =
+                bsearch(&wanted, arrivals.of_slots, arrivals.n, sizeof(wanted), compare_arrivals);
+            double seen_us = step->end_us;
+            /* A slot can be used before the sender reads the clock. */
+            if (found != NULL)
+                seen_us = fmin(fmax(found->seen_us, seen_us), found->ready_us);
+            added->arrived_ns[k] = (seen_us - start_us) * 1e3;
+        }
         if (step->n_bytes > times->simulation.tile_bytes)
             times->simulation.tile_bytes = (uint32_t)step->n_bytes;
     }

@@ -60,25 +60,6 @@ static gyre_status write_program(const struct bench_drawing *drawing, uint32_t r
     return GYRE_SUCCESS;
 }
 
-static void write_values(const struct bench_drawing *drawing, FILE *file)
-{
-    uint32_t i = 0;
-    fputs("\"inputs\":[", file);
-    for (; i < drawing->n_values && drawing->values[i].n_operands == 0; i++)
-        fprintf(file, "%s[%u,%u]", i == 0 ? "" : ",", drawing->values[i].rank,
-                drawing->values[i].chunk);
-    fputs("],\n\"results\":[", file);
-    const uint32_t n_inputs = i;
-    for (; i < drawing->n_values; i++) {
-        const struct bench_draw_value *value = &drawing->values[i];
-        fprintf(file, "%s[%d", i == n_inputs ? "" : ",", value->is_final ? 1 : 0);
-        for (uint32_t k = 0; k < value->n_operands; k++)
-            fprintf(file, ",%u", drawing->operands[value->first_operand + k]);
-        fputc(']', file);
-    }
-    fputs("],\n", file);
-}
-
 /* The initial state, and the wanted chunk of IN with its rank for each chunk of OUT, -1 = all
  * ranks. */
 static gyre_status write_ends(const struct bench_drawing *drawing, FILE *file)
@@ -177,7 +158,21 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
         fprintf(file, "%s%u", rank == 0 ? "" : ",",
                 drawing->grouping == NULL ? 0 : drawing->grouping->host_of[rank]);
     fputs("],\n", file);
-    write_values(drawing, file);
+    uint32_t i = 0;
+    fputs("\"inputs\":[", file);
+    for (; i < drawing->n_values && drawing->values[i].n_operands == 0; i++)
+        fprintf(file, "%s[%u,%u]", i == 0 ? "" : ",", drawing->values[i].rank,
+                drawing->values[i].chunk);
+    fputs("],\n\"results\":[", file);
+    const uint32_t n_inputs = i;
+    for (; i < drawing->n_values; i++) {
+        const struct bench_draw_value *value = &drawing->values[i];
+        fprintf(file, "%s[%d", i == n_inputs ? "" : ",", value->is_final ? 1 : 0);
+        for (uint32_t k = 0; k < value->n_operands; k++)
+            fprintf(file, ",%u", drawing->operands[value->first_operand + k]);
+        fputc(']', file);
+    }
+    fputs("],\n", file);
     GYRE_TRY(write_ends(drawing, file));
     write_finding(drawing, file);
     fputs("\"programs\":[\n", file);

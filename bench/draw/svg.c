@@ -62,13 +62,6 @@ static void advance(struct bench_svg *picture, uint32_t n_rounds)
                     bench_draw_apply(drawing, rank, i, &picture->state);
 }
 
-static gyre_status rewind_state(struct bench_svg *picture)
-{
-    bench_draw_state_close(&picture->state);
-    picture->n_applied = 0;
-    return bench_draw_state_open(picture->drawing, &picture->state);
-}
-
 static gyre_status define_values(struct bench_svg *picture)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -85,7 +78,9 @@ static gyre_status define_values(struct bench_svg *picture)
         if (is_used[value])
             define_value(picture, value);
     free(is_used);
-    return rewind_state(picture);
+    bench_draw_state_close(&picture->state);
+    picture->n_applied = 0;
+    return bench_draw_state_open(picture->drawing, &picture->state);
 }
 
 static void choose_panels(struct bench_svg *picture, int round)

@@ -64,17 +64,6 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
     }
 }
 
-static void place_on_circle(struct bench_draw_layout *layout, uint32_t n_ranks, double scale)
-{
-    const double around = layout->width + layout->height;
-    const double height = fmax(13 * scale, fmin(54 * scale, around / (n_ranks + 6.5)));
-    const double width = n_ranks <= 8 ? height * 1.2 : height;
-    for (uint32_t rank = 0; rank < n_ranks; rank++)
-        layout->ranks[rank] = (struct bench_draw_box){0, 0, width, height};
-    place_on_ellipse(layout, n_ranks, (layout->width - width) / 2 - 8,
-                     (layout->height - height - TITLE_ROOM) / 2 - 4);
-}
-
 static void place_in_frame(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            uint32_t host, bool is_row, double scale)
 {
@@ -150,8 +139,15 @@ gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double s
     }
     if (layout.n_hosts > 0)
         place_in_hosts(&layout, drawing, scale);
-    else
-        place_on_circle(&layout, n, scale);
+    else {
+        const double around = layout.width + layout.height;
+        const double height = fmax(13 * scale, fmin(54 * scale, around / (n + 6.5)));
+        const double width = n <= 8 ? height * 1.2 : height;
+        for (uint32_t rank = 0; rank < n; rank++)
+            layout.ranks[rank] = (struct bench_draw_box){0, 0, width, height};
+        place_on_ellipse(&layout, n, (layout.width - width) / 2 - 8,
+                         (layout.height - height - TITLE_ROOM) / 2 - 4);
+    }
     *layout_out = layout;
     return GYRE_SUCCESS;
 }
@@ -190,20 +186,6 @@ void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uin
 }
 
 #define MAX_CAPTIONS 160
-
-static void draw_bar(const struct bench_svg *picture, uint32_t value,
-                     const struct bench_draw_box *box, bool is_done)
-{
-    if (value == BENCH_DRAW_NOTHING)
-        return;
-    fprintf(picture->file,
-            "<use href=\"#v%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", value,
-            box->x, box->y, box->width, box->height);
-    if (is_done && box->height >= 4)
-        fprintf(picture->file,
-                "<rect class=\"d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", box->x,
-                box->y, box->width, box->height);
-}
 
 static double gap_of(double row_height)
 {
@@ -248,7 +230,16 @@ static void draw_column(const struct bench_svg *picture, uint32_t rank, bool is_
         const struct bench_draw_box bar = {column->x, column->y + i * row + gap / 2, column->width,
                                            row - gap};
         const uint32_t value = values[(size_t)rank * drawing->n_parts + i];
-        draw_bar(picture, value, &bar, is_out && bench_draw_is_done(drawing, rank, i, value));
+        const bool is_done = is_out && bench_draw_is_done(drawing, rank, i, value);
+        if (value == BENCH_DRAW_NOTHING)
+            continue;
+        fprintf(picture->file,
+                "<use href=\"#v%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", value,
+                bar.x, bar.y, bar.width, bar.height);
+        if (is_done && bar.height >= 4)
+            fprintf(picture->file,
+                    "<rect class=\"d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+                    bar.x, bar.y, bar.width, bar.height);
     }
 }
 
@@ -264,22 +255,14 @@ static uint32_t round_of_finding(const struct bench_drawing *drawing)
         .round;
 }
 
-/* From the finding's round on, else at the end. */
-static bool is_wrong_now(const struct bench_svg *picture, uint32_t rank)
-{
-    const struct bench_drawing *drawing = picture->drawing;
-    const uint32_t round = round_of_finding(drawing);
-    if (drawing->is_proved || drawing->report.place.rank != (int32_t)rank)
-        return false;
-    return round == BENCH_DRAW_NEVER ? picture->n_applied == drawing->n_rounds
-                                     : picture->n_applied > round;
-}
-
 static void draw_rank(const struct bench_svg *picture, uint32_t rank)
 {
     const struct bench_drawing *drawing = picture->drawing;
     const struct bench_draw_box *box = &picture->layout.ranks[rank];
-    const bool is_wrong = is_wrong_now(picture, rank);
+    const uint32_t round = round_of_finding(drawing);
+    const bool is_wrong = !drawing->is_proved && drawing->report.place.rank == (int32_t)rank &&
+                          (round == BENCH_DRAW_NEVER ? picture->n_applied == drawing->n_rounds
+                                                     : picture->n_applied > round);
     const double width = (box->width - 2) / 2;
     char colour[8];
     bench_draw_rank_colour(rank, drawing->n_ranks, colour);
@@ -338,15 +321,9 @@ static uint32_t draw_slots_of_round(const struct bench_svg *picture, uint32_t ro
     return n_slots;
 }
 
-static void draw_round(const struct bench_svg *picture, uint32_t round)
+void bench_svg_draw_panel(const struct bench_svg *picture)
 {
-    if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)
-        draw_slots_of_round(picture, round, true);
-    fputc('\n', picture->file);
-}
-
-static void draw_caption(const struct bench_svg *picture, uint32_t n_rounds)
-{
+    const uint32_t n_rounds = picture->n_applied;
     const struct bench_drawing *drawing = picture->drawing;
     const bool is_end = n_rounds == drawing->n_rounds;
     char text[32] = "start";
@@ -364,10 +341,7 @@ static void draw_caption(const struct bench_svg *picture, uint32_t n_rounds)
         fputs("<text class=\"x\" x=\"70\" y=\"14\" font-size=\"12\">no further step can run</text>",
               picture->file);
     fputc('\n', picture->file);
-}
-
-static void draw_hosts(const struct bench_svg *picture)
-{
+    fprintf(picture->file, "<g transform=\"translate(0 %d)\">\n", BENCH_SVG_CAPTION_ROOM);
     const struct bench_draw_layout *layout = &picture->layout;
     for (uint32_t host = 0; host < layout->n_hosts; host++)
         fprintf(picture->file,
@@ -376,16 +350,13 @@ static void draw_hosts(const struct bench_svg *picture)
                 layout->hosts[host].x, layout->hosts[host].y, layout->hosts[host].width,
                 layout->hosts[host].height, layout->hosts[host].x + 4, layout->hosts[host].y + 11,
                 host);
-}
-
-void bench_svg_draw_panel(const struct bench_svg *picture)
-{
-    draw_caption(picture, picture->n_applied);
-    fprintf(picture->file, "<g transform=\"translate(0 %d)\">\n", BENCH_SVG_CAPTION_ROOM);
-    draw_hosts(picture);
     for (uint32_t rank = 0; rank < picture->drawing->n_ranks; rank++)
         draw_rank(picture, rank);
-    if (picture->n_applied > 0)
-        draw_round(picture, picture->n_applied - 1);
+    if (picture->n_applied > 0) {
+        const uint32_t round = picture->n_applied - 1;
+        if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)
+            draw_slots_of_round(picture, round, true);
+        fputc('\n', picture->file);
+    }
     fputs("</g>\n", picture->file);
 }

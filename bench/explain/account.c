@@ -71,24 +71,6 @@ static double clamp(double value, double low, double high)
     return fmin(fmax(value, low), high);
 }
 
-/* From *now_us to the step's end. @weight: the sequence's. */
-static void add_step(const struct bench_trace_step *step, double sent_us, double weight,
-                     double *now_us, double *spent_us)
-{
-    const double from_us = *now_us;
-    const double ready_us = fmax(step->ready_us, from_us);
-    const double begin_us = clamp(step->begin_us, from_us, ready_us);
-    const double data_us = clamp(step->data_us, begin_us, ready_us);
-    const double peer_us = clamp(sent_us, begin_us, data_us);
-    const double end_us = fmax(step->end_us, ready_us);
-    spent_us[BENCH_SPENT_OTHER] += weight * (begin_us - from_us);
-    spent_us[BENCH_SPENT_PEER] += weight * (peer_us - begin_us);
-    spent_us[BENCH_SPENT_WIRE] += weight * (data_us - peer_us);
-    spent_us[BENCH_SPENT_CREDIT] += weight * (ready_us - data_us);
-    spent_us[step->reduces ? BENCH_SPENT_REDUCE : BENCH_SPENT_COPY] += weight * (end_us - ready_us);
-    *now_us = end_us;
-}
-
 /* Sorted by lane if workers have threads. */
 static void add_steps(const struct bench_trace *trace, const struct bench_trace_step *steps,
                       uint32_t n_steps, struct sent_slots *sent, struct bench_account *account)
@@ -99,8 +81,23 @@ static void add_steps(const struct bench_trace *trace, const struct bench_trace_
         n_lanes += steps[i].lane != steps[i - 1].lane;
     double now_us = call->begin_us;
     for (uint32_t i = 0; i < n_steps; i++) {
-        add_step(&steps[i], find_sent(trace, &steps[i], sent), 1.0 / n_lanes, &now_us,
-                 account->spent_us);
+        const struct bench_trace_step *step = &steps[i];
+        const double sent_us = find_sent(trace, &steps[i], sent);
+        const double weight = 1.0 / n_lanes;
+        double *spent_us = account->spent_us;
+        const double from_us = now_us;
+        const double ready_us = fmax(step->ready_us, from_us);
+        const double begin_us = clamp(step->begin_us, from_us, ready_us);
+        const double data_us = clamp(step->data_us, begin_us, ready_us);
+        const double peer_us = clamp(sent_us, begin_us, data_us);
+        const double end_us = fmax(step->end_us, ready_us);
+        spent_us[BENCH_SPENT_OTHER] += weight * (begin_us - from_us);
+        spent_us[BENCH_SPENT_PEER] += weight * (peer_us - begin_us);
+        spent_us[BENCH_SPENT_WIRE] += weight * (data_us - peer_us);
+        spent_us[BENCH_SPENT_CREDIT] += weight * (ready_us - data_us);
+        spent_us[step->reduces ? BENCH_SPENT_REDUCE : BENCH_SPENT_COPY] +=
+            weight * (end_us - ready_us);
+        now_us = end_us;
         if (i + 1 < n_steps && steps[i + 1].lane == steps[i].lane)
             continue;
         account->spent_us[BENCH_SPENT_OTHER] += fmax(call->end_us - now_us, 0) / n_lanes;
@@ -132,41 +129,12 @@ static int compare_calls(const void *left, const void *right)
     return (a->launch_us < 0) - (b->launch_us < 0); /* launches before runs */
 }
 
-/* Joins a launch and its run. A launch without a run is dropped, as the call did not end. */
-static void join_calls(struct bench_trace *trace)
-{
-    uint32_t n = 0;
-    if (trace->n_calls > 0)
-        qsort(trace->calls, trace->n_calls, sizeof(*trace->calls), compare_calls);
-    for (uint32_t i = 0; i < trace->n_calls; i++) {
-        struct bench_trace_call run = trace->calls[i];
-        if (run.launch_us >= 0)
-            continue;
-        const struct bench_trace_call *before = i > 0 ? &trace->calls[i - 1] : NULL;
-        if (before != NULL && before->pid == run.pid && before->call == run.call)
-            run.launch_us = before->launch_us;
-        trace->calls[n++] = run;
-    }
-    trace->n_calls = n;
-}
-
 static const struct bench_trace_rank *rank_of(const struct bench_trace *trace, int64_t pid)
 {
     for (uint32_t i = 0; i < trace->n_ranks; i++)
         if (trace->ranks[i].pid == pid)
             return &trace->ranks[i];
     return NULL;
-}
-
-static void merge_lanes(struct bench_trace *trace)
-{
-    for (uint32_t i = 0; i < trace->n_steps; i++) {
-        const struct bench_trace_rank *rank = rank_of(trace, trace->steps[i].pid);
-        if (rank != NULL && rank->shares_a_thread)
-            trace->steps[i].lane = 0;
-    }
-    if (trace->n_steps > 0)
-        qsort(trace->steps, trace->n_steps, sizeof(*trace->steps), compare_steps);
 }
 
 /* @before: on the same rank, or NULL. */
@@ -182,9 +150,35 @@ static void open_account(const struct bench_trace_call *call, const struct bench
     account->spent_us[BENCH_SPENT_LAUNCH] = call->begin_us - start_us;
 }
 
-static void account_calls(const struct bench_trace *trace, struct sent_slots *sent,
-                          struct bench_accounts *accounts)
+gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out)
 {
+    struct bench_accounts accounts = {0};
+    struct sent_slots sent = {0};
+    uint32_t n = 0;
+    if (trace->n_calls > 0)
+        qsort(trace->calls, trace->n_calls, sizeof(*trace->calls), compare_calls);
+    for (uint32_t i = 0; i < trace->n_calls; i++) {
+        struct bench_trace_call run = trace->calls[i];
+        if (run.launch_us >= 0)
+            continue;
+        const struct bench_trace_call *before = i > 0 ? &trace->calls[i - 1] : NULL;
+        if (before != NULL && before->pid == run.pid && before->call == run.call)
+            run.launch_us = before->launch_us;
+        trace->calls[n++] = run;
+    }
+    trace->n_calls = n;
+    for (uint32_t i = 0; i < trace->n_steps; i++) {
+        const struct bench_trace_rank *rank = rank_of(trace, trace->steps[i].pid);
+        if (rank != NULL && rank->shares_a_thread)
+            trace->steps[i].lane = 0;
+    }
+    if (trace->n_steps > 0)
+        qsort(trace->steps, trace->n_steps, sizeof(*trace->steps), compare_steps);
+    accounts.accounts = calloc((size_t)trace->n_calls + 1, sizeof(*accounts.accounts));
+    if (accounts.accounts == NULL || !collect_sent(trace, &sent)) {
+        free(accounts.accounts);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u calls", trace->n_calls);
+    }
     uint32_t at = 0;
     for (uint32_t i = 0; i < trace->n_calls; i++) {
         const struct bench_trace_call *call = &trace->calls[i];
@@ -198,31 +192,17 @@ static void account_calls(const struct bench_trace *trace, struct sent_slots *se
                trace->steps[at].call == call->call)
             at++;
         if (rank != NULL && call->begin_us < rank->complete_from_us) {
-            accounts->n_left_out++;
+            accounts.n_left_out++;
             continue;
         }
-        struct bench_account *account = &accounts->accounts[accounts->n++];
+        struct bench_account *account = &accounts.accounts[accounts.n++];
         open_account(call, i > 0 ? call - 1 : NULL, rank != NULL ? rank->rank : (int)call->pid,
                      account);
-        add_steps(trace, trace->steps + first, at - first, sent, account);
+        add_steps(trace, trace->steps + first, at - first, &sent, account);
     }
     for (uint32_t i = 0; i < trace->n_ranks; i++)
-        accounts->n_unrecorded += trace->ranks[i].n_left_out > 0 ? trace->ranks[i].n_left_out : 0;
-    accounts->n_unpaired = sent->n_unpaired;
-}
-
-gyre_status bench_account_all(struct bench_trace *trace, struct bench_accounts *accounts_out)
-{
-    struct bench_accounts accounts = {0};
-    struct sent_slots sent = {0};
-    join_calls(trace);
-    merge_lanes(trace);
-    accounts.accounts = calloc((size_t)trace->n_calls + 1, sizeof(*accounts.accounts));
-    if (accounts.accounts == NULL || !collect_sent(trace, &sent)) {
-        free(accounts.accounts);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u calls", trace->n_calls);
-    }
-    account_calls(trace, &sent, &accounts);
+        accounts.n_unrecorded += trace->ranks[i].n_left_out > 0 ? trace->ranks[i].n_left_out : 0;
+    accounts.n_unpaired = sent.n_unpaired;
     free(sent.slots);
     *accounts_out = accounts;
     return GYRE_SUCCESS;

@@ -131,18 +131,6 @@ static void print_group(const char *title, const struct bench_accounts *accounts
     print_row("all", all.n, all.measured_us, all.spent_us);
 }
 
-static void print_calls(const struct bench_accounts *accounts)
-{
-    char name[24];
-    printf("\n# calls one by one; \"calls\" is the number of the call\n");
-    print_header("# rank");
-    for (uint32_t i = 0; i < accounts->n; i++) {
-        const struct bench_account *account = &accounts->accounts[i];
-        snprintf(name, sizeof(name), "%d", account->rank);
-        print_row(name, (uint32_t)account->call->call, account->measured_us, account->spent_us);
-    }
-}
-
 static void print_source(const char *title, const struct source *source,
                          const struct options *options)
 {
@@ -150,8 +138,16 @@ static void print_source(const char *title, const struct source *source,
     for (uint32_t i = 0; i < accounts->n; i++)
         if (is_first(accounts, i))
             print_group(title, accounts, accounts->accounts[i].call);
-    if (options->wants_calls && accounts->n > 0)
-        print_calls(accounts);
+    if (options->wants_calls && accounts->n > 0) {
+        char name[24];
+        printf("\n# calls one by one; \"calls\" is the number of the call\n");
+        print_header("# rank");
+        for (uint32_t i = 0; i < accounts->n; i++) {
+            const struct bench_account *account = &accounts->accounts[i];
+            snprintf(name, sizeof(name), "%d", account->rank);
+            print_row(name, (uint32_t)account->call->call, account->measured_us, account->spent_us);
+        }
+    }
     if (accounts->n_left_out > 0)
         printf("# left out: %u calls of a rank, whose events were lost\n", accounts->n_left_out);
     if (accounts->n_unrecorded > 0)
@@ -159,26 +155,6 @@ static void print_source(const char *title, const struct source *source,
     if (accounts->n_unpaired > 0)
         printf("# %u slots have no sending step in these files; their time counts as `peer`\n",
                accounts->n_unpaired);
-}
-
-/* Programs from files have names of their own. */
-static void print_differences(const struct source *measured, const struct source *predicted)
-{
-    for (uint32_t i = 0; i < measured->accounts.n; i++) {
-        const struct bench_trace_call *call = measured->accounts.accounts[i].call;
-        if (!is_first(&measured->accounts, i))
-            continue;
-        struct group own = sum_up(&measured->accounts, call, -1);
-        const struct group other = sum_up(&predicted->accounts, call, -1);
-        if (other.n == 0)
-            continue;
-        printf("\n# measured minus predicted: %s %s, %.0f B; us\n", call->algorithm,
-               call->collective, call->n_bytes);
-        print_header("#");
-        for (int k = 0; k < BENCH_N_SPENT; k++)
-            own.spent_us[k] -= other.spent_us[k];
-        print_row("difference", own.n, own.measured_us - other.measured_us, own.spent_us);
-    }
 }
 
 static void write_spent(FILE *file, double measured_us, const double *spent_us)
@@ -340,8 +316,25 @@ static gyre_status explain(int n_paths, char **paths, const struct options *opti
     if (sources[0].accounts.n + sources[1].accounts.n == 0)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "no call with steps was recorded: the steps of ranks on GPUs are not");
-    if (!is_quiet && sources[1].accounts.n > 0)
-        print_differences(&sources[0], &sources[1]);
+    if (!is_quiet && sources[1].accounts.n > 0) {
+        const struct source *measured = &sources[0];
+        const struct source *predicted = &sources[1];
+        for (uint32_t i = 0; i < measured->accounts.n; i++) {
+            const struct bench_trace_call *call = measured->accounts.accounts[i].call;
+            if (!is_first(&measured->accounts, i))
+                continue;
+            struct group own = sum_up(&measured->accounts, call, -1);
+            const struct group other = sum_up(&predicted->accounts, call, -1);
+            if (other.n == 0)
+                continue;
+            printf("\n# measured minus predicted: %s %s, %.0f B; us\n", call->algorithm,
+                   call->collective, call->n_bytes);
+            print_header("#");
+            for (int k = 0; k < BENCH_N_SPENT; k++)
+                own.spent_us[k] -= other.spent_us[k];
+            print_row("difference", own.n, own.measured_us - other.measured_us, own.spent_us);
+        }
+    }
     return options->json != NULL ? write_json(options->json, &sources[0], &sources[1])
                                  : GYRE_SUCCESS;
 }

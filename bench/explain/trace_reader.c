@@ -133,26 +133,6 @@ static bool add_call(struct bench_trace *trace, const struct json_object *event,
     return true;
 }
 
-static bool add_rank(struct bench_trace *trace, const struct json_object *event,
-                     const struct json_object *args)
-{
-    struct json_object *shares = NULL;
-    if (!GROW(trace, ranks))
-        return false;
-    json_object_object_get_ex(args, "shares_a_thread", &shares);
-    struct bench_trace_rank *rank = &trace->ranks[trace->n_ranks++];
-    *rank = (struct bench_trace_rank){
-        .pid = integer(event, "pid") + trace->pid_shift,
-        .rank = integer(args, "rank"),
-        .shares_a_thread = json_object_get_boolean(shares) != 0,
-        .complete_from_us = number(args, "complete_from_us"),
-        .n_lost = number(args, "lost_events"),
-        .n_left_out = number(args, "left_out_launches"),
-    };
-    snprintf(rank->communicator, sizeof(rank->communicator), "%s", text(args, "communicator"));
-    return true;
-}
-
 static bool add_event(struct bench_trace *trace, const struct json_object *event)
 {
     struct json_object *args;
@@ -163,26 +143,24 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
         return add_step(trace, event, args);
     if (is_slice && strcmp(text(event, "cat"), "call") == 0)
         return add_call(trace, event, args);
-    if (strcmp(text(event, "name"), "gyre_rank") == 0)
-        return add_rank(trace, event, args);
-    return true;
-}
-
-/* No two ranks may share a process number. */
-static int64_t find_shift(const struct bench_trace *trace, const struct json_object *events)
-{
-    int64_t most = -1;
-    bool is_taken = false;
-    for (uint32_t k = 0; k < trace->n_ranks; k++)
-        most = trace->ranks[k].pid > most ? trace->ranks[k].pid : most;
-    for (size_t i = 0; i < json_object_array_length(events); i++) {
-        const struct json_object *event = json_object_array_get_idx(events, i);
-        if (strcmp(text(event, "name"), "gyre_rank") != 0)
-            continue;
-        for (uint32_t k = 0; k < trace->n_ranks; k++)
-            is_taken = is_taken || trace->ranks[k].pid == integer(event, "pid");
+    if (strcmp(text(event, "name"), "gyre_rank") == 0) {
+        struct json_object *shares = NULL;
+        if (!GROW(trace, ranks))
+            return false;
+        json_object_object_get_ex(args, "shares_a_thread", &shares);
+        struct bench_trace_rank *rank = &trace->ranks[trace->n_ranks++];
+        *rank = (struct bench_trace_rank){
+            .pid = integer(event, "pid") + trace->pid_shift,
+            .rank = integer(args, "rank"),
+            .shares_a_thread = json_object_get_boolean(shares) != 0,
+            .complete_from_us = number(args, "complete_from_us"),
+            .n_lost = number(args, "lost_events"),
+            .n_left_out = number(args, "left_out_launches"),
+        };
+        snprintf(rank->communicator, sizeof(rank->communicator), "%s", text(args, "communicator"));
+        return true;
     }
-    return is_taken ? most + 1 : 0;
+    return true;
 }
 
 static gyre_status add_events(const char *path, const struct json_object *root,
@@ -196,7 +174,18 @@ static gyre_status add_events(const char *path, const struct json_object *root,
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s is not a trace that gyre wrote", path);
     *is_simulated_out = strcmp(text(about, "source"), "simulated") == 0;
     struct bench_trace *trace = &traces[*is_simulated_out];
-    trace->pid_shift = find_shift(trace, events);
+    int64_t most = -1;
+    bool is_taken = false;
+    for (uint32_t k = 0; k < trace->n_ranks; k++)
+        most = trace->ranks[k].pid > most ? trace->ranks[k].pid : most;
+    for (size_t i = 0; i < json_object_array_length(events); i++) {
+        const struct json_object *event = json_object_array_get_idx(events, i);
+        if (strcmp(text(event, "name"), "gyre_rank") != 0)
+            continue;
+        for (uint32_t k = 0; k < trace->n_ranks; k++)
+            is_taken = is_taken || trace->ranks[k].pid == integer(event, "pid");
+    }
+    trace->pid_shift = is_taken ? most + 1 : 0;
     for (size_t i = 0; i < json_object_array_length(events); i++)
         if (!add_event(trace, json_object_array_get_idx(events, i)))
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the events of %s", path);

@@ -28,26 +28,6 @@ static bool is_agreed(const struct bench_option *row)
            row->agreement != BENCH_OWN;
 }
 
-static void put_value(const struct bench_option *row, const void *field, char *text)
-{
-    const bool is_text = row->type == BENCH_TEXT;
-    const int number = row->type == BENCH_BOOL ? *(const bool *)field
-                       : is_text               ? 0
-                                               : *(const int *)field;
-    if (is_text && row->agreement == BENCH_PRESENT)
-        put_word(*(const char *const *)field == NULL ? NULL : "given", text);
-    else if (is_text)
-        put_word(*(const char *const *)field, text);
-    else if (row->type == BENCH_BYTES)
-        snprintf(text, BENCH_OPTION_TEXT_BYTES, "%zu", *(const size_t *)field);
-    else if (number == BENCH_ALL) /* no option is negative */
-        put_word("all", text);
-    else if (row->type == BENCH_DTYPE || row->type == BENCH_WORD)
-        put_word((row->type == BENCH_DTYPE ? gyre_dtype_names : row->words)[number], text);
-    else
-        snprintf(text, BENCH_OPTION_TEXT_BYTES, "%d", number);
-}
-
 void bench_option_texts_of(const struct bench_kind *kind, const struct bench_options *options,
                            struct bench_option_texts *texts_out)
 {
@@ -57,18 +37,26 @@ void bench_option_texts_of(const struct bench_kind *kind, const struct bench_opt
     for (const struct bench_option *row = bench_option_rows; row->name != NULL; row++)
         if (is_agreed(row)) {
             assert(n < BENCH_MAX_AGREED_OPTIONS);
-            put_value(row, (const char *)options + row->at, texts.texts[n++]);
+            const void *field = (const char *)options + row->at;
+            char *text = texts.texts[n++];
+            const bool is_text = row->type == BENCH_TEXT;
+            const int number = row->type == BENCH_BOOL ? *(const bool *)field
+                               : is_text               ? 0
+                                                       : *(const int *)field;
+            if (is_text && row->agreement == BENCH_PRESENT)
+                put_word(*(const char *const *)field == NULL ? NULL : "given", text);
+            else if (is_text)
+                put_word(*(const char *const *)field, text);
+            else if (row->type == BENCH_BYTES)
+                snprintf(text, BENCH_OPTION_TEXT_BYTES, "%zu", *(const size_t *)field);
+            else if (number == BENCH_ALL) /* no option is negative */
+                put_word("all", text);
+            else if (row->type == BENCH_DTYPE || row->type == BENCH_WORD)
+                put_word((row->type == BENCH_DTYPE ? gyre_dtype_names : row->words)[number], text);
+            else
+                snprintf(text, BENCH_OPTION_TEXT_BYTES, "%d", number);
         }
     *texts_out = texts;
-}
-
-/* Text 0 is the program's name. */
-static const struct bench_option *row_of(size_t i_text)
-{
-    const struct bench_option *row = bench_option_rows;
-    for (size_t n = is_agreed(row); n < i_text; n += is_agreed(row))
-        row++;
-    return row;
 }
 
 gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int n_processes)
@@ -86,7 +74,9 @@ gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int
         if (n_others == 0)
             continue;
         char name[64] = "program";
-        const struct bench_option *row = row_of(i_option);
+        const struct bench_option *row = bench_option_rows;
+        for (size_t n = is_agreed(row); n < i_option; n += is_agreed(row))
+            row++;
         if (i_option > 0 && row->letter != 0 && row->agreement == BENCH_SAME)
             snprintf(name, sizeof(name), "-%c", row->letter);
         else if (i_option > 0)

@@ -89,43 +89,23 @@ static void print_gbytes_per_s(double gbytes_per_s)
         printf(" %8s", "-");
 }
 
-static void print_points(const struct bench_limits_path_traits *path)
-{
-    const bool is_bytes = strcmp(path->unit, "bytes") == 0;
-    printf("# %-52s", is_bytes ? "MiB" : path->unit);
-    for (int point = 0; point < BENCH_LIMITS_N_POINTS; point++)
-        printf(" %8" PRIu64, is_bytes ? path->points[point] >> 20 : path->points[point]);
-    printf("\n");
-}
-
 static void print_ring(const struct bench_limits_ring *ring)
 {
     const char *unit = "";
     printf("#\n# Ring of %d GPUs, all at once; GB/s of one GPU in one direction\n", ring->n_gpus);
     for (int i = 0; i < BENCH_LIMITS_N_PATHS; i++) {
         const struct bench_limits_path_traits *path = &bench_limits_paths[i];
-        if (strcmp(path->unit, unit) != 0)
-            print_points(path);
+        if (strcmp(path->unit, unit) != 0) {
+            const bool is_bytes = strcmp(path->unit, "bytes") == 0;
+            printf("# %-52s", is_bytes ? "MiB" : path->unit);
+            for (int point = 0; point < BENCH_LIMITS_N_POINTS; point++)
+                printf(" %8" PRIu64, is_bytes ? path->points[point] >> 20 : path->points[point]);
+            printf("\n");
+        }
         unit = path->unit;
         printf("  %-52s", path->description);
         for (int point = 0; point < BENCH_LIMITS_N_POINTS; point++)
             print_gbytes_per_s(ring->gbytes_per_s[i][point]);
-        printf("\n");
-    }
-}
-
-static void print_ceilings(const struct bench_limits *limits)
-{
-    if (limits->n_rings == 0)
-        return;
-    printf("#\n# %-52s", "Ceilings of busbw, GB/s; by GPUs");
-    for (int i = limits->n_rings - 1; i >= 0; i--)
-        printf(" %8d", limits->rings[i].n_gpus);
-    printf("\n");
-    for (int c = 0; c < BENCH_N_CEILINGS; c++) {
-        printf("  %-52s", bench_ceiling_names[c]);
-        for (int i = limits->n_rings - 1; i >= 0; i--)
-            print_gbytes_per_s(bench_limits_ceiling(&limits->rings[i], (enum bench_ceiling)c));
         printf("\n");
     }
 }
@@ -147,7 +127,18 @@ void bench_limits_print(const struct bench_limits *limits)
     }
     if (limits->n_rings > 0)
         print_ring(&limits->rings[0]);
-    print_ceilings(limits);
+    if (limits->n_rings != 0) {
+        printf("#\n# %-52s", "Ceilings of busbw, GB/s; by GPUs");
+        for (int i = limits->n_rings - 1; i >= 0; i--)
+            printf(" %8d", limits->rings[i].n_gpus);
+        printf("\n");
+        for (int c = 0; c < BENCH_N_CEILINGS; c++) {
+            printf("  %-52s", bench_ceiling_names[c]);
+            for (int i = limits->n_rings - 1; i >= 0; i--)
+                print_gbytes_per_s(bench_limits_ceiling(&limits->rings[i], (enum bench_ceiling)c));
+            printf("\n");
+        }
+    }
     printf("#\n# Alone\n");
     print_figure("flag from GPU 0 to GPU 1, one way", limits->flag_us, "us");
     print_figure("empty kernels of a stream, from one to the next", limits->launch_us, "us");
@@ -251,19 +242,6 @@ static struct json_object *find(struct json_object *object, const char *key, enu
     return child;
 }
 
-static gyre_status check_kind(struct json_object *root)
-{
-    struct json_object *bench = find(root, "bench", json_type_string);
-    struct json_object *version = find(root, "schema_version", json_type_int);
-    if (bench == NULL || strcmp(json_object_get_string(bench), "limits") != 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "was not written by gyre limits (\"bench\" is not \"limits\")");
-    if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);
-    return GYRE_SUCCESS;
-}
-
 /* Errors list the file's rings. */
 static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
 {
@@ -289,7 +267,14 @@ static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_o
 static gyre_status read_limit(struct json_object *root, int n_ranks, struct bench_limit *limit)
 {
     struct json_object *ring = NULL;
-    GYRE_TRY(check_kind(root));
+    struct json_object *bench = find(root, "bench", json_type_string);
+    struct json_object *version = find(root, "schema_version", json_type_int);
+    if (bench == NULL || strcmp(json_object_get_string(bench), "limits") != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "was not written by gyre limits (\"bench\" is not \"limits\")");
+    if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);
     GYRE_TRY(find_ring(root, n_ranks, &ring));
     struct json_object *ceilings = find(ring, "ceilings_gbytes_per_s", json_type_object);
     struct json_object *number = NULL;

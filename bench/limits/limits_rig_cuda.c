@@ -58,20 +58,6 @@ static gyre_status open_path(struct bench_rig *rig, int from, int to)
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_all(struct bench_rig *rig)
-{
-    for (int i = 0; i < rig->n_gpus; i++) {
-        const gyre_status status = open_gpu(rig, i);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "GPU %d", i);
-    }
-    for (int i = 0; i < rig->n_gpus; i++)
-        for (int k = 0; k < rig->n_gpus; k++)
-            GYRE_TRY(open_path(rig, i, k));
-    struct gyre_device *first = rig->gpus[0].device;
-    return first->ops->host_alloc(first, sizeof(*rig->flags), (void **)&rig->flags);
-}
-
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out)
 {
     int n_gpus = 0;
@@ -81,7 +67,16 @@ gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out)
         return gyre_fail_context(GYRE_ERROR_UNSUPPORTED, "no GPU");
     rig_out->n_gpus = n_gpus < BENCH_LIMITS_MAX_GPUS ? n_gpus : BENCH_LIMITS_MAX_GPUS;
     rig_out->n_bytes = n_bytes;
-    return open_all(rig_out);
+    for (int i = 0; i < rig_out->n_gpus; i++) {
+        const gyre_status status = open_gpu(rig_out, i);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "GPU %d", i);
+    }
+    for (int i = 0; i < rig_out->n_gpus; i++)
+        for (int k = 0; k < rig_out->n_gpus; k++)
+            GYRE_TRY(open_path(rig_out, i, k));
+    struct gyre_device *first = rig_out->gpus[0].device;
+    return first->ops->host_alloc(first, sizeof(*rig_out->flags), (void **)&rig_out->flags);
 }
 
 void bench_rig_close(struct bench_rig *rig)
@@ -265,13 +260,6 @@ static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_tra
     return GYRE_SUCCESS;
 }
 
-static gyre_status check_arrival(const struct bench_rig *rig, const struct bench_transfer *transfer)
-{
-    for (int at = 0; at < transfer->n_gpus; at++)
-        GYRE_TRY(check_gpu(rig, transfer, at));
-    return GYRE_SUCCESS;
-}
-
 gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *transfer,
                            double *gbytes_per_s_out)
 {
@@ -287,7 +275,8 @@ gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *t
         if (round == 0 || us < least_us)
             least_us = us;
     }
-    GYRE_TRY(check_arrival(rig, transfer));
+    for (int at = 0; at < transfer->n_gpus; at++)
+        GYRE_TRY(check_gpu(rig, transfer, at));
     *gbytes_per_s_out = (double)pass_bytes(rig, transfer) / least_us / 1e3;
     return GYRE_SUCCESS;
 }

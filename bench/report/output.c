@@ -141,15 +141,6 @@ int bench_n_reference_version(const struct bench_setting *setting)
     return (int)strcspn(setting->reference, ",");
 }
 
-static void write_csv_header(FILE *file)
-{
-    fputs("collective,bytes,count,type,op,root,in_place,time_us,algbw_gbytes_per_s,"
-          "busbw_gbytes_per_s,wrong,min_us,median_us,mean_us,p99_us,max_us,algorithm,protocol,"
-          "channels,transports,reference_us,ratio,reference_mode,reference_version,host_us,"
-          "compared_host_us,reference_host_us\n",
-          file);
-}
-
 static void write_csv_half(FILE *file, const struct bench_setting *setting,
                            const struct bench_row *row, bool is_in_place)
 {
@@ -200,7 +191,11 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
         GYRE_TRY_GOTO(
             status, bench_table_file_open("--csv", setting->options->csv_path, false, &output->csv),
             free_output);
-        write_csv_header(output->csv.file);
+        fputs("collective,bytes,count,type,op,root,in_place,time_us,algbw_gbytes_per_s,"
+              "busbw_gbytes_per_s,wrong,min_us,median_us,mean_us,p99_us,max_us,algorithm,protocol,"
+              "channels,transports,reference_us,ratio,reference_mode,reference_version,host_us,"
+              "compared_host_us,reference_host_us\n",
+              output->csv.file);
     }
     if (setting->options->sweep_csv_path != NULL)
         GYRE_TRY_GOTO(status,
@@ -252,8 +247,17 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
     printf("\n");
 }
 
-static gyre_status add_to_sweep(const struct bench_output *output, const struct bench_row *row)
+gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
 {
+    print_row(output->setting, row);
+    GYRE_TRY(bench_streams_flush());
+    if (output->csv.file != NULL) {
+        write_csv_half(output->csv.file, output->setting, row, false);
+        write_csv_half(output->csv.file, output->setting, row, true);
+        GYRE_TRY(bench_table_file_put(&output->csv));
+    }
+    if (output->json != NULL)
+        GYRE_TRY(bench_json_row(output->json, row));
     const struct bench_tidy_row line = {.engine = "gyre",
                                         .machine = output->setting->places[0].host,
                                         .device = output->setting->device,
@@ -267,21 +271,8 @@ static gyre_status add_to_sweep(const struct bench_output *output, const struct 
                                         .n_channels = row->plan.n_channels,
                                         .n_bytes = row->what.n_bytes,
                                         .time_us = row->out_of_place.time_us};
-    return bench_tidy_row(output->tidy, &line);
-}
-
-gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
-{
-    print_row(output->setting, row);
-    GYRE_TRY(bench_streams_flush());
-    if (output->csv.file != NULL) {
-        write_csv_half(output->csv.file, output->setting, row, false);
-        write_csv_half(output->csv.file, output->setting, row, true);
-        GYRE_TRY(bench_table_file_put(&output->csv));
-    }
-    if (output->json != NULL)
-        GYRE_TRY(bench_json_row(output->json, row));
-    return add_to_sweep(output, row); /* last: success means that the sweep's CSV has a row */
+    return bench_tidy_row(output->tidy,
+                          &line); /* last: success means that the sweep's CSV has a row */
 }
 
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary)

@@ -73,12 +73,6 @@ static double time_of(struct json_object *row)
     return us > 0 ? us : us_of(row, "out_of_place", "time_us");
 }
 
-static bool is_wrong(struct json_object *row)
-{
-    return int_of(member(row, "out_of_place", json_type_object), "wrong") > 0 ||
-           int_of(member(row, "in_place", json_type_object), "wrong") > 0;
-}
-
 static gyre_status add_point(struct bench_time_curve *curve, uint64_t n_bytes, double us)
 {
     struct bench_time_point *points = curve->points;
@@ -105,7 +99,8 @@ static gyre_status add_row(struct json_object *row, struct bench_time_curve *cur
     const double us = time_of(row);
     if (n_bytes <= 0 || us <= 0)
         return GYRE_SUCCESS;
-    if (is_wrong(row))
+    if (int_of(member(row, "out_of_place", json_type_object), "wrong") > 0 ||
+        int_of(member(row, "in_place", json_type_object), "wrong") > 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "the results of %lld bytes were wrong, so its times say nothing",
                          (long long)n_bytes);
