@@ -210,6 +210,12 @@ def test_unused_ports_are_one_line():
     assert [c["subject"] for c in named.of("rdma.ports") if c["severity"] == "warn"] == ["mlx5_2:1"], named.text
 
 
+def test_firmware_that_is_not_told_is_unknown():
+    machine = machines.without(sick.roce(), "sys/class/infiniband/mlx5_0/fw_ver")
+    [first] = [c["evidence"] for c in examine_machine(machine).of("rdma.devices") if c["subject"] == "mlx5_0:1"]
+    assert ", firmware unknown, PCI " in first, first
+
+
 def test_nothing_is_cut_without_a_word():
     """More ports than the library takes, and more addresses than a finding can list."""
     needed = ("/state", "/rate", "/link_layer", "/device")  # thousands of files take long to write

@@ -32,8 +32,8 @@ void bench_check_rdma_devices(struct bench_doctor *doctor)
                 port->device);
         else
             bench_ok(doctor, port->name, "%s, %s, %s, firmware %s, PCI %s", port->layer, port->rate,
-                     port->netdev[0] == '\0' ? "no netdev" : port->netdev, port->firmware,
-                     port->bus_id);
+                     port->netdev[0] == '\0' ? "no netdev" : port->netdev,
+                     port->firmware[0] == '\0' ? "unknown" : port->firmware, port->bus_id);
     }
     if (machine->n_rdma_devices > 0 && machine->n_ports == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/infiniband/*/ports", BENCH_READ_ABSENT);
