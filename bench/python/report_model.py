@@ -52,12 +52,20 @@ class Report:
         known = run.report["settings"].get("limit_gbytes_per_s")
         if known:
             return known, f"measured by gyre limits ({run.report['settings'].get('limit', '')})"
+        used = self.used_ports(run)
         rates = {check["subject"]: float(found.group(1)) for check in self.checks("rdma.devices")
                  for found in [re.search(r"(\d+(?:\.\d+)?) Gb/sec", check["evidence"])]
-                 if found and not check["subject"].startswith(("rxe", "siw"))}
+                 if found and not check["subject"].startswith(("rxe", "siw")) and (not used or check["subject"] in used)}
         if rates and "NET/IB" in run.transports():
             return sum(rates.values()) / 8, f"line rate of {len(rates)} RDMA port{'s' if len(rates) > 1 else ''} together"
         return None, "unknown (gyre limits measures GPUs' links; --limit says that of a network)"
+
+    def used_ports(self, run):
+        """The RDMA ports that the run's log names, else those that gyre doctor calls active. Empty = not known."""
+        lines = run.evidence or [line for _, lines in self.sources.logs for line in lines]
+        named = {port for _, line in lines if re.search("NET/IB : (rail|Using)", line)
+                 for port in re.findall(r"\[\d+\]([\w.-]+:\d+)", line)}
+        return named or {check["subject"] for check in self.checks("rdma.ports") if check["severity"] == "ok"}
 
     def checks(self, check_id):
         return doctor_checks(self.doctor, check_id)

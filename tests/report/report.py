@@ -259,6 +259,16 @@ def case_conclusions(directory, _source, folder):
     page = sections_of(read(folder, "one.md"))
     assert "no run used RDMA, although x:1 is an active RDMA port" in page["Verdict"], page["Verdict"]
     assert "| GYRE_TRANSPORT | socket |\n" in page["Before and after"], page["Before and after"]
+    # The bound is that of the ports that the job uses: its log names them, else they are active.
+    ports = [{**check("rdma.devices", "ok", "Ethernet, 200 Gb/sec (4X HDR)"), "subject": name} for name in ("x:1", "y:1", "z:1")]
+    ports += [{**check("rdma.ports", "ok", "4: ACTIVE"), "subject": name} for name in ("x:1", "y:1")]
+    doctor = write(folder, "ports.json", {"checks": ports})
+    for log, words in ((b"nothing\n", "50 GB/s, line rate of 2 RDMA ports"),
+                       (b"a:1:2 GYRE INFO NET/IB : rail [0]y:1 MTU 4096\n", "25 GB/s, line rate of 1 RDMA port")):
+        start(directory, folder, "--json", f"slow={roce}", "--doctor", doctor, "--log", write(folder, "job.log", log),
+              "--output", "bound")
+        page = sections_of(read(folder, "bound.md"))
+        assert f"Limit of slow: {words} together." in page["Transports"], page["Transports"]
 
 
 NCCL_TEXT = """# nccl-tests version 2.17.6 nccl-headers=22807 nccl-library=22807
