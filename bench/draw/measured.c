@@ -36,12 +36,6 @@ static uint32_t count_sends(const struct gyre_step *step)
     return n_sends;
 }
 
-static bool is_shown(const struct bench_drawing *drawing, const struct bench_trace_step *step,
-                     int call)
-{
-    return step->call == call && step->channel == (int)drawing->variant;
-}
-
 /* 0 = the call ran other programs. */
 static uint32_t count_tiles(const struct bench_drawing *drawing, const struct bench_trace *trace,
                             int call)
@@ -50,7 +44,7 @@ static uint32_t count_tiles(const struct bench_drawing *drawing, const struct be
     uint32_t n_tiles = 0;
     for (uint32_t i = 0; i < trace->n_steps; i++) {
         const struct bench_trace_step *step = &trace->steps[i];
-        if (!is_shown(drawing, step, call))
+        if (step->call != call || step->channel != (int)drawing->variant)
             continue;
         if (step->pid < 0 || step->pid >= (int64_t)drawing->n_ranks || step->tile < 0)
             return 0;
@@ -147,7 +141,7 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
         const struct bench_trace_step *step = &trace->steps[i];
         if (step->call == call && (uint32_t)step->channel >= times->simulation.n_channels)
             times->simulation.n_channels = (uint32_t)step->channel + 1;
-        if (!is_shown(drawing, step, call))
+        if (step->call != call || step->channel != (int)drawing->variant)
             continue;
         struct gyre_simulated_step *added = &times->steps[times->n_steps++];
         *added = (struct gyre_simulated_step){

@@ -184,23 +184,18 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
     return GYRE_SUCCESS;
 }
 
-static void write_embedded(const struct bench_draw_embedded *embedded, FILE *file)
-{
-    fwrite(embedded->bytes, 1, embedded->n_bytes, file);
-}
-
 static gyre_status write_part(const char *mark, size_t n_mark, const struct bench_drawing *drawing,
                               const char *title, FILE *file)
 {
     if (strncmp(mark, "title", n_mark) == 0)
         gyre_text_put_markup(file, title);
     else if (strncmp(mark, "style", n_mark) == 0)
-        write_embedded(&bench_draw_page_css, file);
+        fwrite(bench_draw_page_css.bytes, 1, bench_draw_page_css.n_bytes, file);
     else if (strncmp(mark, "data", n_mark) == 0)
         return bench_draw_json(drawing, title, file);
     else if (strncmp(mark, "scripts", n_mark) == 0)
         for (int i = 0; bench_draw_scripts[i] != NULL; i++)
-            write_embedded(bench_draw_scripts[i], file);
+            fwrite(bench_draw_scripts[i]->bytes, 1, bench_draw_scripts[i]->n_bytes, file);
     return GYRE_SUCCESS;
 }
 
