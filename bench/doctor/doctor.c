@@ -106,26 +106,21 @@ static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs
     return has[needs] ? NULL : words[needs];
 }
 
-static void run_checks(struct bench_doctor *doctor, const char *only)
+static void run_check(struct bench_doctor *doctor, enum bench_check_id id)
 {
-    for (int i = 0; i < BENCH_N_CHECKS; i++) {
-        const struct bench_check *check = &bench_checks[i];
-        doctor->check = (enum bench_check_id)i;
-        if (strncmp(check->id, only, strlen(only)) != 0)
-            continue;
-        const char *lack = find_lack(doctor, check->needs);
-        if (lack != NULL)
-            bench_skip(doctor, "%s", lack);
-        else if (check->run != NULL)
-            check->run(doctor);
-        else
-            BENCH_EACH_PORT(doctor, port)
+    const struct bench_check *check = &bench_checks[id];
+    const char *lack = find_lack(doctor, check->needs);
+    doctor->check = id;
+    if (lack == NULL && check->run != NULL)
+        check->run(doctor);
+    BENCH_EACH_PORT(doctor, port)
+    if (lack == NULL && check->run_port != NULL)
         check->run_port(doctor, port);
-        if (!bench_said(doctor) && check->nothing != NULL)
-            bench_skip(doctor, "%s", check->nothing);
-        else if (!bench_said(doctor))
-            bench_unknown(doctor, NULL, NULL, "the check came to no result");
-    }
+    lack = lack == NULL ? check->nothing : lack;
+    if (!bench_said(doctor) && lack != NULL)
+        bench_skip(doctor, "%s", lack);
+    else if (!bench_said(doctor))
+        bench_unknown(doctor, NULL, NULL, "the check came to no result");
 }
 
 /* "hostA (rank 0-3), hostB (rank 4-7)". NULL = a gather failed. */
@@ -234,7 +229,9 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     bench_gpu_find_hidden(bench_variable(doctor, "CUDA_VISIBLE_DEVICES"), &doctor->machine);
     bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
     bench_facts_gather(doctor);
-    run_checks(doctor, options->only);
+    for (int i = 0; i < BENCH_N_CHECKS; i++)
+        if (strncmp(bench_checks[i].id, options->only, strlen(options->only)) == 0)
+            run_check(doctor, (enum bench_check_id)i);
     return report(doctor, options, exit_status_out);
 }
 

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,19 +83,12 @@ static enum bench_read result_of(int error_number)
     }
 }
 
-static bool join(const char *root, const char *path, char *whole_out)
-{
-    return snprintf(whole_out, PATH_MAX, "%s%s", root, path) < PATH_MAX;
-}
-
 enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes_out, size_t n_max,
                                  size_t *n_out)
 {
-    char whole[PATH_MAX];
     *n_out = 0;
-    if (!join(root, path, whole))
-        return BENCH_READ_BROKEN;
-    const int fd = open(whole, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd =
+        open(bench_text("%s%s", root, path), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return result_of(errno);
     enum bench_read result = BENCH_READ_OK;
@@ -228,11 +220,9 @@ enum bench_read bench_read_number(const char *root, const char *path, int64_t *n
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
                                 size_t name_bytes)
 {
-    char whole[PATH_MAX], target[PATH_MAX];
+    char target[PATH_MAX];
     name_out[0] = '\0';
-    if (!join(root, path, whole))
-        return BENCH_READ_BROKEN;
-    const ssize_t n = readlink(whole, target, sizeof(target) - 1);
+    const ssize_t n = readlink(bench_text("%s%s", root, path), target, sizeof(target) - 1);
     if (n <= 0)
         return result_of(errno);
     target[n] = '\0';
@@ -248,10 +238,9 @@ static int compare_names(const void *a, const void *b)
 
 int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES])
 {
-    char whole[PATH_MAX];
     char(*names)[BENCH_NAME_BYTES] = NULL;
     int n = 0;
-    DIR *folder = join(root, path, whole) ? opendir(whole) : NULL;
+    DIR *folder = opendir(bench_text("%s%s", root, path));
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= BENCH_NAME_BYTES)
             continue;
@@ -268,15 +257,12 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
 
 bool bench_exists(const char *root, const char *path)
 {
-    char whole[PATH_MAX];
-    struct stat found;
-    return join(root, path, whole) && stat(whole, &found) == 0;
+    return access(bench_text("%s%s", root, path), F_OK) == 0;
 }
 
 bool bench_can_open(const char *root, const char *path)
 {
-    char whole[PATH_MAX];
-    return join(root, path, whole) && access(whole, R_OK | W_OK) == 0;
+    return access(bench_text("%s%s", root, path), R_OK | W_OK) == 0;
 }
 
 char *bench_next_line(char **rest)

@@ -16,21 +16,6 @@
 #define TOLERATED_CORRECTED 1000 /* ECC errors since the driver was loaded */
 #define TOLERATED_REPLAYS   1000
 
-static bool find_version(const char *text, char *version_out, size_t version_bytes)
-{
-    const char *at = strstr(text, "NVRM version:");
-    while (at != NULL && (at = strchr(at, ' ')) != NULL) {
-        at += strspn(at, " ");
-        const size_t n = strspn(at, "0123456789.");
-        if (n >= 3 && isdigit((unsigned char)at[0]) && memchr(at, '.', n) != NULL &&
-            (at[n] == ' ' || at[n] == '\n' || at[n] == '\0')) {
-            snprintf(version_out, version_bytes, "%.*s", (int)n, at);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* NVIDIA, "CUDA Compatibility": the oldest driver branch of each major version. */
 static int oldest_driver(int cuda_major)
 {
@@ -39,9 +24,18 @@ static int oldest_driver(int cuda_major)
 
 void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes)
 {
-    char version[1024];
-    if (bench_read_text(doctor->root, BENCH_DRIVER_PATH, version, sizeof(version)) == BENCH_READ_OK)
-        find_version(version, text, text_bytes);
+    char file[1024];
+    (void)bench_read_text(doctor->root, BENCH_DRIVER_PATH, file, sizeof(file));
+    const char *at = strstr(file, "NVRM version:");
+    while (at != NULL && (at = strchr(at, ' ')) != NULL) {
+        at += strspn(at, " ");
+        const size_t n = strspn(at, "0123456789.");
+        if (n >= 3 && isdigit((unsigned char)at[0]) && memchr(at, '.', n) != NULL &&
+            (at[n] == ' ' || at[n] == '\n' || at[n] == '\0')) {
+            snprintf(text, text_bytes, "%.*s", (int)n, at);
+            return;
+        }
+    }
 }
 
 void bench_check_gpu_driver(struct bench_doctor *doctor)

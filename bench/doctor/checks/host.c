@@ -118,30 +118,24 @@ static bool parse_size(const char *text, int64_t memory_bytes, int64_t *bytes_ou
     return unit != NULL || *end == '\0' || *end == ',' || *end == ' ';
 }
 
-static int64_t memory_bytes(const char *root)
-{
-    char text[256];
-    long long kib = 0;
-    if (bench_read_text(root, "/proc/meminfo", text, sizeof(text)) != BENCH_READ_OK ||
-        sscanf(text, "MemTotal: %lld kB", &kib) != 1 || kib <= 0 || kib > INT64_MAX >> 10)
-        return 0;
-    return (int64_t)kib << 10;
-}
-
 void bench_check_host_shm(struct bench_doctor *doctor)
 {
     static const char fix[] =
         "mount -o remount,size=50% /dev/shm; containers: docker run --shm-size=8g, or --ipc=host; "
         "Kubernetes: an emptyDir with medium Memory at /dev/shm";
     static const char needs[] = "gyre needs none of it, but NCCL and PyTorch's data loaders do";
-    char *mounts = bench_get(doctor, NULL, "/proc/mounts");
+    char *mounts = bench_get(doctor, NULL, "/proc/mounts"), meminfo[256];
     const char *line = NULL; /* the last one for /dev/shm is in force */
     int64_t bytes = 0;
     if (mounts == NULL)
         return;
     BENCH_EACH_LINE(mounts, mount)
     line = strstr(mount, " /dev/shm ") != NULL ? mount : line;
-    const int64_t total = memory_bytes(doctor->root);
+    int64_t total = 0; /* 0 = unknown */
+    long long kib = 0;
+    if (bench_read_text(doctor->root, "/proc/meminfo", meminfo, sizeof(meminfo)) == BENCH_READ_OK &&
+        sscanf(meminfo, "MemTotal: %lld kB", &kib) == 1 && kib > 0 && kib <= INT64_MAX >> 10)
+        total = (int64_t)kib << 10;
     const char *option = line == NULL ? NULL : strstr(line, "size=");
     if (line == NULL)
         bench_warn(doctor, NULL, "mount -t tmpfs tmpfs /dev/shm",
@@ -160,42 +154,6 @@ void bench_check_host_shm(struct bench_doctor *doctor)
                   "/proc/mounts: /dev/shm has %" PRId64 " MiB%s%s", bytes / MIB,
                   is_small ? "; " : "", is_small ? needs : "");
     }
-}
-
-static enum bench_read find_group(const char *root, char *path_out, size_t path_bytes)
-{
-    char *text = NULL;
-    const enum bench_read result = bench_read_all(root, "/proc/self/cgroup", &text);
-    if (result != BENCH_READ_OK)
-        return result;
-    bool is_understood = false;
-    path_out[0] = '\0';
-    BENCH_EACH_LINE(text, line)
-    {
-        is_understood = is_understood || strchr(line, ':') != NULL;
-        if (strncmp(line, "0::", 3) == 0)
-            snprintf(path_out, path_bytes, "%s", strcmp(line + 3, "/") == 0 ? "" : line + 3);
-    }
-    return is_understood ? BENCH_READ_OK : BENCH_READ_BROKEN;
-}
-
-static void check_memory(struct bench_doctor *doctor)
-{
-    static const char fix[] = "end other programs, or raise the limit: docker run --memory, "
-                              "MemoryMax= of systemd, --mem of sbatch";
-    const char *what = "";
-    const uint64_t bytes = bench_memory_find_free(doctor->root, &what);
-    if (bytes == UINT64_MAX)
-        bench_say_unreadable(doctor, "memory", "/proc/meminfo (MemAvailable)", BENCH_READ_BROKEN);
-    else
-        bench_say(doctor,
-                  bytes < 256 * (uint64_t)MIB    ? BENCH_FAIL
-                  : bytes < 1024 * (uint64_t)MIB ? BENCH_WARN
-                                                 : BENCH_OK,
-                  "memory", bytes < 1024 * (uint64_t)MIB ? fix : NULL,
-                  "%s: %" PRIu64
-                  " MiB can still be had; a rank needs 64 to 256 MiB and its buffers",
-                  what, bytes / (uint64_t)MIB);
 }
 
 static void check_processes(struct bench_doctor *doctor, const char *group)
@@ -235,14 +193,36 @@ static void check_processors(struct bench_doctor *doctor, const char *group)
 
 void bench_check_host_cgroup(struct bench_doctor *doctor)
 {
-    char group[400];
-    const enum bench_read result = find_group(doctor->root, group, sizeof(group));
-    check_memory(doctor);
-    if (result == BENCH_READ_OK) {
+    static const char fix[] = "end other programs, or raise the limit: docker run --memory, "
+                              "MemoryMax= of systemd, --mem of sbatch";
+    const char *what = "", *group = "";
+    char *text = NULL;
+    bool is_understood = false;
+    const uint64_t mib = bench_memory_find_free(doctor->root, &what) / (uint64_t)MIB;
+    if (mib == UINT64_MAX / (uint64_t)MIB)
+        bench_say_unreadable(doctor, "memory", "/proc/meminfo (MemAvailable)", BENCH_READ_BROKEN);
+    else
+        bench_say(doctor,
+                  mib < 256    ? BENCH_FAIL
+                  : mib < 1024 ? BENCH_WARN
+                               : BENCH_OK,
+                  "memory", mib < 1024 ? fix : NULL,
+                  "%s: %" PRIu64
+                  " MiB can still be had; a rank needs 64 to 256 MiB and its buffers",
+                  what, mib);
+    const enum bench_read result = bench_read_all(doctor->root, "/proc/self/cgroup", &text);
+    BENCH_EACH_LINE(text, line)
+    {
+        is_understood = is_understood || strchr(line, ':') != NULL;
+        if (strncmp(line, "0::", 3) == 0)
+            group = strcmp(line + 3, "/") == 0 ? "" : line + 3;
+    }
+    if (is_understood) {
         check_processes(doctor, group);
         check_processors(doctor, group);
     } else if (result != BENCH_READ_ABSENT || bench_exists(doctor->root, "/sys/fs/cgroup")) {
-        bench_say_unreadable(doctor, NULL, "/proc/self/cgroup", result);
+        bench_say_unreadable(doctor, NULL, "/proc/self/cgroup",
+                             result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
     }
 }
 

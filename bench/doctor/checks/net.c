@@ -28,27 +28,9 @@ static void describe(const struct bench_machine *machine,
                                      : "");
 }
 
-static bool is_chosen(const struct bench_machine *machine,
-                      const struct gyre_sock_interface *interface)
-{
-    for (int i = 0; i < machine->n_chosen; i++)
-        if (strcmp(machine->chosen[i].name, interface->name) == 0 &&
-            gyre_sock_is_same_host(&machine->chosen[i].address, &interface->address))
-            return true;
-    return false;
-}
-
-static bool is_container_bridge(const char *name)
-{
-    static const char *const prefixes[] = {"docker", "virbr", "veth", "br-"};
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
 void bench_check_net_interfaces(struct bench_doctor *doctor)
 {
+    static const char *const prefixes[] = {"docker", "virbr", "veth", "br-"};
     const struct bench_machine *machine = &doctor->machine;
     const struct gyre_sock_interface *first = machine->chosen;
     const char *rule = gyre_param_text(&doctor->params, GYRE_PARAM_SOCKET_IFNAME);
@@ -63,11 +45,20 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
         describe(machine, &machine->chosen[i], list, sizeof(list));
     }
     for (int i = 0; i < machine->n_addresses; i++) {
-        if (is_chosen(machine, &machine->addresses[i]))
+        const struct gyre_sock_interface *entry = &machine->addresses[i];
+        bool is_chosen = false;
+        for (int k = 0; k < machine->n_chosen; k++)
+            is_chosen =
+                is_chosen || (strcmp(machine->chosen[k].name, entry->name) == 0 &&
+                              gyre_sock_is_same_host(&machine->chosen[k].address, &entry->address));
+        if (is_chosen)
             continue;
         bench_append(list, sizeof(list), "%snot used: ", list[0] != '\0' ? "\n" : "");
         describe(machine, &machine->addresses[i], list, sizeof(list));
     }
+    bool is_bridge = false; /* of containers */
+    for (size_t i = 0; first != NULL && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        is_bridge = is_bridge || strncmp(first->name, prefixes[i], strlen(prefixes[i])) == 0;
     if (machine->n_netdevs == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/net", BENCH_READ_ABSENT);
     else if (machine->net_status != GYRE_SUCCESS && rule[0] != '\0')
@@ -83,7 +74,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
         bench_fail(doctor, first->name,
                    "plug in the cable, or name another interface in GYRE_SOCKET_IFNAME",
                    "the first choice (%s) has no link\n%s", source, list);
-    else if (is_container_bridge(first->name)) {
+    else if (is_bridge) {
         for (int i = 0; i < machine->n_addresses; i++)
             if (strcmp(machine->addresses[i].name, real) == 0)
                 fix = bench_text("export GYRE_SOCKET_IFNAME=%s", real);
@@ -162,25 +153,18 @@ void bench_check_net_link(struct bench_doctor *doctor)
                   n_good);
 }
 
-/* RDMA carries its data, so TCP may be slower. */
-static bool is_rail(const struct bench_machine *machine, const char *netdev)
-{
-    for (int i = 0; i < machine->n_ports; i++)
-        if (machine->ports[i].is_active && !machine->ports[i].is_soft &&
-            machine->ports[i].why_unused[0] == '\0' &&
-            strcmp(machine->ports[i].netdev, netdev) == 0)
-            return true;
-    return false;
-}
-
 void bench_check_net_speed(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
     const struct bench_netdev *first = bench_net_first(machine), *fastest = first;
     for (int i = 0; first != NULL && i < machine->n_chosen; i++) {
         const struct bench_netdev *device = bench_net_find(machine, machine->chosen[i].name);
+        bool is_rail = false; /* RDMA carries its data, so TCP may be slower */
+        BENCH_EACH_PORT(doctor, port)
+        is_rail = is_rail || (device != NULL && port->is_active && !port->is_soft &&
+                              strcmp(port->netdev, device->name) == 0);
         if (device != NULL && machine->chosen[i].is_running &&
-            device->mbit_per_s > fastest->mbit_per_s && !is_rail(machine, device->name))
+            device->mbit_per_s > fastest->mbit_per_s && !is_rail)
             fastest = device;
     }
     if (first == NULL)
@@ -234,41 +218,41 @@ void bench_check_net_mtu(struct bench_doctor *doctor)
         bench_ok(doctor, first->name, "/sys/class/net/%s/mtu: %" PRId64, first->name, first->mtu);
 }
 
-static void check_bond(struct bench_doctor *doctor, const char *name)
-{
-    const char *path = bench_text("/proc/net/bonding/%s", name);
-    char mode[64] = "?", *text = bench_get(doctor, name, path);
-    int n_ports = 0, n_up = 0;
-    bool is_port = false;
-    if (text == NULL)
-        return;
-    BENCH_EACH_LINE(text, line)
-    {
-        sscanf(line, "Bonding Mode: %63[^\n]", mode);
-        is_port = is_port || strncmp(line, "Slave Interface:", 16) == 0;
-        n_ports += strncmp(line, "Slave Interface:", 16) == 0;
-        n_up += is_port && strcmp(line, "MII Status: up") == 0;
-    }
-    if (n_ports == 0)
-        bench_say_unreadable(doctor, name, path, BENCH_READ_BROKEN);
-    else if (n_up < n_ports)
-        bench_say(
-            doctor, n_up == 0 ? BENCH_FAIL : BENCH_WARN, name,
-            "look at the cables and switch ports that cat /proc/net/bonding/NETDEV calls down",
-            "%s: %d of %d ports are up", path, n_up, n_ports);
-    else
-        bench_say(doctor, BENCH_OK, name, NULL,
-                  "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS opens "
-                  "several",
-                  path, n_up, mode);
-}
-
 void bench_check_net_bond(struct bench_doctor *doctor)
 {
-    for (int i = 0; i < doctor->machine.n_netdevs; i++)
-        if (strcmp(doctor->machine.netdevs[i].kind, "bond") == 0 &&
-            bench_net_is_used(&doctor->params, &doctor->machine, &doctor->machine.netdevs[i]))
-            check_bond(doctor, doctor->machine.netdevs[i].name);
+    for (int i = 0; i < doctor->machine.n_netdevs; i++) {
+        const struct bench_netdev *device = &doctor->machine.netdevs[i];
+        const char *name = device->name;
+        if (strcmp(device->kind, "bond") != 0 ||
+            !bench_net_is_used(&doctor->params, &doctor->machine, device))
+            continue;
+        const char *path = bench_text("/proc/net/bonding/%s", name);
+        char mode[64] = "?", *text = bench_get(doctor, name, path);
+        int n_ports = 0, n_up = 0;
+        bool is_port = false;
+        if (text == NULL)
+            continue;
+        BENCH_EACH_LINE(text, line)
+        {
+            sscanf(line, "Bonding Mode: %63[^\n]", mode);
+            is_port = is_port || strncmp(line, "Slave Interface:", 16) == 0;
+            n_ports += strncmp(line, "Slave Interface:", 16) == 0;
+            n_up += is_port && strcmp(line, "MII Status: up") == 0;
+        }
+        if (n_ports == 0)
+            bench_say_unreadable(doctor, name, path, BENCH_READ_BROKEN);
+        else if (n_up < n_ports)
+            bench_say(
+                doctor, n_up == 0 ? BENCH_FAIL : BENCH_WARN, name,
+                "look at the cables and switch ports that cat /proc/net/bonding/NETDEV calls down",
+                "%s: %d of %d ports are up", path, n_up, n_ports);
+        else
+            bench_say(
+                doctor, BENCH_OK, name, NULL,
+                "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS opens "
+                "several",
+                path, n_up, mode);
+    }
 }
 
 void bench_check_net_ports(struct bench_doctor *doctor)

@@ -115,12 +115,6 @@ static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline
     return GYRE_SUCCESS;
 }
 
-/* "" = unknown. */
-static const char *netdev_of(const struct rail *rail)
-{
-    return rail->told->n_gids > 0 ? rail->told->gids[0].netdev : "";
-}
-
 /* They work with the smaller packets. */
 static void say_mtu(struct rig *rig, int from, int to)
 {
@@ -130,39 +124,48 @@ static void say_mtu(struct rig *rig, int from, int to)
         bench_text("ip link set dev NETDEV mtu 9000 on %.40s, and on every switch port",
                    rig->hosts.names[smaller->host]);
     if (a != b && from < to && rig->n_said++ < MAX_SAID)
-        bench_warn(rig->doctor, rig->doctor->rails.names[from],
-                   bench_fix_of_port(fix, smaller->told->device, netdev_of(smaller)),
-                   "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a,
-                   b, rig->doctor->rails.names[to], a < b ? a : b);
+        bench_warn(
+            rig->doctor, rig->doctor->rails.names[from],
+            bench_fix_of_port(fix, smaller->told->device,
+                              smaller->told->n_gids > 0 ? smaller->told->gids[0].netdev : ""),
+            "MTU mismatch: packets of %u bytes here, of %u bytes at %s; the pair uses %u", a, b,
+            rig->doctor->rails.names[to], a < b ? a : b);
 }
 
-static const char *fix_of(const char *cause)
-{
-    if (strstr(cause, "MTU than both") != NULL)
-        return "set one MTU on every interface and switch port of the rail: ip link set dev NETDEV "
-               "mtu 9000; tracepath -n ADDRESS shows where packets are cut";
-    if (strstr(cause, "memlock") != NULL)
-        return "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, and in the "
-               "launcher's limits (host.memlock)";
-    if (strstr(cause, "INIT->RTR") != NULL)
-        return "ping -I NETDEV ADDRESS from the GID's interface; look at the rail's VLAN and "
-               "cabling, and at rdma.gid on both hosts";
-    if (strstr(cause, "RETRY_EXC") != NULL || strstr(cause, "nothing came") != NULL)
-        return "let UDP port 4791 through every firewall (iptables -I INPUT -p udp --dport 4791 -j "
-               "ACCEPT); compare rdma.gid on both hosts; ping -I NETDEV ADDRESS";
-    return "compare rdma.gid on both hosts; leave GYRE_IB_GID_INDEX unset";
-}
+/* By what a cause contains; the last row is for all others. */
+static const struct {
+    const char *words[2], *fix;
+} remedies[] = {
+    {{"MTU than both"},
+     "set one MTU on every interface and switch port of the rail: ip link set dev NETDEV mtu 9000; "
+     "tracepath -n ADDRESS shows where packets are cut"},
+    {{"memlock"},
+     "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, and in the launcher's "
+     "limits (host.memlock)"},
+    {{"INIT->RTR"},
+     "ping -I NETDEV ADDRESS from the GID's interface; look at the rail's VLAN and cabling, and at "
+     "rdma.gid on both hosts"},
+    {{"RETRY_EXC", "nothing came"},
+     "let UDP port 4791 through every firewall (iptables -I INPUT -p udp --dport 4791 -j ACCEPT); "
+     "compare rdma.gid on both hosts; ping -I NETDEV ADDRESS"},
+    {{""}, "compare rdma.gid on both hosts; leave GYRE_IB_GID_INDEX unset"},
+};
 
 /* Both are of one rail. */
 static void say_failed(struct rig *rig, int from, int to)
 {
     const struct bench_matrix *matrix = &rig->doctor->rails;
     const struct rail *sender = &rig->rails[from];
+    const char *cause = gyre_cause(), *fix = NULL;
+    const char *netdev = sender->told->n_gids > 0 ? sender->told->gids[0].netdev : "";
+    for (size_t i = 0; fix == NULL; i++)
+        for (int k = 0; k < 2; k++)
+            if (remedies[i].words[k] != NULL && strstr(cause, remedies[i].words[k]) != NULL)
+                fix = remedies[i].fix;
     if (rig->n_said++ < MAX_SAID)
         bench_fail(rig->doctor, bench_text("rail %d", sender->port),
-                   bench_fix_of_port(fix_of(gyre_cause()), sender->told->device, netdev_of(sender)),
-                   "%s does not reach %s: %s", matrix->names[from], matrix->names[to],
-                   gyre_cause());
+                   bench_fix_of_port(fix, sender->told->device, netdev), "%s does not reach %s: %s",
+                   matrix->names[from], matrix->names[to], cause);
 }
 
 static void try_all(struct rig *rig, bool *is_failed)
