@@ -253,8 +253,7 @@ int bench_command_doctor(int argc, char **argv)
             "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
             "measures\nthe network between them.\n"
             "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told "
-            "or "
-            "a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
+            "or a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
             stdout);
         return 0;
     }

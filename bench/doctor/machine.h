@@ -24,8 +24,8 @@ enum bench_read {
 
 #define BENCH_NAME_BYTES 64
 
-/** Zeroed memory that lives until the process ends, as all that this command allocates. Without
- * memory the process ends with a message. */
+/** Zeroed memory of at least one item that lives until the process ends, as all that this command
+ * allocates. Without memory the process ends with a message. */
 void *bench_keep(size_t n, size_t item_bytes);
 
 /** Makes room for item n of n, zeroed. @list: NULL at first. */

@@ -33,7 +33,7 @@ static struct block *blocks;
 
 void *bench_keep(size_t n, size_t item_bytes)
 {
-    struct block *block = calloc(1, sizeof(*block) + n * item_bytes);
+    struct block *block = calloc(1, sizeof(*block) + (n == 0 ? 1 : n) * item_bytes);
     if (block == NULL) {
         fputs("gyre doctor: no memory\n", stderr);
         exit(3);

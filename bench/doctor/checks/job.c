@@ -303,18 +303,6 @@ struct entry {
     char text[160];
 };
 
-/* The ranks that have all[first]'s text. */
-static void list_ranks(const struct entry *all, int n, int first, char *text_out, size_t text_bytes)
-{
-    char ranks[64];
-    bool *is_in = bench_keep((size_t)n, sizeof(*is_in));
-    for (int i = 0; i < n; i++)
-        is_in[i] = strcmp(all[i].text, all[first].text) == 0;
-    bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
-    bench_append(text_out, text_bytes, "\nrank %s (%s): %s", ranks, all[first].host,
-                 all[first].text[0] == '\0' ? "not known" : all[first].text);
-}
-
 static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
                     enum bench_severity severity, const char *fix)
 {
@@ -342,12 +330,18 @@ static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
         usual = n_same > n_usual ? i : usual;
         n_usual = n_same > n_usual ? n_same : n_usual;
     }
+    bool *is_in = bench_keep((size_t)n, sizeof(*is_in)); /* the ranks that have rank i's text */
     for (int i = 0; i < n; i++) {
+        char ranks[64];
         bool is_first = strcmp(all[i].text, all[usual].text) != 0;
-        for (int j = 0; j < i; j++)
-            is_first = is_first && strcmp(all[i].text, all[j].text) != 0;
+        for (int j = 0; j < n; j++) {
+            is_in[j] = strcmp(all[i].text, all[j].text) == 0;
+            is_first = is_first && (j >= i || !is_in[j]);
+        }
+        bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
         if (is_first)
-            list_ranks(all, n, i, list, sizeof(list));
+            bench_append(list, sizeof(list), "\nrank %s (%s): %s", ranks, all[i].host,
+                         all[i].text[0] == '\0' ? "not known" : all[i].text);
     }
     if (list[0] != '\0')
         bench_say(doctor, severity, NULL, fix, "%s: most ranks have %s, but%s", title,

@@ -57,7 +57,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
         describe(machine, &machine->addresses[i], list, sizeof(list));
     }
     bool is_bridge = false; /* of containers */
-    for (size_t i = 0; first != NULL && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+    for (size_t i = 0; machine->n_chosen > 0 && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         is_bridge = is_bridge || strncmp(first->name, prefixes[i], strlen(prefixes[i])) == 0;
     if (machine->n_netdevs == 0)
         bench_say_unreadable(doctor, NULL, "/sys/class/net", BENCH_READ_ABSENT);
