@@ -3,16 +3,11 @@
 exact and short, so that no package is needed; tests/python/compare.py holds them against published tables."""
 import math
 from collections import Counter
+from statistics import median
 
 CONFIDENCE = 0.95
 SIGNIFICANT = 0.05
 LEAST_LAUNCHES = 6  # with 5, even the interval from the least to the greatest value has only 93.75 %
-
-
-def median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def quantile(values, part):
