@@ -235,12 +235,21 @@ static bool go_on(struct nic *nic, struct nic_pair *pair)
     return answer_due(nic, pair, now_ns) || is_any;
 }
 
+/* An entry that is used again may belong to a program of another host. */
+static bool is_of_this_host(const struct nic *nic, const struct wire_pair_entry *entry)
+{
+    const struct wire_file *file = nic->job.file;
+    return &file->nics[file->processes[entry->process].nic] == nic->entry;
+}
+
 bool nic_pair_progress(struct nic *nic, struct nic_pair *pair, uint64_t *next_ns_out)
 {
     struct wire_pair_entry *entry = pair->entry;
     const bool is_in_batch = pair->copies.peer != NULL;
     bool is_any = false;
     *next_ns_out = NIC_FOREVER;
+    if (!is_of_this_host(nic, entry))
+        return false;
     /* The owner changes the state, then waits for the end of this mark. */
     (void)wire_exchange(&entry->is_executing, (uint32_t)wire_pid_of(nic->job.owner));
     const uint32_t number = gyre_load_acquire_u32(&entry->number);
