@@ -78,7 +78,7 @@ static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rai
         for (int pair = 0; pair < move->n_pairs; pair++)
             if (&ib->rails[move->pairs[pair].mine] == rail)
                 move->pairs[pair].bad_until_ns = 0;
-        if (move->is_parked)
+        if (move->is_halted) /* its state says that the port is down */
             want_epoch(ib, move, "a port is active again");
     }
 }

@@ -269,8 +269,7 @@ static bool rewind_sends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
         const uint64_t arrived = widen(send->posted, peer->move.theirs->fifos[i].arrived);
         const uint64_t head = widen(send->posted, peer->move.theirs->fifos[i].head);
         const uint64_t line_head = widen(lines->posted, peer->move.theirs->fifos[i].line_head);
-        if (arrived > send->posted || head > arrived || head < send->credit ||
-            line_head < lines->credit) {
+        if (arrived > send->posted || head > arrived) {
             gyre_fail(GYRE_ERROR_REMOTE,
                       "RDMA to rank %d: after a failure it tells counts that "
                       "cannot be",
@@ -279,10 +278,10 @@ static bool rewind_sends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
             return false;
         }
         send->posted = send->released = arrived;
-        send->credit = head;
+        send->credit = gyre_max_u64(send->credit, head); /* a label may have told more since */
         memset(send->parts_left, 0, sizeof(send->parts_left));
-        lines->credit = line_head;
-        lines->released = lines->posted = gyre_min_u64(lines->posted, line_head);
+        lines->credit = gyre_max_u64(lines->credit, line_head);
+        lines->released = lines->posted = gyre_min_u64(lines->posted, lines->credit);
         memset(lines->is_under_way, 0, sizeof(lines->is_under_way));
         gyre_ib_release_slots(peer, send, false);
         gyre_ib_release_slots(peer, send, true);

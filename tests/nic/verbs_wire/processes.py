@@ -289,6 +289,17 @@ def case_faults(rig):
     check(out.returncode != 0 and "E401 RDMA wire0/1->" in out.stdout, out.stdout[-2500:])
 
 
+def case_failover(rig):
+    """with GYRE_FAILOVER=1 a rail that fails in the middle of a run costs time alone"""
+    for text in ("host1 0 down", "host1 0 down\nhost2 0 down", "host2 1 lose_answers", "host1 1 lose_out"):
+        done = run_with_faults(rig, text, "", "-b 64K -e 4M -f 64 -n 300 -w 0", {"GYRE_FAILOVER": "1"})
+        rig.right(done, 2)
+        for rank in (0, 1):
+            check(re.search(rf"connection to rank {rank} .*\(1 of 2 rails\)", done.stdout),
+                  f"{text}: rank {1 - rank} moved nothing: {done.stdout[-2500:]}")
+    rig.right(run_with_faults(rig, "", "", "-b 8 -e 4M -f 64 -n 20 -w 1", {"GYRE_FAILOVER": "1"}), 2)
+
+
 def run_with_faults(rig, text, first, options, env=None):
     """Two ranks of allreduce; `first` holds from the start, `text` from when they are connected."""
     with tempfile.TemporaryDirectory() as folder:
