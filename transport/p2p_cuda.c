@@ -214,15 +214,6 @@ static void free_slab(void *base, size_t n_bytes)
     gyre_cuda_leave_apart(&apart);
 }
 
-static bool has_other_processes(const struct gyre_transport_config *config)
-{
-    const struct gyre_peer_info *mine = &config->infos[config->rank];
-    for (int i = 0; i < config->n_peers; i++)
-        if (config->infos[config->peers[i]].process_id != mine->process_id)
-            return true;
-    return false;
-}
-
 static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t n_bytes,
                               struct gyre_slab_handle *handle,
                               struct gyre_slab_mapping *mapping_out)
@@ -230,7 +221,10 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
     /* A peer that aborts late may still write to it. */
-    const bool is_exported = has_other_processes(config);
+    bool is_exported = false;
+    for (int i = 0; i < config->n_peers; i++)
+        is_exported = is_exported || config->infos[config->peers[i]].process_id !=
+                                         config->infos[config->rank].process_id;
     void (*release)(void *, size_t) = is_exported ? free_slab : free_pooled_slab;
     void *base = NULL;
     gyre_status status = GYRE_SUCCESS;

@@ -145,30 +145,6 @@ static uint32_t find_ring_prev(const struct gyre_transport_config *config, int r
     return GYRE_SLAB_NO_RING_PREV;
 }
 
-static gyre_status make_blob(const struct slab_transport *slab,
-                             const struct gyre_slab_handle *handle, void **blob_out,
-                             size_t *blob_bytes_out)
-{
-    const struct gyre_transport_config *config = &slab->config;
-    const size_t list_bytes = (size_t)config->n_peers * sizeof(uint16_t);
-    const struct slab_blob head = {
-        .magic = SLAB_MAGIC,
-        .n_bytes = slab->layout.n_bytes,
-        .spec_hash = spec_hash(&config->spec),
-        .rank = (uint32_t)config->rank,
-        .n_peers = (uint32_t)config->n_peers,
-        .handle = *handle,
-    };
-    unsigned char *blob = malloc(sizeof(head) + list_bytes);
-    if (blob == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "blob of %zu bytes", sizeof(head) + list_bytes);
-    memcpy(blob, &head, sizeof(head));
-    memcpy(blob + sizeof(head), config->peers, list_bytes);
-    *blob_out = blob;
-    *blob_bytes_out = sizeof(head) + list_bytes;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
                            const struct gyre_slab_memory_ops *memory,
                            const struct gyre_transport_config *config,
@@ -198,7 +174,25 @@ gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
     GYRE_TRY_GOTO(status, gyre_random_bytes(handle.token, sizeof(handle.token)), close_slab);
     GYRE_TRY_GOTO(status, memory->alloc(config, slab->layout.n_bytes, &handle, &slab->own),
                   close_slab);
-    GYRE_TRY_GOTO(status, make_blob(slab, &handle, blob_out, blob_bytes_out), close_slab);
+    const size_t list_bytes = (size_t)config->n_peers * sizeof(uint16_t);
+    const struct slab_blob head = {
+        .magic = SLAB_MAGIC,
+        .n_bytes = slab->layout.n_bytes,
+        .spec_hash = spec_hash(&config->spec),
+        .rank = (uint32_t)config->rank,
+        .n_peers = (uint32_t)config->n_peers,
+        .handle = handle,
+    };
+    unsigned char *blob = malloc(sizeof(head) + list_bytes);
+    if (blob == NULL) {
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "blob of %zu bytes", sizeof(head) + list_bytes);
+        goto close_slab;
+    }
+    memcpy(blob, &head, sizeof(head));
+    memcpy(blob + sizeof(head), config->peers, list_bytes);
+    *blob_out = blob;
+    *blob_bytes_out = sizeof(head) + list_bytes;
     *transport_out = &slab->base;
     return GYRE_SUCCESS;
 

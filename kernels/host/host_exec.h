@@ -139,10 +139,6 @@ gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_re
 gyre_status gyre_host_enqueue(struct gyre_executor *executor, const struct gyre_work *works,
                               int n_works, gyre_stream stream);
 
-void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *work);
-
-enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out);
-
 /** gyre_host_step_try - False: nothing was done; else *n_bytes_out is at least 1. At tile n_tiles
  * the runner is finished. The caller holds poll_lock. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,

@@ -76,7 +76,7 @@ static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, 
     return NULL;
 }
 
-void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work *own)
+static void begin_work(struct gyre_host_launch *launch, struct gyre_host_work *own)
 {
     const struct gyre_loaded *loaded = own->loaded;
     const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
@@ -101,83 +101,6 @@ void gyre_host_begin_work(struct gyre_host_launch *launch, struct gyre_host_work
     }
 }
 
-/* NULL: with the launch. Works that move nothing never end, so they are skipped. */
-static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
-                                          const struct gyre_work *work)
-{
-    uint32_t before = work->follows;
-    while (before > 0 && launch->works[before - 1].n_live == 0)
-        before = launch->works[before - 1].work.follows;
-    return before > 0 ? &launch->works[before - 1] : NULL;
-}
-
-/* Under executor->lock, so tickets have the order of pushes. */
-static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
-                                 uint32_t n_works, gyre_stream stream)
-{
-    uint32_t n_runners = 0;
-    for (uint32_t i = 0; i < n_works; i++)
-        n_runners += count_runners(&works[i]);
-    struct gyre_host_launch *launch = get_launch(executor, n_works, n_runners);
-    if (launch == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                         "cannot allocate a launch of %u works, %u workers", n_works, n_runners);
-    launch->task = (struct gyre_task){NULL, gyre_host_poll_launch, release_launch};
-    launch->ticket = executor->n_tickets;
-    launch->first_work = executor->base.n_launched;
-    launch->n_finished = 0;
-    launch->n_runners = 0;
-    launch->next = 0;
-    for (uint32_t i = 0; i < n_works; i++) {
-        const struct gyre_work *work = &works[i];
-        struct gyre_host_work *before = find_before(launch, work);
-        struct gyre_host_work *own = &launch->works[launch->n_works++];
-        *own = (struct gyre_host_work){.work = *work,
-                                       .loaded = work->ready->loaded,
-                                       .split = work->ready->split,
-                                       .reduction = work->ready->reduction,
-                                       .n_live = count_runners(work)};
-        own->reduction.scalar = work->scalar;
-        own->loaded->n_users++;
-        if (before == NULL)
-            gyre_host_begin_work(launch, own);
-        else if (own->n_live > 0)
-            before->next = own;
-    }
-    /* The launch may end before push returns. */
-    uint64_t *n_launched = &executor->base.n_launched;
-    gyre_store_release_u64(n_launched, *n_launched + n_works);
-    const gyre_status status = gyre_host_stream_push(stream, &launch->task);
-    if (status != GYRE_SUCCESS) {
-        gyre_store_release_u64(n_launched, *n_launched - n_works);
-        put_launch(launch);
-        return status;
-    }
-    executor->n_tickets++;
-    executor->n_users++;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_host_enqueue(struct gyre_executor *base, const struct gyre_work *works,
-                              int n_works, gyre_stream stream)
-{
-    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
-    if (n_works <= 0)
-        return GYRE_SUCCESS;
-    for (int i = 0; i < n_works; i++) {
-        if (works[i].ready->loaded->is_placed && works[i].placement == NULL)
-            return gyre_fail(GYRE_ERROR_INTERNAL, "%s",
-                             "a program that places data, and no placement");
-        if (works[i].follows > (uint32_t)i)
-            return gyre_fail(GYRE_ERROR_INTERNAL, "work %d of a launch follows work %u", i,
-                             works[i].follows - 1);
-    }
-    pthread_mutex_lock(&executor->lock);
-    const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
-    pthread_mutex_unlock(&executor->lock);
-    return status;
-}
-
 /* A fault, a caller or another task should not wait over about 100 us for a poll: 512 KiB at the 5
  * GB/s of a slow core. */
 #define POLL_MAX_BYTES  (512 * 1024)
@@ -189,7 +112,7 @@ static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
     struct gyre_host_work *work = runner->work;
     *runner = launch->runners[--launch->n_runners];
     if (--work->n_live == 0 && work->next != NULL)
-        gyre_host_begin_work(launch, work->next);
+        begin_work(launch, work->next);
 }
 
 /* Under poll_lock: no transport is used after close. */
@@ -262,7 +185,7 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
     return end_launch(launch);
 }
 
-enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *status_out)
+static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *status_out)
 {
     struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
     struct gyre_host_executor *executor = launch->executor;
@@ -272,4 +195,81 @@ enum gyre_task_state gyre_host_poll_launch(struct gyre_task *task, gyre_status *
     const enum gyre_task_state state = advance_launch(launch, status_out);
     pthread_mutex_unlock(&executor->poll_lock);
     return state;
+}
+
+/* NULL: with the launch. Works that move nothing never end, so they are skipped. */
+static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
+                                          const struct gyre_work *work)
+{
+    uint32_t before = work->follows;
+    while (before > 0 && launch->works[before - 1].n_live == 0)
+        before = launch->works[before - 1].work.follows;
+    return before > 0 ? &launch->works[before - 1] : NULL;
+}
+
+/* Under executor->lock, so tickets have the order of pushes. */
+static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
+                                 uint32_t n_works, gyre_stream stream)
+{
+    uint32_t n_runners = 0;
+    for (uint32_t i = 0; i < n_works; i++)
+        n_runners += count_runners(&works[i]);
+    struct gyre_host_launch *launch = get_launch(executor, n_works, n_runners);
+    if (launch == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "cannot allocate a launch of %u works, %u workers", n_works, n_runners);
+    launch->task = (struct gyre_task){NULL, poll_launch, release_launch};
+    launch->ticket = executor->n_tickets;
+    launch->first_work = executor->base.n_launched;
+    launch->n_finished = 0;
+    launch->n_runners = 0;
+    launch->next = 0;
+    for (uint32_t i = 0; i < n_works; i++) {
+        const struct gyre_work *work = &works[i];
+        struct gyre_host_work *before = find_before(launch, work);
+        struct gyre_host_work *own = &launch->works[launch->n_works++];
+        *own = (struct gyre_host_work){.work = *work,
+                                       .loaded = work->ready->loaded,
+                                       .split = work->ready->split,
+                                       .reduction = work->ready->reduction,
+                                       .n_live = count_runners(work)};
+        own->reduction.scalar = work->scalar;
+        own->loaded->n_users++;
+        if (before == NULL)
+            begin_work(launch, own);
+        else if (own->n_live > 0)
+            before->next = own;
+    }
+    /* The launch may end before push returns. */
+    uint64_t *n_launched = &executor->base.n_launched;
+    gyre_store_release_u64(n_launched, *n_launched + n_works);
+    const gyre_status status = gyre_host_stream_push(stream, &launch->task);
+    if (status != GYRE_SUCCESS) {
+        gyre_store_release_u64(n_launched, *n_launched - n_works);
+        put_launch(launch);
+        return status;
+    }
+    executor->n_tickets++;
+    executor->n_users++;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_enqueue(struct gyre_executor *base, const struct gyre_work *works,
+                              int n_works, gyre_stream stream)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    if (n_works <= 0)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < n_works; i++) {
+        if (works[i].ready->loaded->is_placed && works[i].placement == NULL)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "%s",
+                             "a program that places data, and no placement");
+        if (works[i].follows > (uint32_t)i)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "work %d of a launch follows work %u", i,
+                             works[i].follows - 1);
+    }
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
+    pthread_mutex_unlock(&executor->lock);
+    return status;
 }

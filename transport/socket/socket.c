@@ -27,26 +27,6 @@ static bool has_lines(const struct socket_transport *transport)
     return transport->config.spec.net_line_bytes > 0;
 }
 
-static gyre_status make_fifos(struct socket_peer *peer, const struct gyre_proxy_fifo *ends)
-{
-    peer->fifos = calloc((size_t)peer->n_fifos, sizeof(*peer->fifos));
-    if (peer->fifos == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
-    for (uint32_t f = 0; f < peer->n_fifos; f++) {
-        struct socket_fifo *fifo = &peer->fifos[f];
-        /* Both protocols share an inbox and a credit word. */
-        const struct socket_fifo *simple = &peer->fifos[f % peer->size.n_fifos];
-        fifo->proto = f < peer->size.n_fifos ? GYRE_PROTO_SIMPLE : GYRE_PROTO_LL;
-        fifo->send = ends[2 * f];
-        fifo->recv = ends[2 * f + 1];
-        fifo->send.inbox = simple->send.inbox;
-        fifo->send.credit = simple->send.credit;
-        fifo->recv.inbox = simple->recv.inbox;
-        fifo->recv.credit = simple->recv.credit;
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status alloc_fifos(struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -75,9 +55,26 @@ static gyre_status alloc_fifos(struct socket_transport *transport)
                                          &transport->memory, &transport->memory_bytes),
                   free_ends);
     n = 0;
-    for (int i = 0; i < transport->n_peers; n += 2 * transport->peers[i++].n_fifos)
-        GYRE_TRY_GOTO(status, make_fifos(&transport->peers[i], ends + n), free_ends);
-
+    for (int i = 0; i < transport->n_peers; n += 2 * transport->peers[i++].n_fifos) {
+        struct socket_peer *peer = &transport->peers[i];
+        peer->fifos = calloc((size_t)peer->n_fifos, sizeof(*peer->fifos));
+        if (peer->fifos == NULL) {
+            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
+            goto free_ends;
+        }
+        for (uint32_t f = 0; f < peer->n_fifos; f++) {
+            struct socket_fifo *fifo = &peer->fifos[f];
+            /* Both protocols share an inbox and a credit word. */
+            const struct socket_fifo *simple = &peer->fifos[f % peer->size.n_fifos];
+            fifo->proto = f < peer->size.n_fifos ? GYRE_PROTO_SIMPLE : GYRE_PROTO_LL;
+            fifo->send = ends[n + 2 * f];
+            fifo->recv = ends[n + 2 * f + 1];
+            fifo->send.inbox = simple->send.inbox;
+            fifo->send.credit = simple->send.credit;
+            fifo->recv.inbox = simple->recv.inbox;
+            fifo->recv.credit = simple->recv.credit;
+        }
+    }
 free_ends:
     free(ends);
     return status;
@@ -182,18 +179,6 @@ static int choose_links(const struct gyre_transport_config *config)
     return config->n_peers <= MANY_PEERS ? 4 : 2;
 }
 
-/* One thread that copies every byte is slower than a fast network. Half of the rank's processors
- * are the application's. NCCL's variable counts the threads of one direction. */
-static uint32_t choose_threads(const struct socket_transport *transport)
-{
-    const struct gyre_transport_config *config = &transport->config;
-    const char *source = gyre_param_source(config->params, GYRE_PARAM_SOCKET_NTHREADS);
-    const int64_t number = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
-    const int64_t wanted = strncmp(source, "NCCL_", 5) == 0 ? 2 * number : number;
-    return gyre_clamp_u32(wanted > 0 ? (uint64_t)wanted : count_processors(config) / 2, 1,
-                          (uint32_t)transport->n_links);
-}
-
 static gyre_status socket_open(const struct gyre_transport_config *config,
                                struct gyre_transport **transport_out, void **blob_out,
                                size_t *blob_bytes_out)
@@ -210,7 +195,14 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->survives_resets = gyre_param_number(config->params, GYRE_PARAM_FAILOVER) != 0;
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
-    transport->n_threads = choose_threads(transport);
+    /* One thread that copies every byte is slower than a fast network. Half of the rank's
+     * processors are the application's. NCCL's variable counts the threads of one direction. */
+    const char *source = gyre_param_source(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    const int64_t number = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
+    const int64_t wanted = strncmp(source, "NCCL_", 5) == 0 ? 2 * number : number;
+    transport->n_threads =
+        gyre_clamp_u32(wanted > 0 ? (uint64_t)wanted : count_processors(config) / 2, 1,
+                       (uint32_t)transport->n_links);
     for (uint32_t t = 0; t < transport->n_threads; t++)
         transport->threads[t] =
             (struct socket_thread){.transport = transport, .index = t, .epoll_fd = -1};

@@ -210,10 +210,6 @@ void socket_begin_resuming(struct socket_transport *transport);
 void socket_stop_setup(struct socket_transport *transport);
 void socket_end_setup(struct socket_transport *transport);
 
-/** Another connection is to take the closed one's place. False: the link ends here. Called by the
- * link's thread. @silent_ns: it has been dead for so long. */
-bool socket_connect_again(struct socket_link *link, const char *why, uint64_t silent_ns);
-
 /* When all links are connected, before the proxies start. */
 
 /** Sets wire.mbit_per_s on one rank of each host, if interfaces tell no true rate and GYRE_NET_RATE
@@ -225,11 +221,6 @@ void socket_measure_round_trip(struct socket_transport *transport);
 bool socket_move(void *context);
 
 bool socket_is_behind(const void *context, bool has_credit);
-
-void socket_drop_link(struct socket_link *link);
-
-/** Raises the fault. */
-void socket_blame(const struct socket_link *link, gyre_status status, const char *words);
 
 gyre_status socket_watch_begin(const struct socket_link *link);
 

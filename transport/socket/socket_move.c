@@ -53,7 +53,8 @@ void socket_record_end(struct socket_thread *thread, size_t n_bytes)
     pthread_mutex_unlock(&transport->recording);
 }
 
-void socket_blame(const struct socket_link *link, gyre_status status, const char *words)
+/* Raises the fault. */
+static void blame(const struct socket_link *link, gyre_status status, const char *words)
 {
     const struct socket_peer *peer = link->peer;
     const struct gyre_transport_config *config = &peer->transport->config;
@@ -66,13 +67,41 @@ void socket_blame(const struct socket_link *link, gyre_status status, const char
     gyre_fault_raise(config->fault, status, text);
 }
 
-void socket_drop_link(struct socket_link *link)
+static void drop_link(struct socket_link *link)
 {
     epoll_ctl(link->thread->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     gyre_sock_close(link->fd);
     link->fd = -1;
     link->is_readable = false;
     link->is_writable = false;
+}
+
+/* Another connection is to take the closed one's place. False: the link ends here. Called by the
+ * link's thread. @silent_ns: it has been dead for so long. */
+static bool connect_again(struct socket_link *link, const char *why, uint64_t silent_ns)
+{
+    struct socket_transport *transport = link->peer->transport;
+    struct setup *setup = transport->setup;
+    uint64_t n_sent = 0, n_arrived = 0;
+    if (setup == NULL || link->has_bye || gyre_fault_is_raised(transport->config.fault))
+        return false;
+    pthread_mutex_lock(&setup->lock);
+    const bool is_tried = setup->is_running && !setup->stops;
+    setup->has_broken = true;
+    pthread_cond_broadcast(&setup->changed);
+    pthread_mutex_unlock(&setup->lock);
+    if (!is_tried)
+        return false;
+    for (uint32_t i = 0; i < link->n_fifos; i++) {
+        n_sent += link->peer->fifos[socket_nth_fifo(link, i)].n_sent;
+        n_arrived += link->peer->fifos[socket_nth_fifo(link, i)].n_arrived;
+    }
+    link->broken_since_ns = gyre_now_ns() - silent_ns;
+    link->refused_since_ns = 0;
+    snprintf(link->broken_why, sizeof(link->broken_why),
+             "%s, after %llu slots to it and %llu from it", why, (unsigned long long)n_sent,
+             (unsigned long long)n_arrived);
+    return true;
 }
 
 void socket_end_stream(struct socket_link *link, int error)
@@ -82,7 +111,7 @@ void socket_end_stream(struct socket_link *link, int error)
     const uint64_t n_unsent = socket_count_unsent(link);
     const bool is_cut = link->n_arrivals > 0 || link->n_following > 0 || link->staged_bytes > 0;
     const bool has_bye = link->has_bye;
-    socket_drop_link(link);
+    drop_link(link);
     if (has_bye && !is_cut && n_unsent == 0)
         return;
     const char *why = error != 0 ? gyre_text_error(error) : "end of stream";
@@ -91,9 +120,9 @@ void socket_end_stream(struct socket_link *link, int error)
     snprintf(words, sizeof(words), "%s: %s%s; %s%llu slots to it were not sent",
              has_bye ? "it left too early" : "it died or was cut off", why, number,
              is_cut ? "a slot from it had begun, " : "", (unsigned long long)n_unsent);
-    if (!has_bye && socket_connect_again(link, words, 0))
+    if (!has_bye && connect_again(link, words, 0))
         return;
-    socket_blame(link, GYRE_ERROR_REMOTE, words);
+    blame(link, GYRE_ERROR_REMOTE, words);
 }
 
 bool socket_refuse(struct socket_link *link, const struct socket_header *header, const char *why)
@@ -101,8 +130,8 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
     char words[160];
     snprintf(words, sizeof(words), "broke the protocol: frame kind %u of FIFO %u, value %llx: %s",
              header->kind, header->fifo, (unsigned long long)header->value, why);
-    socket_drop_link(link);
-    socket_blame(link, GYRE_ERROR_REMOTE, words);
+    drop_link(link);
+    blame(link, GYRE_ERROR_REMOTE, words);
     return false;
 }
 
@@ -132,11 +161,11 @@ static void end_silent(struct socket_link *link, uint64_t silent_ns)
              gyre_sock_to_text(&link->remote, address, sizeof(address)), (double)silent_ns / 1e9,
              link->interface, link->index + 1, peer->n_links);
     if (peer->transport->setup != NULL) {
-        socket_drop_link(link);
+        drop_link(link);
         snprintf(why, sizeof(why),
                  "no acknowledgement for %.1f s, while its health link shows no failure",
                  (double)silent_ns / 1e9);
-        if (socket_connect_again(link, why, silent_ns))
+        if (connect_again(link, why, silent_ns))
             return;
     }
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
@@ -185,7 +214,7 @@ static bool move_link(struct socket_link *link)
         has_moved = socket_receive(link) || has_moved;
     if (link->fd < 0) {
         if (link->has_bye && socket_count_unsent(link) > 0)
-            socket_blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
+            blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;
     }
     return socket_send(link) || has_moved;
@@ -234,32 +263,6 @@ bool socket_is_behind(const void *context, bool has_credit)
 #define REFUSED_MAX_NS 500000000ULL
 #define TRY_NS         1000000000ULL
 
-bool socket_connect_again(struct socket_link *link, const char *why, uint64_t silent_ns)
-{
-    struct socket_transport *transport = link->peer->transport;
-    struct setup *setup = transport->setup;
-    uint64_t n_sent = 0, n_arrived = 0;
-    if (setup == NULL || link->has_bye || gyre_fault_is_raised(transport->config.fault))
-        return false;
-    pthread_mutex_lock(&setup->lock);
-    const bool is_tried = setup->is_running && !setup->stops;
-    setup->has_broken = true;
-    pthread_cond_broadcast(&setup->changed);
-    pthread_mutex_unlock(&setup->lock);
-    if (!is_tried)
-        return false;
-    for (uint32_t i = 0; i < link->n_fifos; i++) {
-        n_sent += link->peer->fifos[socket_nth_fifo(link, i)].n_sent;
-        n_arrived += link->peer->fifos[socket_nth_fifo(link, i)].n_arrived;
-    }
-    link->broken_since_ns = gyre_now_ns() - silent_ns;
-    link->refused_since_ns = 0;
-    snprintf(link->broken_why, sizeof(link->broken_why),
-             "%s, after %llu slots to it and %llu from it", why, (unsigned long long)n_sent,
-             (unsigned long long)n_arrived);
-    return true;
-}
-
 uint32_t socket_halt(struct socket_link *link, uint32_t epoch, struct socket_counts *counts_out)
 {
     gyre_proxy_pause(link->thread->proxy);
@@ -268,8 +271,8 @@ uint32_t socket_halt(struct socket_link *link, uint32_t epoch, struct socket_cou
     if (epoch <= link->epoch || link->has_bye)
         epoch = 0;
     if (epoch > 0 && link->fd >= 0) {
-        socket_drop_link(link);
-        if (!socket_connect_again(link, "the peer connects again", 0))
+        drop_link(link);
+        if (!connect_again(link, "the peer connects again", 0))
             link->broken_since_ns = gyre_now_ns();
     }
     for (uint32_t i = 0; i < link->n_fifos && epoch > 0; i++) {
@@ -317,7 +320,7 @@ gyre_status socket_adopt(struct socket_link *link, int fd, uint32_t epoch,
     if (link->epoch != epoch || link->fd >= 0) {
         status = gyre_fail(GYRE_ERROR_REMOTE, "a later connection has come");
     } else if (!rewind_link(link, theirs)) {
-        socket_blame(link, GYRE_ERROR_REMOTE, "connected again with counts that cannot be");
+        blame(link, GYRE_ERROR_REMOTE, "connected again with counts that cannot be");
         status = gyre_fail(GYRE_ERROR_REMOTE, "counts that cannot be");
     } else {
         link->fd = fd;
@@ -371,7 +374,7 @@ static bool resume_link(struct setup *setup, struct socket_link *link)
         char words[320];
         snprintf(words, sizeof(words), "%s; it could not be connected again for %.1f s",
                  link->broken_why, (double)broken_ns / 1e9);
-        socket_blame(link, GYRE_ERROR_REMOTE, words);
+        blame(link, GYRE_ERROR_REMOTE, words);
     }
     gyre_proxy_resume(link->thread->proxy);
     return is_broken;

@@ -49,30 +49,6 @@ static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
     link->line_arrival_bytes = 0;
 }
 
-static bool announce_slot(struct socket_link *link, const struct socket_header *header)
-{
-    const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
-    struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
-    const bool is_lines = fifo->proto == GYRE_PROTO_LL;
-    const uint32_t n_units = (uint32_t)header->value;
-    if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1))
-        return socket_refuse(link, header, "larger than a slot");
-    if (fifo->n_announced - fifo->n_returned >= spec->depth)
-        return socket_refuse(link, header, "there was no credit for it");
-    const uint32_t n_bytes = n_units * (is_lines ? GYRE_LL_DATA_BYTES : 1);
-    unsigned char *at = fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
-    if (is_lines) {
-        if (n_bytes > socket_line_batch_bytes(spec) - link->line_arrival_bytes)
-            return socket_refuse(link, header, "more lines than a batch has");
-        at = link->line_arrivals + link->line_arrival_bytes;
-        link->line_arrival_bytes += n_bytes;
-    }
-    fifo->n_announced++;
-    link->arrivals[link->n_arrivals++] = (struct socket_arrival){
-        .fifo = fifo, .info = header->value, .at = at, .left_bytes = n_bytes};
-    return true;
-}
-
 /* False while the text is incomplete, or after the link's end. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
@@ -104,8 +80,29 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
     if (header->fifo < peer->size.n_fifos ? header->fifo % peer->n_links != link->index
                                           : header->fifo >= peer->n_fifos || link->index != 0)
         return socket_refuse(link, header, "no such FIFO on this connection");
-    if (header->kind == SOCKET_FRAME_DATA)
-        return announce_slot(link, header);
+    if (header->kind == SOCKET_FRAME_DATA) {
+        const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
+        struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
+        const bool is_lines = fifo->proto == GYRE_PROTO_LL;
+        const uint32_t n_units = (uint32_t)header->value;
+        if (n_units > fifo->recv.slot_bytes / (is_lines ? GYRE_LL_LINE_BYTES : 1))
+            return socket_refuse(link, header, "larger than a slot");
+        if (fifo->n_announced - fifo->n_returned >= spec->depth)
+            return socket_refuse(link, header, "there was no credit for it");
+        const uint32_t n_bytes = n_units * (is_lines ? GYRE_LL_DATA_BYTES : 1);
+        unsigned char *at =
+            fifo->recv.slots + fifo->n_announced % spec->depth * fifo->recv.slot_bytes;
+        if (is_lines) {
+            if (n_bytes > socket_line_batch_bytes(spec) - link->line_arrival_bytes)
+                return socket_refuse(link, header, "more lines than a batch has");
+            at = link->line_arrivals + link->line_arrival_bytes;
+            link->line_arrival_bytes += n_bytes;
+        }
+        fifo->n_announced++;
+        link->arrivals[link->n_arrivals++] = (struct socket_arrival){
+            .fifo = fifo, .info = header->value, .at = at, .left_bytes = n_bytes};
+        return true;
+    }
     if (header->kind != SOCKET_FRAME_CREDIT)
         return socket_refuse(link, header, "no such kind");
     struct socket_fifo *fifo = &peer->fifos[header->fifo];

@@ -154,20 +154,6 @@ static void *connecting_main(void *argument)
     return NULL;
 }
 
-static gyre_status start_connecting(struct setup *setup)
-{
-    const struct socket_transport *transport = setup->transport;
-    const int n_peers = transport->n_peers;
-    /* Ascending, so the last peer is the highest. */
-    setup->is_started =
-        n_peers > 0 &&
-        (transport->survives_resets || transport->peers[n_peers - 1].rank > transport->config.rank);
-    setup->is_done = !setup->is_started;
-    return setup->is_started ? gyre_thread_start(&setup->connecting, 0, connecting_main, setup,
-                                                 "connecting to other ranks")
-                             : GYRE_SUCCESS;
-}
-
 static gyre_status fail_missing(const struct setup *setup)
 {
     const struct socket_transport *transport = setup->transport;
@@ -233,7 +219,15 @@ gyre_status socket_setup_links(struct socket_transport *transport, uint64_t dead
                             .handshake_fd = -1};
     GYRE_TRY_GOTO(status, socket_start_accepting(setup), free_setup);
     transport->setup = setup;
-    status = start_connecting(setup);
+    const int n_peers = transport->n_peers;
+    /* Ascending, so the last peer is the highest. */
+    setup->is_started =
+        n_peers > 0 &&
+        (transport->survives_resets || transport->peers[n_peers - 1].rank > transport->config.rank);
+    setup->is_done = !setup->is_started;
+    status = setup->is_started ? gyre_thread_start(&setup->connecting, 0, connecting_main, setup,
+                                                   "connecting to other ranks")
+                               : GYRE_SUCCESS;
     if (status == GYRE_SUCCESS)
         status = wait_for_all(setup);
     else

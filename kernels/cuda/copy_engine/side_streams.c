@@ -143,22 +143,6 @@ static gyre_status enqueue_ends(void *context, bool is_last,
     return GYRE_SUCCESS;
 }
 
-static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
-                               const unsigned char *from, uint64_t n_bytes)
-{
-    struct gyre_cuda_args_copy args = {from, to, n_bytes};
-    const struct gyre_cuda_start start = {
-        .kernel = gyre_cuda_kernel_copy_within,
-        .args = &args,
-        .n_blocks = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_CUDA_COPY_PIECE),
-                                           GYRE_COPY_BLOCKS),
-        .n_threads = GYRE_CUDA_COPY_THREADS,
-    };
-    cudaStream_t stream;
-    GYRE_TRY(find_stream(launch, GYRE_CUDA_SIDE_STREAMS, &stream));
-    return gyre_cuda_start_kernel(&start, stream, false);
-}
-
 static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gyre_cuda_copy *copy)
 {
     struct tail_launch *launch = context;
@@ -173,8 +157,18 @@ static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gy
              copy->to_offset;
     if (to == from)
         return GYRE_SUCCESS;
-    if (copy->peer < 0 && copy->n_rows == 1)
-        return copy_within(launch, to, from, copy->row_bytes);
+    if (copy->peer < 0 && copy->n_rows == 1) {
+        struct gyre_cuda_args_copy args = {from, to, copy->row_bytes};
+        const struct gyre_cuda_start start = {
+            .kernel = gyre_cuda_kernel_copy_within,
+            .args = &args,
+            .n_blocks = (uint32_t)gyre_min_u64(
+                gyre_div_round_up(copy->row_bytes, GYRE_CUDA_COPY_PIECE), GYRE_COPY_BLOCKS),
+            .n_threads = GYRE_CUDA_COPY_THREADS,
+        };
+        GYRE_TRY(find_stream(launch, GYRE_CUDA_SIDE_STREAMS, &stream));
+        return gyre_cuda_start_kernel(&start, stream, false);
+    }
     GYRE_TRY(find_stream(launch, copy->peer < 0 ? GYRE_CUDA_SIDE_STREAMS : channel, &stream));
     if (copy->n_rows > 1 && copy->pitch_bytes <= MAX_PITCH_BYTES) {
         GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, copy->pitch_bytes, from, copy->pitch_bytes,

@@ -36,17 +36,6 @@ static bool is_idle(const struct gyre_cuda_arena_block *block, uint64_t n_comple
     return !block->is_captured && block->last_work <= n_completed;
 }
 
-static void drop_given_back(struct gyre_cuda_arena *arena, uint64_t n_completed)
-{
-    struct gyre_cuda_arena_block **at = &arena->first;
-    while (*at != NULL) {
-        if ((*at)->is_given_back && is_idle(*at, n_completed))
-            drop(at);
-        else
-            at = &(*at)->next;
-    }
-}
-
 /* False: no block is idle. */
 static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
 {
@@ -79,22 +68,6 @@ static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, si
     return at;
 }
 
-static gyre_status fail_full(const struct gyre_cuda_arena *arena, size_t n_bytes)
-{
-    size_t n_blocks = 0, n_captured = 0, taken_bytes = 0;
-    for (const struct gyre_cuda_arena_block *at = arena->first; at != NULL; at = at->next) {
-        n_blocks++;
-        n_captured += at->is_captured;
-        taken_bytes += at->n_bytes;
-    }
-    return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                     "%zu bytes for a program: of the communicator's %zu bytes for programs %zu "
-                     "are in use by %zu programs and tables, %zu of them captured in CUDA graphs: "
-                     "wait for earlier calls, or capture fewer different calls with one "
-                     "communicator",
-                     n_bytes, arena->n_bytes, taken_bytes, n_blocks, n_captured);
-}
-
 gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
                                  uint64_t n_completed, struct gyre_cuda_arena_block **holder,
                                  struct gyre_cuda_arena_block **block_out)
@@ -105,14 +78,33 @@ gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
     unsigned char *address = NULL;
     if (block == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a block of the program memory");
-    drop_given_back(arena, n_completed);
+    struct gyre_cuda_arena_block **given = &arena->first;
+    while (*given != NULL) {
+        if ((*given)->is_given_back && is_idle(*given, n_completed))
+            drop(given);
+        else
+            given = &(*given)->next;
+    }
     struct gyre_cuda_arena_block **at = find_gap(arena, n_rounded, &address);
     /* A block larger than the arena must not evict others. */
     while (at == NULL && n_rounded <= arena->n_bytes && evict_one(arena, n_completed))
         at = find_gap(arena, n_rounded, &address);
     if (at == NULL) {
         free(block);
-        return fail_full(arena, n_rounded);
+        size_t n_blocks = 0, n_captured = 0, taken_bytes = 0;
+        for (const struct gyre_cuda_arena_block *each = arena->first; each != NULL;
+             each = each->next) {
+            n_blocks++;
+            n_captured += each->is_captured;
+            taken_bytes += each->n_bytes;
+        }
+        return gyre_fail(
+            GYRE_ERROR_OUT_OF_MEMORY,
+            "%zu bytes for a program: of the communicator's %zu bytes for programs %zu "
+            "are in use by %zu programs and tables, %zu of them captured in CUDA graphs: "
+            "wait for earlier calls, or capture fewer different calls with one "
+            "communicator",
+            n_rounded, arena->n_bytes, taken_bytes, n_blocks, n_captured);
     }
     *block = (struct gyre_cuda_arena_block){
         .next = *at, .address = address, .n_bytes = n_rounded, .holder = holder};

@@ -182,13 +182,19 @@ static gyre_status copy_run(const struct walk *walk, const struct run *run,
     return walk->sink->copy(walk->sink->context, walk->channel, &copy);
 }
 
-/* The channels' pieces differ by at most one unit, so few strided copies take them all. */
-static gyre_status copy_chunk(const struct walk *walk, uint32_t chunk,
-                              const struct gyre_cuda_copy *copy)
+static gyre_status copy_step(const struct walk *walk, const struct gyre_step *step,
+                             const struct gyre_cuda_copy *copy)
 {
     struct run run = {0, 0, 0, 0};
+    if (walk->copies->is_chain) {
+        const struct gyre_range range =
+            gyre_tile_range(walk->split, walk->channel, step->chunk, walk->tile);
+        run = (struct run){range.first_elem, range.n_elems, range.n_elems, 1};
+        return copy_run(walk, &run, *copy);
+    }
+    /* The channels' pieces differ by at most one unit, so few strided copies take them all. */
     for (uint32_t channel = 0; channel < walk->split->n_channels; channel++) {
-        const struct gyre_range range = gyre_chunk_range(walk->split, channel, chunk);
+        const struct gyre_range range = gyre_chunk_range(walk->split, channel, step->chunk);
         const uint64_t last_row = run.n_rows > 1 ? run.pitch_elems * (run.n_rows - 1) : 0;
         const uint64_t pitch = range.first_elem - run.first_elem - last_row;
         if (run.n_rows > 0 && range.n_elems == run.n_elems &&
@@ -200,17 +206,6 @@ static gyre_status copy_chunk(const struct walk *walk, uint32_t chunk,
         GYRE_TRY(copy_run(walk, &run, *copy));
         run = (struct run){range.first_elem, range.n_elems, 0, 1};
     }
-    return copy_run(walk, &run, *copy);
-}
-
-static gyre_status copy_step(const struct walk *walk, const struct gyre_step *step,
-                             const struct gyre_cuda_copy *copy)
-{
-    if (!walk->copies->is_chain)
-        return copy_chunk(walk, step->chunk, copy);
-    const struct gyre_range range =
-        gyre_tile_range(walk->split, walk->channel, step->chunk, walk->tile);
-    const struct run run = {range.first_elem, range.n_elems, range.n_elems, 1};
     return copy_run(walk, &run, *copy);
 }
 

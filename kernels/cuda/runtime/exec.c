@@ -29,16 +29,6 @@ static void free_executor(struct gyre_cuda_executor *executor)
     free(executor);
 }
 
-/* Code compiled for GPUs before Hopper does not wait for the launch before it, even where a newer
- * GPU runs it (from PTX). */
-static gyre_status find_version(struct gyre_cuda_executor *executor)
-{
-    struct cudaFuncAttributes attributes;
-    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_sync));
-    executor->overlaps_launches = attributes.ptxVersion >= 90;
-    return GYRE_SUCCESS;
-}
-
 /* No call may allocate, load or create anything. The device is current. */
 static gyre_status make_all(struct gyre_cuda_executor *executor,
                             const struct gyre_executor_config *config)
@@ -49,17 +39,14 @@ static gyre_status make_all(struct gyre_cuda_executor *executor,
     gyre_cuda_recorder_open(executor, config->trace);
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming));
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming));
-    return config->overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
-}
-
-static gyre_status make_apart(struct gyre_cuda_executor *executor,
-                              const struct gyre_executor_config *config)
-{
-    struct gyre_cuda_apart apart = {0};
-    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
-    const gyre_status status = make_all(executor, config);
-    gyre_cuda_leave_apart(&apart);
-    return status;
+    if (config->overlaps_launches) {
+        /* Code compiled for GPUs before Hopper does not wait for the launch before it, even where a
+         * newer GPU runs it (from PTX). */
+        struct cudaFuncAttributes attributes;
+        GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_sync));
+        executor->overlaps_launches = attributes.ptxVersion >= 90;
+    }
+    return GYRE_SUCCESS;
 }
 
 static gyre_status cuda_open(const struct gyre_executor_config *config,
@@ -103,7 +90,12 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         goto fail;
     }
     memcpy(executor->connectors, config->connectors, connectors_bytes);
-    GYRE_TRY_GOTO(status, make_apart(executor, config), fail);
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY_GOTO(status, gyre_cuda_enter_apart(executor->device->ordinal, &apart), fail);
+    status = make_all(executor, config);
+    gyre_cuda_leave_apart(&apart);
+    if (status != GYRE_SUCCESS)
+        goto fail;
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:
@@ -164,25 +156,17 @@ uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
     return n_reported > 0 ? n_reported - 1 : 0;
 }
 
-/* The abort ends launches at once, unless a user's operation stands before them. */
-static bool await_idle(struct gyre_executor *base)
-{
-    const struct timespec nap = {0, IDLE_NAP_NS};
-    const uint64_t end_ns = gyre_now_ns() + IDLE_PATIENCE_NS;
-    while (!cuda_is_idle(base)) {
-        if (gyre_now_ns() > end_ns)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
-}
-
 static void cuda_close(struct gyre_executor *base)
 {
     if (base == NULL)
         return;
     cuda_abort(base);
-    const bool has_ended = await_idle(base);
+    /* The abort ends launches at once, unless a user's operation stands before them. */
+    const struct timespec nap = {0, IDLE_NAP_NS};
+    const uint64_t end_ns = gyre_now_ns() + IDLE_PATIENCE_NS;
+    bool has_ended = cuda_is_idle(base);
+    for (; !has_ended && gyre_now_ns() <= end_ns; has_ended = cuda_is_idle(base))
+        nanosleep(&nap, NULL);
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     struct gyre_cuda_apart apart = {0};
     if (executor->recorder.recorder != NULL &&
@@ -190,7 +174,7 @@ static void cuda_close(struct gyre_executor *base)
         gyre_cuda_recorder_close(executor, has_ended);
         gyre_cuda_leave_apart(&apart);
     }
-    free_executor(gyre_cuda_own(base)); /* the pool parks memory that peers may use */
+    free_executor(executor); /* the pool parks memory that peers may use */
     gyre_cuda_pool_leave(has_ended);
 }
 

@@ -9,14 +9,6 @@
 /* struct connection in device/block.cuh. */
 #define CONNECTION_BYTES 80
 
-static bool program_reduces(const struct gyre_program *program)
-{
-    for (uint32_t i = 0; i < program->n_steps; i++)
-        if (program->steps[i].n_ins > 1)
-            return true;
-    return false;
-}
-
 static uint32_t most_workers(const struct gyre_load_config *config)
 {
     uint32_t most = 0;
@@ -192,7 +184,8 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
         loaded->n_connections =
             (uint32_t)gyre_max_u64(loaded->n_connections, variant->n_connections);
         loaded->n_areas = (uint16_t)gyre_max_u64(loaded->n_areas, variant->n_scratch);
-        loaded->reduces = loaded->reduces || program_reduces(variant);
+        for (uint32_t i = 0; i < variant->n_steps; i++)
+            loaded->reduces = loaded->reduces || variant->steps[i].n_ins > 1;
         loaded->is_placed = loaded->is_placed || variant->is_placed != 0;
     }
     gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)

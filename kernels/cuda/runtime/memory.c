@@ -22,18 +22,6 @@ struct layout {
     size_t n_bytes;
 };
 
-/* With more peers than a step can receive from, a chain's sum lies in scratch. */
-static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
-{
-    const struct gyre_fifo_spec *spec = &executor->spec;
-    uint64_t slot_bytes = 0;
-    if (gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
-        return 0;
-    for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
-        slot_bytes = gyre_max_u64(slot_bytes, spec->slot_bytes[proto]);
-    return (size_t)(spec->n_fifos * GYRE_CUDA_TILES_IN_FLIGHT * gyre_round_up(slot_bytes, 256));
-}
-
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
@@ -42,7 +30,14 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
         MAX_PROGRAM_BYTES,
         gyre_max_u64(MIN_PROGRAM_BYTES, (uint64_t)executor->n_ranks * PROGRAM_BYTES_A_RANK));
     struct layout layout;
-    layout.scratch_bytes = most_scratch_bytes(executor);
+    /* With more peers than a step can receive from, a chain's sum lies in scratch. */
+    uint64_t slot_bytes = 0;
+    for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
+        slot_bytes = gyre_max_u64(slot_bytes, executor->spec.slot_bytes[proto]);
+    layout.scratch_bytes = 0;
+    if (!gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
+        layout.scratch_bytes = (size_t)(executor->spec.n_fifos * GYRE_CUDA_TILES_IN_FLIGHT *
+                                        gyre_round_up(slot_bytes, 256));
     layout.control = (size_t)gyre_round_up(n_ends * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS,
                                            GYRE_CUDA_ARENA_ALIGN_BYTES);
     layout.connectors = layout.control + (size_t)gyre_round_up(sizeof(struct gyre_cuda_control),
@@ -63,8 +58,11 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
     executor->mailbox = executor->host_memory;
     executor->has_left = (uint64_t *)(void *)(executor->mailbox + 1);
     GYRE_TRY(device->ops->zero(device, memory, layout.connectors));
-    GYRE_TRY(gyre_cuda_uploader_open(&executor->uploader,
-                                     (unsigned char *)executor->host_memory + mailbox_bytes));
+    int least = 0, greatest = 0;
+    GYRE_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    GYRE_CUDA_TRY(
+        cudaStreamCreateWithPriority(&executor->uploader.stream, cudaStreamNonBlocking, greatest));
+    executor->uploader.staging = (unsigned char *)executor->host_memory + mailbox_bytes;
     GYRE_TRY(gyre_cuda_upload(&executor->uploader, executor->fault, executor->device_connectors,
                               executor->connectors,
                               gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector)));
@@ -79,7 +77,8 @@ void gyre_cuda_memory_close(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
     gyre_cuda_arena_close(&executor->arena);
-    gyre_cuda_uploader_close(&executor->uploader);
+    if (executor->uploader.stream != NULL)
+        (void)cudaStreamDestroy(executor->uploader.stream);
     (void)device->ops->pool_free(device, executor->memory);
     (void)device->ops->host_free(device, executor->host_memory);
 }
@@ -160,22 +159,6 @@ void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placem
 
 /* A copy takes microseconds unless the GPU has stopped. */
 #define UPLOAD_TIMEOUT_NS 10000000000ULL
-
-gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging)
-{
-    int least = 0, greatest = 0;
-    GYRE_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    GYRE_CUDA_TRY(cudaStreamCreateWithPriority(&uploader->stream, cudaStreamNonBlocking, greatest));
-    uploader->staging = staging;
-    return GYRE_SUCCESS;
-}
-
-void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader)
-{
-    if (uploader->stream != NULL)
-        (void)cudaStreamDestroy(uploader->stream);
-    uploader->stream = NULL;
-}
 
 gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault)
 {

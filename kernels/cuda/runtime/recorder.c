@@ -120,38 +120,6 @@ void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_tr
     gyre_cuda_recorder_free(executor);
 }
 
-static gyre_status read_rings(struct gyre_cuda_executor *executor, struct gyre_trace_events *events)
-{
-    const struct gyre_cuda_recorder_state *state = &executor->recorder;
-    struct gyre_device *device = executor->device;
-    const size_t ring_entries = state->capacity;
-    struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
-    union gyre_cuda_record *rings = malloc(state->n_blocks * ring_entries * sizeof(*rings));
-    gyre_status status = head != NULL && rings != NULL
-                             ? device->ops->copy(device, head, state->recorder, sizeof(*head))
-                             : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
-    for (uint32_t block = 0; block < state->n_blocks && status == GYRE_SUCCESS; block++) {
-        const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_entries, ring_entries);
-        if (n_kept > 0)
-            status =
-                device->ops->copy(device, rings + block * ring_entries,
-                                  head->entries + block * ring_entries, n_kept * sizeof(*rings));
-    }
-    if (status == GYRE_SUCCESS) {
-        head->entries = rings;
-        const struct gyre_cuda_records records = {.recorder = head,
-                                                  .n_blocks = state->n_blocks,
-                                                  .ends_per_rank = executor->spec.n_fifos * 2,
-                                                  .clock = state->clock,
-                                                  .programs = state->programs,
-                                                  .n_programs = state->n_programs};
-        status = gyre_cuda_records_read(&records, events);
-    }
-    free(head);
-    free(rings);
-    return status;
-}
-
 void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended)
 {
     struct gyre_cuda_recorder_state *state = &executor->recorder;
@@ -159,7 +127,32 @@ void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ende
     gyre_status status = gyre_fail(GYRE_ERROR_TIMEOUT, "a launch has not ended");
     if (has_ended && state->trace != NULL) {
         compare_clocks(executor);
-        status = read_rings(executor, &events);
+        struct gyre_device *device = executor->device;
+        const size_t ring_entries = state->capacity;
+        struct gyre_cuda_recorder *head = calloc(1, sizeof(*head));
+        union gyre_cuda_record *rings = malloc(state->n_blocks * ring_entries * sizeof(*rings));
+        status = head != NULL && rings != NULL
+                     ? device->ops->copy(device, head, state->recorder, sizeof(*head))
+                     : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+        for (uint32_t block = 0; block < state->n_blocks && status == GYRE_SUCCESS; block++) {
+            const uint64_t n_kept = gyre_min_u64(head->blocks[block].n_entries, ring_entries);
+            if (n_kept > 0)
+                status = device->ops->copy(device, rings + block * ring_entries,
+                                           head->entries + block * ring_entries,
+                                           n_kept * sizeof(*rings));
+        }
+        if (status == GYRE_SUCCESS) {
+            head->entries = rings;
+            const struct gyre_cuda_records records = {.recorder = head,
+                                                      .n_blocks = state->n_blocks,
+                                                      .ends_per_rank = executor->spec.n_fifos * 2,
+                                                      .clock = state->clock,
+                                                      .programs = state->programs,
+                                                      .n_programs = state->n_programs};
+            status = gyre_cuda_records_read(&records, &events);
+        }
+        free(head);
+        free(rings);
     }
     events.n_left_out = state->n_left_out;
     if (status == GYRE_SUCCESS)

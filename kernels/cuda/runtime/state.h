@@ -220,10 +220,6 @@ struct gyre_cuda_start {
     bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
 
-/** gyre_cuda_uploader_open - @staging: stays the caller's. The device is current. */
-gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging);
-void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
-
 /** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
  * apart (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
