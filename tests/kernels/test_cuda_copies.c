@@ -334,7 +334,7 @@ TEST_CASE("only what is staged limits a tile")
     free(connectors);
 }
 
-TEST_CASE("range steps are not lowered")
+TEST_CASE("steps of several chunks are not lowered to lines")
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = 2, .slot_bytes = {4096}};
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 4};
@@ -343,8 +343,9 @@ TEST_CASE("range steps are not lowered")
     struct gyre_cuda_shape size;
     struct gyre_program *program;
     CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_bruck, &shape, 0, &program));
-    const struct gyre_load_config config = {.program = program, .n_channels = 1};
+    const struct gyre_load_config config = {
+        .program = program, .n_channels = 1, .proto = GYRE_PROTO_LL};
     CHECK_FAILS(gyre_cuda_lower(&spec, connectors, 4, &config, &blob, &size),
-                GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
+                GYRE_ERROR_UNSUPPORTED, "moves up to 2 chunks: too many for a GPU");
     gyre_program_free(program);
 }

@@ -277,14 +277,6 @@ static void compare_choices(const struct gyre_algorithm *algorithm, const struct
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
     CHECK(given.like == algorithm);
     CHECK(given.ability.ranges == (programs[0]->max_range > 1));
-    if (gyre_tuner_algorithm_obstacle(&facts, algorithm, shape->coll) != NULL) {
-        struct gyre_choice none;
-        CHECK_OK(gyre_filter_parse("", "", "", &filter));
-        CHECK_FAILS(gyre_tuner_choose_given(&facts, &filter, &copy, 4096, &none),
-                    GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
-        free_programs(programs, shape->n_ranks);
-        return;
-    }
     for (uint64_t n_bytes = 16; n_bytes <= 1 << 28; n_bytes *= 16) {
         struct gyre_choice expected, choice;
         CHECK_OK(gyre_filter_parse(words, "", "", &filter));

@@ -18,7 +18,7 @@ struct gyre_cuda_shape {
 
 /** gyre_cuda_lower - all variants of one rank. @connectors: checked for existence and protocol, in
  * every channel. @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (no
- * slots for the protocol, too many chunks, range steps), OUT_OF_MEMORY. */
+ * slots for the protocol, too many chunks), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,
