@@ -22,7 +22,7 @@ struct options {
     const char *csv_path;
     const char *msccl_path;
     const char *rows_path;
-    const char *library;
+    const char *library, *machine;
     bool rounds;
     bool verify;
     bool any_order;
@@ -53,6 +53,10 @@ static const struct bench_option table[] = {
     {0, "cost", "NAME",
      "the machine for --predict: host, h200 (default), or a file\nthat gyre tune wrote", BENCH_TEXT,
      AT(request.cost)},
+    {0, "machine", "NAME",
+     "in place of --cost: a machine of published tables, such as h100, or a\nfile "
+     "(docs/published.md); its NICs unless --nics says otherwise",
+     BENCH_TEXT, AT(machine)},
     {0, "proto", "NAME",
      "the protocol for --predict: simple, ll, ll128 or lamport\n(default: the tuner's choice)",
      BENCH_TEXT, AT(request.proto)},
@@ -426,6 +430,8 @@ static int run(int argc, char **argv)
         return 2;
     }
     if ((options.sizes != NULL && !parse_sizes(options.sizes, &options.request)) ||
+        !bench_take_machine(&options.request, options.machine,
+                            options.shape.hosts == NULL ? NULL : &options.shape.n_nics) ||
         !check_together(&options))
         return 2;
     if (options.json_path != NULL && !is_done(bench_schedule_json_open(argc, argv, &job.json)))

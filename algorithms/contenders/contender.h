@@ -6,6 +6,7 @@
 #define GYRE_ALGORITHMS_CONTENDER_H
 
 #include "algorithms/algorithm.h"
+#include "algorithms/simulate/simulate.h"
 
 /* X(enum suffix, name) */
 #define GYRE_GPU_TABLE(X) \
@@ -38,6 +39,21 @@ struct gyre_contender_machine {
     unsigned version;      /* 2.18 is 218; 0 = new */
     uint64_t eager_bytes;  /* MPI: longest message sent without asking */
 };
+
+struct gyre_machine_file {
+    struct gyre_contender_machine facts; /* but for n_nics and version */
+    struct gyre_cost cost;
+    char library[16];
+    char algorithm[16]; /* "" = the library's choice */
+    bool is_mesh;
+    unsigned n_gpus, n_nics; /* of a host */
+    double p2p_efficiency;   /* the part of links that sends reach */
+};
+
+/** @folder: of the files that others are `like`. Errors: INVALID_ARGUMENT with file and line,
+ * SYSTEM. */
+gyre_status gyre_machine_file_read(const char *path, const char *folder,
+                                   struct gyre_machine_file *file_out);
 
 struct gyre_contender_call {
     enum gyre_collective coll;

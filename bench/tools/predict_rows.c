@@ -31,8 +31,9 @@
     X(proto, proto, TEXT)                       \
     X(cost, cost, TEXT)                         \
     X(fabric, fabric, TEXT)                     \
+    X(machine, machine, TEXT)                   \
+    X(p2p_efficiency, p2p_efficiency, NUMBER)   \
     X(gpu, gpu, TEXT)                           \
-    X(cpu, cpu, TEXT)                           \
     X(version, version, TEXT)                   \
     X(ranks, n_ranks, NUMBER)                   \
     X(hosts, n_hosts, NUMBER)                   \
@@ -43,16 +44,9 @@
     X(graph, is_graph, NUMBER)                  \
     X(graph_launch_ns, graph_launch_ns, NUMBER) \
     X(nics, n_nics, NUMBER)                     \
-    X(link_gbytes, link_gbytes, NUMBER)         \
-    X(mesh_gpus, mesh_gpus, NUMBER)             \
-    X(rings, n_rings, NUMBER)                   \
     X(nvls, has_nvls, NUMBER)                   \
-    X(far_nics, far_nics, NUMBER)               \
     X(nic_gbit, nic_gbit, NUMBER)               \
-    X(net_latency_us, net_latency_us, NUMBER)   \
-    X(eager_bytes, eager_bytes, NUMBER)         \
-    X(dtype_bytes, dtype_bytes, NUMBER)
-
+    X(eager_bytes, eager_bytes, NUMBER)
 /* NAN or NULL = absent. */
 struct row {
 #define FIELD_TEXT(field)            const char *field;
@@ -162,24 +156,14 @@ static gyre_status read_call(const struct row *row, struct gyre_contender_call *
     return GYRE_SUCCESS;
 }
 
+/* @machine: of a machine file; the row's words replace what it says. */
 static gyre_status read_machine(const struct row *row, const struct gyre_cost *cost,
                                 struct gyre_contender_machine *machine)
 {
-    *machine = (struct gyre_contender_machine){
-        .gpu = GYRE_GPU_HOPPER,
-        .link_gbytes = number_or(row->link_gbytes, 0),
-        .mesh_gpus = (unsigned)number_or(row->mesh_gpus, 0),
-        .n_rings = (unsigned)number_or(row->n_rings, 0),
-        .has_nvls = number_or(row->has_nvls, 0) > 0,
-        .has_far_nics = number_or(row->far_nics, 0) > 0,
-        .nic_gbytes = number_or(row->nic_gbit / 8, cost->nic_bytes_per_ns),
-        .n_nics = (unsigned)number_or(row->n_nics, 0),
-        .cpu = row->cpu == NULL                 ? GYRE_CPU_AMD
-               : strcmp(row->cpu, "intel") == 0 ? GYRE_CPU_INTEL
-               : strcmp(row->cpu, "grace") == 0 ? GYRE_CPU_GRACE
-                                                : GYRE_CPU_AMD,
-        .net_latency_us = number_or(row->net_latency_us, 0),
-        .eager_bytes = (uint64_t)number_or(row->eager_bytes, 8192)};
+    machine->has_nvls = number_or(row->has_nvls, machine->has_nvls) > 0;
+    machine->nic_gbytes = number_or(row->nic_gbit / 8, cost->nic_bytes_per_ns);
+    machine->n_nics = (unsigned)number_or(row->n_nics, 0);
+    machine->eager_bytes = (uint64_t)number_or(row->eager_bytes, 8192);
     unsigned major = 0, minor = 0;
     if (row->version != NULL && sscanf(row->version, "%u.%u", &major, &minor) == 2)
         machine->version = 100 * major + minor;
@@ -281,11 +265,14 @@ static gyre_status find_simulator(struct rows *rows, const struct row *row,
     return status;
 }
 
-static gyre_status list_ways(const struct row *row, const struct gyre_contender_machine *machine,
+static gyre_status list_ways(const struct row *row, const struct gyre_machine_file *file,
                              const struct gyre_contender_call *call,
                              struct gyre_contender_way *ways_out, int *n_out)
 {
-    const char *library = row->library == NULL ? "nccl" : row->library;
+    const struct gyre_contender_machine *machine = &file->facts;
+    const char *library = row->library != NULL       ? row->library
+                          : file->library[0] != '\0' ? file->library
+                                                     : "nccl";
     *n_out = 1;
     if (strcmp(library, "nccl") == 0 || strcmp(library, "rccl") == 0)
         return gyre_nccl_choose(machine, call, ways_out);
@@ -348,24 +335,49 @@ static double busbw_of(const struct answer *answer)
            bench_bus_factor(answer->call.coll, answer->call.n_ranks);
 }
 
+/* The kernel of sends starts the works of its peers one by one, each in about a hop of LL, and
+ * sends reach a smaller part of the links than rings do. */
+static void apply_machine(const struct row *row, const struct gyre_machine_file *file,
+                          struct gyre_contender_call *call, struct gyre_cost *cost)
+{
+    double *egress = &cost->egress_bytes_per_ns[GYRE_LINK_HOST];
+    if (call->algorithm == NULL && row->algorithm == NULL && file->algorithm[0] != '\0')
+        call->algorithm = file->algorithm;
+    if (call->coll == GYRE_COLL_ALL_TO_ALL) {
+        const double part = number_or(row->p2p_efficiency, file->p2p_efficiency);
+        cost->launch_ns += (call->n_ranks - 1) * cost->hop_ns[GYRE_PROTO_LL][GYRE_LINK_HOST];
+        cost->nic_bytes_per_ns *= part;
+        *egress *= part;
+    }
+    cost->ingress_bytes_per_ns[GYRE_LINK_HOST] = *egress;
+}
+
 /* Predicts the fastest of the library's ways. @line: is cut into words. */
 static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
     struct row own, *const row = &own;
-    struct gyre_contender_machine machine;
     struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
+    struct gyre_machine_file file = {.facts.gpu = GYRE_GPU_HOPPER, .p2p_efficiency = 1};
+    struct gyre_contender_machine *const machine = &file.facts;
     struct gyre_cost cost;
     struct gyre_prediction prediction;
     struct kept_simulator *kept;
     int n_ways;
     GYRE_TRY(read_row(line, row));
     GYRE_TRY(read_call(row, &answer->call));
-    GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
+    if (row->machine != NULL)
+        GYRE_TRY(bench_machine_load(row->machine, &file));
+    if (row->machine != NULL && row->cost == NULL)
+        cost = file.cost;
+    else
+        GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
     GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
+    if (row->machine != NULL)
+        apply_machine(row, &file, &answer->call, &cost);
     if (number_or(row->is_graph, 0) > 0)
         cost.launch_ns = number_or(row->graph_launch_ns, cost.launch_ns);
-    GYRE_TRY(read_machine(row, &cost, &machine));
-    GYRE_TRY(list_ways(row, &machine, &answer->call, ways, &n_ways));
+    GYRE_TRY(read_machine(row, &cost, machine));
+    GYRE_TRY(list_ways(row, &file, &answer->call, ways, &n_ways));
     answer->prediction.time_ns = INFINITY;
     for (int i = 0; i < n_ways; i++) {
         GYRE_TRY(predict_way(rows, row, &answer->call, &cost, &ways[i], &prediction));
@@ -432,9 +444,10 @@ static gyre_status write_line(const struct bench_schedule_request *request, cons
         if (request->grouping->host_of[rank] != rank / (request->n_ranks / n_hosts))
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "--library needs hosts of equally many ranks, one after the other");
-    int used = snprintf(line_out, MAX_LINE, "coll=%s ranks=%u hosts=%u bytes=%llu cost=%s",
-                        gyre_collectives[request->coll].name, request->n_ranks, n_hosts,
-                        (unsigned long long)n_bytes, cost);
+    int used =
+        snprintf(line_out, MAX_LINE, "coll=%s ranks=%u hosts=%u bytes=%llu %s=%s",
+                 gyre_collectives[request->coll].name, request->n_ranks, n_hosts,
+                 (unsigned long long)n_bytes, request->is_machine ? "machine" : "cost", cost);
     if (request->grouping != NULL && request->grouping->n_nics > 0)
         used += snprintf(&line_out[used], MAX_LINE - (size_t)used, " nics=%u",
                          request->grouping->n_nics);

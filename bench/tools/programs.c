@@ -57,6 +57,19 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
     return status == GYRE_SUCCESS;
 }
 
+gyre_status bench_machine_load(const char *machine, struct gyre_machine_file *file_out)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 300];
+    const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 10);
+    if (n < 0)
+        return gyre_fail(GYRE_ERROR_SYSTEM, "/proc/self/exe cannot be read");
+    folder[n] = '\0';
+    strcpy(strrchr(folder, '/'), "/machines");
+    snprintf(path, sizeof(path), "%s/%.255s.machine", folder, machine);
+    const bool is_shipped = access(path, R_OK) == 0;
+    return gyre_machine_file_read(is_shipped ? path : machine, folder, file_out);
+}
+
 /* A descriptor for its output, or -1 after printing a failure. */
 static int start_importer(const char *path, pid_t *child_out)
 {

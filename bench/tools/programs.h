@@ -6,6 +6,7 @@
 #ifndef GYRE_BENCH_TOOLS_PROGRAMS_H
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
 
+#include "algorithms/contenders/contender.h"
 #include "core/gyre_model.h"
 
 struct bench_programs {
@@ -43,5 +44,9 @@ struct bench_fabric {
 gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
 
 void bench_fabric_close(struct bench_fabric *fabric);
+
+/** @machine: a file, or the name of a shipped machine, such as h100. Errors: as
+ * gyre_machine_file_read(). */
+gyre_status bench_machine_load(const char *machine, struct gyre_machine_file *file_out);
 
 #endif

@@ -51,6 +51,7 @@ struct bench_schedule_request {
     unsigned root;
     const struct gyre_grouping *grouping;
     const char *cost;     /* name or file, default h200 */
+    bool is_machine;      /* `cost` names a machine */
     uint64_t first_bytes; /* default 1K, steps of a factor of four */
     uint64_t last_bytes;  /* default 1G */
     const char *proto;
@@ -65,6 +66,10 @@ struct bench_schedule_request {
     struct bench_schedule_json *json; /* NULL = not wanted */
     struct bench_tidy *csv;           /* NULL = not wanted */
 };
+
+/** Puts a machine in the place of `cost`. @machine: NULL does nothing. @n_nics: NULL, or gets those
+ * of a host if it is 0. False after printing what is wrong. */
+bool bench_take_machine(struct bench_schedule_request *request, const char *machine, int *n_nics);
 
 /** Prints time, bandwidth and bottleneck of one algorithm, or all algorithms' times. A
  * communicator's choices fill in what is missing. Errors: INVALID_ARGUMENT, SYSTEM (constants),

@@ -4,6 +4,8 @@
  */
 #include "bench/tools/schedule_predict.h"
 
+#include "bench/tools/programs.h"
+#include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -23,20 +25,47 @@
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
+static struct gyre_cost cost_of_net(const struct gyre_cost *shipped, enum bench_schedule_net net)
+{
+    const bool is_rdma = net == BENCH_NET_IB;
+    const struct gyre_network network = {
+        .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
+    return net == BENCH_NET_UNNAMED ? *shipped : gyre_network_cost(shipped, &network);
+}
+
+bool bench_take_machine(struct bench_schedule_request *request, const char *machine, int *n_nics)
+{
+    struct gyre_machine_file file;
+    if (machine == NULL)
+        return true;
+    if (request->cost != NULL || bench_machine_load(machine, &file) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: --machine %s: %s\n", machine,
+                request->cost != NULL ? "it takes the place of --cost" : gyre_cause());
+        return false;
+    }
+    if (n_nics != NULL && *n_nics == 0)
+        *n_nics = (int)file.n_nics;
+    request->cost = machine;
+    request->is_machine = true;
+    return true;
+}
+
 static gyre_status open_costs(struct bench_table *table)
 {
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
-    const struct gyre_cost *shipped = gyre_cost_find(name);
+    const bool is_machine = table->request->is_machine;
+    const struct gyre_cost *shipped = is_machine ? NULL : gyre_cost_find(name);
     table->facts.device_kind = shipped == &gyre_cost_h200
                                    ? GYRE_DEVICE_CUDA
                                    : GYRE_DEVICE_HOST; /* a file of constants is for the host */
-    if (shipped != NULL) {
-        const bool is_rdma = table->request->net == BENCH_NET_IB;
-        const struct gyre_network network = {
-            .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
-        table->cost = table->request->net == BENCH_NET_UNNAMED
-                          ? *shipped
-                          : gyre_network_cost(shipped, &network);
+    if (is_machine) {
+        struct gyre_machine_file file;
+        GYRE_TRY(bench_machine_load(name, &file));
+        table->cost = file.cost;
+        table->facts.device_kind =
+            strcmp(file.library, "mpi") == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA;
+    } else if (shipped != NULL) {
+        table->cost = cost_of_net(shipped, table->request->net);
     } else {
         struct gyre_tuning tuning;
         const gyre_status status = gyre_tuning_load(name, &tuning);

@@ -8,6 +8,10 @@
 #include "algorithms/library/library.h"
 #include "tests/support/simulated.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static const struct gyre_contender_machine hgx_h100 = {
     .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = 50, .cpu = GYRE_CPU_INTEL};
 
@@ -119,6 +123,41 @@ TEST_CASE("LL128 passes a Grace since NCCL 2.27, and no other CPU")
         struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
         CHECK((gyre_nccl_list(&machine, &call, ways) > 0) == expected[i].has_ll128);
     }
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+TEST_CASE("a machine file says what the file that it is like does not, and lines that are wrong")
+{
+    char folder[] = "/tmp/gyre_machine_XXXXXX", base[64], own[64];
+    struct gyre_machine_file file;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(base, sizeof(base), "%s/base.machine", folder);
+    snprintf(own, sizeof(own), "%s/own.machine", folder);
+    write_text(base, "name Base\nlibrary nccl\ngpu ampere A100\ninside switch reduces\n"
+                     "hosts 1 gpus 8 nics 8 rate 24.3 # HDR\nlaunch_ns = 5000\nfence_ns = 7\n"
+                     "host_egress_bytes_per_ns = 240\n");
+    write_text(own, "launch_ns = 6000   # mine\nlike base\ninside mesh\ncpu grace\n"
+                    "nics behind cpu\np2p_efficiency = 0.5\nhosts 2 gpus 4 nics 2 rate 12\n"
+                    "torus 2 2 rate 5\nalgorithm ring\n");
+    CHECK_OK(gyre_machine_file_read(own, folder, &file));
+    CHECK(file.facts.gpu == GYRE_GPU_AMPERE && file.facts.cpu == GYRE_CPU_GRACE &&
+          file.facts.has_far_nics && !file.facts.has_nvls && file.facts.mesh_gpus == 4);
+    CHECK(file.n_gpus == 4 && file.n_nics == 2 && strcmp(file.library, "nccl") == 0 &&
+          strcmp(file.algorithm, "ring") == 0);
+    CHECK(fabs(file.cost.launch_ns - 6000) < 1e-9 && fabs(file.cost.fence_ns - 7) < 1e-9 &&
+          fabs(file.facts.nic_gbytes - 12) < 1e-9 && fabs(file.p2p_efficiency - 0.5) < 1e-9 &&
+          fabs(file.facts.link_gbytes - 240) < 1e-9);
+    write_text(own, "inside mesh\nspeed 3\n");
+    CHECK_FAILS(gyre_machine_file_read(own, folder, &file), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
+    write_text(own, "like own\n");
+    CHECK_FAILS(gyre_machine_file_read(own, folder, &file), GYRE_ERROR_INVALID_ARGUMENT,
+                "like each other");
+    CHECK(remove(base) == 0 && remove(own) == 0 && remove(folder) == 0);
 }
 
 /* src/enqueue.cc: by threads alone up to 2.21; then by bytes of traffic, 16 KiB a channel, which LL

@@ -170,6 +170,11 @@ def case_command(build, source):
     text = run("validate", "--expect", "all_reduce", "64M", "4x8", "--machine", "h100")
     for part in ("32 ranks", "bound", "prediction", "error bar", "nine of ten", "h100.machine"):
         assert part in text, (part, text)
+    told = float(text.split("prediction")[1].split()[0])
+    schedule = subprocess.run([os.path.join(build, "bench", "schedule"), "--predict", "--machine", "h100", "--hosts", "4x8",
+                               "--coll", "all_reduce", "--library", "nccl", "--bytes", "64M"],
+                              capture_output=True, text=True, check=True).stdout
+    near(float(schedule.splitlines()[-1].split()[5]), told, 0.001)
     assert "machines are: a100" in run("validate", "--expect", "all_reduce", "1G", "64x8", "--machine", "nope", status=1)
 
 

@@ -42,7 +42,7 @@ class Machine:
 
     def __init__(self, path, base=None):
         self.path, self.base = path, base
-        self.names, self.fits = [], {}
+        self.names, self.fits, self.is_mixed = [], {}, False
         self.words = dict(base.words) if base else {}
         self.constants = dict(base.constants) if base else {}
         self.fabric = list(base.fabric) if base else []
@@ -151,7 +151,7 @@ def find_machine(machines, row):
         if machine in mine or not mine:
             return machine, "class"
         other = copy.copy(mine[0])  # kernels of engines are described for one GPU; others have their own links
-        other.words = machine.words | {"library": library}
+        other.words, other.is_mixed = machine.words | {"library": library}, True
         rate = machine.constants["host_egress_bytes_per_ns"] / mine[0].base.constants["host_egress_bytes_per_ns"]
         other.constants = mine[0].constants | {"host_egress_bytes_per_ns":
                                                mine[0].constants["host_egress_bytes_per_ns"] * rate}

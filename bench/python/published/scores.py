@@ -88,37 +88,26 @@ def query_of(machine, row, changed=None, as_given=True):
     """One line of `schedule --predict --rows`. @changed: constants that replace those of the machine's file.
     @as_given: with the algorithm that the table names."""
     words, constants = machine.words, machine.constants | (changed or {})
-    inside, library = words.get("inside", ""), words["library"]
+    library = words["library"]
     if library == "mpi":
         constants = constants | {"wire_ns": machine.wire_ns(row["hosts"])}
         return (row["collective"], row["algorithm_or_proto"] if as_given else "default", row["ranks"], row["bytes"],
                 tuple(constants.items()), machine.dimensions(row["hosts"]))
-    nics = min(row["nic_per_host"] or words["nics"], words["nics"]) if row["hosts"] > 1 else 0
-    query = {"coll": COLLECTIVES.get(row["collective"], row["collective"]), "ranks": row["ranks"], "hosts": row["hosts"],
-             "bytes": row["bytes"], "library": library,
-             "algo": algorithm_of(row, words) if as_given else "default"}
-    if nics:
-        query |= {"nics": nics, "nic_gbit": row["nic_gbit_s"] or 8 * constants["nic_bytes_per_ns"]}
-    if inside == "mesh":
-        query["mesh_gpus"] = words["gpus"]
-    if library in ("nccl", "rccl"):
-        chip = machine.chip()
-        query |= {"gpu": chip, "link_gbytes": f"{constants.get('host_egress_bytes_per_ns', CHIPS[chip]):g}",
-                  "nvls": int("reduces" in inside), "cpu": words.get("cpu", "amd"), "far_nics": words.get("far_nics", 0),
-                  "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
-    query["graph"] = int(row["graph"] == "yes" and library != "oneshot")
-    query["cost"] = "h200"
-    if row["collective"] == "alltoall":
-        # The kernel of sends starts the work items of its peers one by one; each takes about a hop of LL.
-        # Sends reach a smaller part of the links than rings do.
-        constants = constants | {"launch_ns": constants["launch_ns"] + (row["ranks"] - 1) * constants["ll_host_hop_ns"]}
-        constants |= {key: constants[key] * constants["p2p_efficiency"]
-                      for key in ("host_egress_bytes_per_ns", "nic_bytes_per_ns")}
+    own = dict(changed or {})
+    if machine.is_mixed:
+        own["host_egress_bytes_per_ns"] = constants["host_egress_bytes_per_ns"]
     if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
-        constants = constants | {"launch_ns": constants["launch_ns"] + 2 * BARRIER_NS}
-    constants = constants | {"host_ingress_bytes_per_ns": constants["host_egress_bytes_per_ns"]}
+        own["launch_ns"] = constants["launch_ns"] + 2 * BARRIER_NS
+    query = {"machine": machine.path, "coll": COLLECTIVES.get(row["collective"], row["collective"]),
+             "ranks": row["ranks"], "hosts": row["hosts"], "bytes": row["bytes"], "library": library,
+             "algo": algorithm_of(row, words) if as_given else "default",
+             "graph": int(row["graph"] == "yes" and library != "oneshot"),
+             "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
+    if row["hosts"] > 1:
+        query |= {"nics": min(row["nic_per_host"] or words["nics"], words["nics"]),
+                  "nic_gbit": row["nic_gbit_s"] or 8 * constants["nic_bytes_per_ns"]}
     return " ".join(f"{key}={value}" for key, value in query.items()) + "".join(
-        f" {key}={value:.9g}" for key, value in sorted(constants.items()) if key != "p2p_efficiency")
+        f" {key}={value:.9g}" for key, value in sorted(own.items()))
 
 
 def is_one_barrier(row):
