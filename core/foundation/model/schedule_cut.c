@@ -193,7 +193,7 @@ static uint32_t find_group(struct cut *cut, const struct gyre_step *steps, uint3
 static bool cut_worker(struct cut *cut, const struct gyre_step *steps, uint32_t n_steps)
 {
     for (uint32_t s = 0; s < n_steps;) {
-        uint32_t n_sends;
+        uint32_t n_sends = 0;
         const uint32_t n = has_connection(steps[s].outs, steps[s].n_outs)
                                ? find_group(cut, &steps[s], n_steps - s, &n_sends)
                                : 0;

@@ -74,10 +74,10 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->tile_bytes =
         gyre_min_u32(gyre_slot_payload_bytes(config->proto, shape.slot_bytes), shape.proxied_bytes);
     const uint32_t n_parts = gyre_program_n_parts(config->program, GYRE_OPERAND_SCRATCH);
-    if (loaded->n_areas > 1 && loaded->n_areas >= n_parts)
-        loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_RANGE_AREA_BYTES);
-    else if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
+    if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
         loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
+    else if (loaded->n_areas > 1 && loaded->n_areas >= n_parts)
+        loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_RANGE_AREA_BYTES);
     loaded->tile_bytes = gyre_piece_bytes(loaded->tile_bytes, config->program->max_range);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
