@@ -63,8 +63,12 @@ static inline void test_set(const char *setting, ...)
 {
     va_list settings;
     va_start(settings, setting);
-    for (; setting != NULL; setting = va_arg(settings, const char *))
-        CHECK(putenv(strdup(setting)) == 0);
+    for (; setting != NULL; setting = va_arg(settings, const char *)) {
+        char *name = strdup(setting), *value = strchr(name, '=');
+        *value++ = '\0';
+        CHECK(setenv(name, value, 1) == 0);
+        free(name);
+    }
     va_end(settings);
 }
 

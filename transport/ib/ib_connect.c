@@ -38,12 +38,14 @@ struct blob_header {
     uint32_t n_rails;
     uint32_t n_qps;
     uint32_t depth;
-    uint32_t takes_boxes;
+    uint16_t takes_boxes;
+    uint16_t can_move;
     uint32_t n_peers;
     uint32_t cm_port; /* 0 = connected by these blobs alone */
-    uint32_t can_move;
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
+
+_Static_assert(sizeof(struct blob_header) % 8 == 0, "peers with 64-bit words follow it");
 
 struct blob_peer {
     uint32_t rank;
@@ -100,9 +102,9 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .n_qps = (uint32_t)ib->channels_per_rail - 1,
         .depth = ib->config.spec.depth,
         .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
+        .can_move = ib->can_move,
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
-        .can_move = ib->can_move,
     };
     for (int i = 0; i < ib->n_rails; i++) {
         const struct gyre_ib_rail *rail = &ib->rails[i];
