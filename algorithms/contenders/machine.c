@@ -69,9 +69,9 @@ static gyre_status take_words(const char *line, struct gyre_machine_file *file)
     } else if (strcmp(word, "nics") == 0) {
         facts->has_far_nics = true;
     } else if (strcmp(word, "library") == 0) {
-        snprintf(file->library, sizeof(file->library), "%s", value);
+        snprintf(file->library, sizeof(file->library), "%.15s", value);
     } else if (strcmp(word, "algorithm") == 0) {
-        snprintf(file->algorithm, sizeof(file->algorithm), "%s", value);
+        snprintf(file->algorithm, sizeof(file->algorithm), "%.15s", value);
     } else {
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\" is no word of a machine", word);
     }

@@ -271,7 +271,7 @@ void bench_facts_gather(struct bench_doctor *doctor)
         if (strlen(text) < 120)
             bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }
-    snprintf(fact, n_bytes, "%s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
+    snprintf(fact, n_bytes, "%.147s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
     (void)bench_read_text(doctor->root, "/proc/sys/kernel/osrelease",
                           doctor->facts[BENCH_FACT_KERNEL], 128);
     bench_fact_of_driver(doctor, doctor->facts[BENCH_FACT_DRIVER], n_bytes);
