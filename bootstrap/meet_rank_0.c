@@ -246,6 +246,29 @@ static int listen_everywhere(struct reception *reception)
     return first_error != 0 ? first_error : reception->n_listeners == 0 ? EADDRNOTAVAIL : 0;
 }
 
+static gyre_status name_listener(const struct gyre_meet_place *place, int error_number)
+{
+    struct gyre_meet_answer answer;
+    int fd = -1;
+    char where[320];
+    struct gyre_meet_place here = *place;
+    if (!gyre_meet_is_named(place))
+        here.address = "localhost";
+    gyre_meet_where(place, where, sizeof(where));
+    const gyre_status status =
+        gyre_meet_say_hello(&here, gyre_now_ns() + GYRE_MEET_HELLO_NS, &fd, &answer);
+    if (status == GYRE_SUCCESS)
+        gyre_sock_close(fd);
+    if (status == GYRE_SUCCESS && answer.verdict == GYRE_MEET_REFUSED)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "rank 0 cannot listen at %s: %s; give each job its own port", where,
+                         answer.text);
+    return gyre_fail_errno(error_number,
+                           "rank 0 cannot listen at %s: another job or program listens there; give "
+                           "each job its own port",
+                           where);
+}
+
 static gyre_status start_listening(struct reception *reception)
 {
     const uint64_t deadline_ns =
@@ -257,28 +280,8 @@ static gyre_status start_listening(struct reception *reception)
         while (reception->n_listeners > 0)
             gyre_sock_close(reception->listeners[--reception->n_listeners]);
         reception->where[0] = '\0';
-        if (error_number == EADDRINUSE && gyre_now_ns() >= deadline_ns) {
-            struct gyre_meet_answer answer;
-            int fd = -1;
-            char place_text[320];
-            struct gyre_meet_place here = *reception->place;
-            if (!gyre_meet_is_named(reception->place))
-                here.address = "localhost";
-            gyre_meet_where(reception->place, place_text, sizeof(place_text));
-            const gyre_status status =
-                gyre_meet_say_hello(&here, gyre_now_ns() + GYRE_MEET_HELLO_NS, &fd, &answer);
-            if (status == GYRE_SUCCESS)
-                gyre_sock_close(fd);
-            if (status == GYRE_SUCCESS && answer.verdict == GYRE_MEET_REFUSED)
-                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                                 "rank 0 cannot listen at %s: %s; give each job its own port",
-                                 place_text, answer.text);
-            return gyre_fail_errno(
-                error_number,
-                "rank 0 cannot listen at %s: another job or program listens there; give "
-                "each job its own port",
-                place_text);
-        }
+        if (error_number == EADDRINUSE && gyre_now_ns() >= deadline_ns)
+            return name_listener(reception->place, error_number);
         if (error_number != EADDRINUSE) {
             char where[320];
             return gyre_fail_errno(error_number, "rank 0 cannot listen at %s",

@@ -179,6 +179,20 @@ static const struct family {
     {"gyre_last_busbw_bytes_per_second", "gauge", "Bus bandwidth of the last timed launch."},
 };
 
+/* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
+static void escape(const char *name, char *out)
+{
+    char text[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
+    size_t n = 0;
+    gyre_text_to_utf8(name, text, sizeof(text));
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '\\' || *at == '"' || *at == '\n')
+            out[n++] = '\\';
+        out[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
+    }
+    out[n] = '\0';
+}
+
 static void add_line(struct text *text, const char *line)
 {
     const size_t n = strlen(line);
@@ -196,16 +210,7 @@ static void add_cell(const struct gyre_metrics *metrics, const struct cell *cell
         return;
     if (size_class < N_CLASSES - 1)
         snprintf(size, sizeof(size), "%llu", LEAST_BYTES << (2 * size_class));
-    /* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
-    char escaped[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
-    size_t n = 0;
-    gyre_text_to_utf8(metrics->name, escaped, sizeof(escaped));
-    for (const char *at = escaped; *at != '\0'; at++) {
-        if (*at == '\\' || *at == '"' || *at == '\n')
-            name[n++] = '\\';
-        name[n++] = *at == '\n' ? 'n' : *at == '\r' ? ' ' : *at;
-    }
-    name[n] = '\0';
+    escape(metrics->name, name);
     const double values[] = {(double)cell->n_calls, (double)cell->n_bytes,
                              (double)cell->busy_ns / 1e9, cell->last_bytes_per_s};
     gyre_text_format(line, sizeof(line),
