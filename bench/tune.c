@@ -36,7 +36,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     const bool measures = options->from_folder == NULL;
     if (options->step_factor < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "tune multiplies sizes: give -f 2 or more");
-    if (measures && rank->member.n_ranks < 2)
+    if (measures && rank->self.n_ranks < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "one rank sends nothing that constants could be fitted to: give -g 2 or "
                          "more, or start with mpirun or torchrun");
@@ -45,7 +45,7 @@ static gyre_status check_options(const struct bench_rank *rank)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--from does not go with --algo, --proto or --path: all rows of the "
                          "reports count");
-    if (options->output_path == NULL || rank->member.rank != 0)
+    if (options->output_path == NULL || rank->self.rank != 0)
         return GYRE_SUCCESS;
     /* At the start, as a later failure wastes minutes. */
     struct bench_table_file file;
@@ -146,7 +146,7 @@ static gyre_status tune(struct bench_rank *rank)
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
         status = bench_time_trials(rank, trials);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0) {
+    if (status == GYRE_SUCCESS && rank->self.rank == 0) {
         for (int i = 0; i < trials->n_trials; i++) {
             const struct bench_trial *trial = &trials->trials[i];
             rows->rows[rows->n_rows++] = (struct bench_fit_row){

@@ -63,14 +63,14 @@ struct gyre_position {
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "ranks send it to each other");
 
-struct gyre_end_name {
+struct gyre_side_name {
     uint32_t peer;
     uint32_t fifo;
     bool is_send;
     bool is_lines; /* LL between hosts, else SIMPLE */
 };
 
-struct gyre_end_state {
+struct gyre_side_state {
     uint64_t n_moved;
     bool is_held;  /* by an unfinished worker of the running launch */
     uint16_t work; /* that worker's, as the next two */
@@ -287,8 +287,8 @@ struct gyre_executor_ops {
     gyre_status (*positions)(struct gyre_executor *executor, struct gyre_position *positions_out,
                              uint32_t most, uint32_t *n_out);
     /* As positions(). Errors: UNSUPPORTED, INVALID_ARGUMENT (no such FIFO). */
-    gyre_status (*end_state)(struct gyre_executor *executor, const struct gyre_end_name *name,
-                             struct gyre_end_state *state_out);
+    gyre_status (*side_state)(struct gyre_executor *executor, const struct gyre_side_name *name,
+                              struct gyre_side_state *state_out);
     /* Have all works and one-sided operations ended? Any thread; does not block. */
     bool (*is_idle)(struct gyre_executor *executor);
     /* The fault was raised. Any thread; does not block. */

@@ -144,14 +144,14 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
 static gyre_status gather(struct bench_rank *rank, const void *mine, size_t n, const char *what,
                           void **all_out)
 {
-    const size_t n_ranks = (size_t)rank->member.n_ranks;
+    const size_t n_ranks = (size_t)rank->self.n_ranks;
     gyre_status status = GYRE_SUCCESS;
     *all_out = calloc(n_ranks * n, sizeof(double));
     if (*all_out == NULL)
         status =
             gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu %s", n > 1 ? n : n_ranks, what);
     GYRE_TRY(bench_rank_agree(rank, status));
-    return bench_ranks_all_gather(&rank->member, mine, n * sizeof(double), *all_out);
+    return bench_ranks_all_gather(&rank->self, mine, n * sizeof(double), *all_out);
 }
 
 static gyre_status reduce_time(struct bench_rank *rank, double mine, double *time_out)
@@ -160,7 +160,7 @@ static gyre_status reduce_time(struct bench_rank *rank, double mine, double *tim
     const gyre_status status = gather(rank, &mine, 1, "times", &all);
     if (status == GYRE_SUCCESS) {
         const double first = *(double *)all;
-        const struct bench_stats stats = bench_stats_of(all, (size_t)rank->member.n_ranks);
+        const struct bench_stats stats = bench_stats_of(all, (size_t)rank->self.n_ranks);
         const double times[] = {[BENCH_RANK_0] = first,
                                 [BENCH_AVERAGE] = stats.mean,
                                 [BENCH_MIN] = stats.min,
@@ -176,7 +176,7 @@ gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t
     void *memory = NULL;
     const gyre_status status = gather(rank, values, n, "samples", &memory);
     const double *all = memory;
-    for (size_t i = 0; i < (size_t)rank->member.n_ranks * n && status == GYRE_SUCCESS; i++)
+    for (size_t i = 0; i < (size_t)rank->self.n_ranks * n && status == GYRE_SUCCESS; i++)
         if (values[i % n] < all[i])
             values[i % n] = all[i];
     free(memory);
@@ -225,7 +225,7 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
     status = gather(rank, &n_mine, 1, "results", &memory);
     const uint64_t *all = memory;
     *n_wrong_out = 0;
-    for (int i = 0; i < rank->member.n_ranks && status == GYRE_SUCCESS; i++)
+    for (int i = 0; i < rank->self.n_ranks && status == GYRE_SUCCESS; i++)
         *n_wrong_out += (int64_t)all[i];
     free(memory);
     return status;
@@ -259,8 +259,7 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         GYRE_TRY(reduce_time(rank, launch_us, &timing.launch_us));
     }
     timing.algbw = timing.time_us > 0 ? (double)call->what.n_bytes / timing.time_us / 1e3 : 0;
-    timing.busbw =
-        timing.algbw * bench_bus_factor(rank->kind->coll, (unsigned)rank->member.n_ranks);
+    timing.busbw = timing.algbw * bench_bus_factor(rank->kind->coll, (unsigned)rank->self.n_ranks);
     if (wants_samples)
         GYRE_TRY(sample(rank, call, &timing.us));
     bench_progress_begin(rank->progress, call->what.n_bytes, "checking");

@@ -69,13 +69,13 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process)
 {
     if (comms_of_process != NULL) {
-        rank->comm = comms_of_process[rank->member.local];
+        rank->comm = comms_of_process[rank->self.local];
     } else {
         gyre_config config = bench_config_of(rank->options);
-        GYRE_TRY(bench_rank_ordinal(rank->options, rank->member.ranks, rank->member.local,
+        GYRE_TRY(bench_rank_ordinal(rank->options, rank->self.ranks, rank->self.local,
                                     &config.device_ordinal));
         GYRE_TRY(
-            gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config));
+            gyre_comm_init_rank(&rank->comm, rank->self.n_ranks, id, rank->self.rank, &config));
     }
     struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
     GYRE_TRY(gyre_plan_restrict(plans, &rank->allowed));
@@ -101,7 +101,7 @@ void bench_rank_close(struct bench_rank *rank)
 
 void bench_rank_print_error(const struct bench_rank *rank, gyre_status status)
 {
-    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
+    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->self.rank,
             gyre_status_name(status), gyre_cause());
 }
 
@@ -124,7 +124,7 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
     int failed = -1;
     if (status != GYRE_SUCCESS)
         report(rank, status);
-    const gyre_status agreed = bench_ranks_agree_on(&rank->member, status, &failed);
+    const gyre_status agreed = bench_ranks_agree_on(&rank->self, status, &failed);
     if (agreed != GYRE_SUCCESS && failed < 0) /* a lost process reported nothing */
         report(rank, agreed);
     return agreed;
@@ -150,7 +150,7 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[what->coll];
     const size_t element = gyre_dtype_bytes(what->dtype);
-    const size_t block = what->count * element * (size_t)rank->member.rank;
+    const size_t block = what->count * element * (size_t)rank->self.rank;
     const size_t offset = rank->options->is_unaligned ? element : 0;
     unsigned char *send = (unsigned char *)buffers->send + offset;
     unsigned char *recv = (unsigned char *)buffers->recv + offset;
@@ -166,7 +166,7 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
 
 int bench_next_rank(const struct bench_rank *rank)
 {
-    return (rank->member.rank + 1) % rank->member.n_ranks;
+    return (rank->self.rank + 1) % rank->self.n_ranks;
 }
 
 const char *bench_op_name(const struct bench_case *what)
@@ -186,8 +186,8 @@ static gyre_status send_and_receive(const struct bench_library *library,
     const struct bench_case *what = &call->what;
     gyre_comm *comm = rank->comm;
     const gyre_stream stream = rank->stream;
-    const int n_ranks = rank->member.n_ranks;
-    const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
+    const int n_ranks = rank->self.n_ranks;
+    const int previous = (rank->self.rank + n_ranks - 1) % n_ranks;
     GYRE_TRY(library->group_start());
     gyre_status status =
         library->send(call->send, what->count, what->dtype, bench_next_rank(rank), comm, stream);
@@ -255,19 +255,19 @@ static struct gyre_pattern pattern_of(const struct bench_rank *rank, const struc
     const bool reduces = gyre_collectives[what->coll].reduces;
     return (struct gyre_pattern){.dtype = what->dtype,
                                  .op = reduces ? what->op : GYRE_SUM,
-                                 .n_ranks = (uint32_t)rank->member.n_ranks,
+                                 .n_ranks = (uint32_t)rank->self.n_ranks,
                                  .seed = rank->seed};
 }
 
 gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->what.coll];
-    const size_t n_blocks = traits->in_blocks ? (size_t)rank->member.n_ranks : 1;
+    const size_t n_blocks = traits->in_blocks ? (size_t)rank->self.n_ranks : 1;
     rank->seed++;
     const struct gyre_pattern pattern = pattern_of(rank, &call->what);
     GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
     /* in place, the input was just zeroed */
-    return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,
+    return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->self.rank, 0,
                              call->what.count * n_blocks, (void *)(uintptr_t)call->send);
 }
 
@@ -277,12 +277,12 @@ gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *
     const struct bench_case *what = &call->what;
     const struct gyre_collective_traits *traits = &gyre_collectives[what->coll];
     const struct gyre_pattern pattern = pattern_of(rank, what);
-    const uint32_t me = (uint32_t)rank->member.rank;
-    const uint32_t n_ranks = (uint32_t)rank->member.n_ranks;
+    const uint32_t me = (uint32_t)rank->self.rank;
+    const uint32_t n_ranks = (uint32_t)rank->self.n_ranks;
     struct gyre_pattern_errors errors = {0};
     const bool is_only_on_root = what->coll == GYRE_COLL_REDUCE || what->coll == GYRE_COLL_GATHER;
     *n_wrong_out = 0;
-    if (what->count == 0 || (is_only_on_root && rank->member.rank != what->root))
+    if (what->count == 0 || (is_only_on_root && rank->self.rank != what->root))
         return GYRE_SUCCESS;
     if (traits->reduces) {
         const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;

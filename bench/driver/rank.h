@@ -17,7 +17,7 @@ struct bench_buffers {
 };
 
 struct bench_rank {
-    struct bench_member member;
+    struct bench_self self;
     const struct bench_options *options;
     const struct bench_kind *kind;
     struct gyre_filter_words allowed;

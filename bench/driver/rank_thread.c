@@ -65,12 +65,12 @@ static gyre_status read_limit(struct table *table)
 static gyre_status open_setting(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
-    struct bench_place mine = {.rank = rank->member.rank, .pid = (int)getpid()};
+    struct bench_place mine = {.rank = rank->self.rank, .pid = (int)getpid()};
     struct gyre_device_info info = {0};
     gethostname(mine.host, sizeof(mine.host) - 1);
     mine.host[strcspn(mine.host, ".")] = '\0';
     (void)rank->device->ops->info(rank->device, &info);
-    mine.device = rank->ordinal < 0 ? rank->member.local : rank->ordinal;
+    mine.device = rank->ordinal < 0 ? rank->self.local : rank->ordinal;
     if (rank->device_kind == GYRE_DEVICE_CUDA) {
         snprintf(mine.pci, sizeof(mine.pci), "%.10s", info.pci_bus_id);
         snprintf(mine.device_text, sizeof(mine.device_text), "CUDA sm_%u, %u SMs", info.arch,
@@ -80,18 +80,18 @@ static gyre_status open_setting(struct table *table)
         snprintf(mine.device_text, sizeof(mine.device_text), "host memory, %u processors",
                  info.n_sms);
     }
-    table->places = calloc((size_t)rank->member.n_ranks, sizeof(*table->places));
+    table->places = calloc((size_t)rank->self.n_ranks, sizeof(*table->places));
     gyre_status status = table->places == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for places")
                              : GYRE_SUCCESS;
     GYRE_TRY(bench_rank_agree(rank, status));
-    GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), table->places));
+    GYRE_TRY(bench_ranks_all_gather(&rank->self, &mine, sizeof(mine), table->places));
     table->setting = (struct bench_setting){
         .options = &table->run->options,
         .kind = table->run->kind,
         .argc = table->run->argc,
         .argv = table->run->argv,
-        .n_ranks = rank->member.n_ranks,
+        .n_ranks = rank->self.n_ranks,
         .places = table->places,
         .device = rank->device->ops->name,
         .reference = table->engine_text,
@@ -107,7 +107,7 @@ static gyre_status open_output(struct table *table)
     GYRE_TRY(open_setting(table));
     if (table->run->options.json_path != NULL)
         bench_machine_open(rank, &table->machine);
-    if (rank->member.rank == 0) {
+    if (rank->self.rank == 0) {
         status = read_limit(table);
         if (status == GYRE_SUCCESS)
             status = bench_output_open(&table->setting, &table->output);
@@ -162,7 +162,7 @@ static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
     double any = bench_interrupt_number();
     GYRE_TRY(bench_max_over_ranks(&table->rank, &any, 1));
     *is_interrupted_out = any > 0;
-    if (table->rank.member.local == 0)
+    if (table->rank.self.local == 0)
         table->run->interrupted_by = (int)any;
     return GYRE_SUCCESS;
 }
@@ -176,7 +176,7 @@ static gyre_status measure_sizes(struct table *table, struct bench_case wanted, 
         GYRE_TRY(is_interrupted(table, &table->summary.is_interrupted));
         if (table->summary.is_interrupted)
             return GYRE_SUCCESS;
-        const struct bench_case what = bench_case_of(&wanted, table->rank.member.n_ranks);
+        const struct bench_case what = bench_case_of(&wanted, table->rank.self.n_ranks);
         GYRE_TRY(measure_case(table, &what, cycle));
         wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
     }
@@ -204,7 +204,7 @@ static gyre_status measure_all(struct table *table, int cycle)
     const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
     const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
     const bool is_mulsum = options->op == BENCH_MULSUM && traits->reduces;
-    const int n_roots = all_roots ? table->rank.member.n_ranks : 1;
+    const int n_roots = all_roots ? table->rank.self.n_ranks : 1;
     for (int d = 0; d < n_dtypes; d++)
         for (int o = 0; o < n_ops; o++)
             for (int r = 0; r < n_roots; r++) {
@@ -243,16 +243,16 @@ static gyre_status finish(struct table *table, gyre_status status)
             bench_rank_print_error(&table->rank, closed);
         status = status != GYRE_SUCCESS ? status : closed;
     }
-    if (table->rank.member.local == 0)
+    if (table->rank.self.local == 0)
         bench_interrupt_close();
     if (table->engine.ops != NULL)
         table->engine.ops->close(table->engine.state);
     const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
-    if (table->rank.member.local == 0)
+    if (table->rank.self.local == 0)
         table->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
                                   table->n_inaccurate > 0;
     /* As a shell reports it, for processes that got no signal. */
-    if (table->rank.member.local == 0 && table->run->interrupted_by != 0)
+    if (table->rank.self.local == 0 && table->run->interrupted_by != 0)
         table->run->exit_status = 128 + table->run->interrupted_by;
     return status;
 }
@@ -272,7 +272,7 @@ static gyre_status run_bench(struct table *table)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
     const int n_cycles = table->run->options.n_cycles;
     /* Scripts take the header as a sign that the table runs. */
-    if (table->rank.member.local == 0)
+    if (table->rank.self.local == 0)
         bench_interrupt_open();
     GYRE_TRY(open_output(table));
     for (int cycle = 0; n_cycles == 0 || cycle < n_cycles; cycle++) {
@@ -289,8 +289,8 @@ void bench_rank_thread(struct bench_run *run, int local)
     struct table table = {
         .run = run,
         .rank = {
-            .member = {&run->ranks, local, run->launcher.process * n_local + local,
-                       run->launcher.n_processes * n_local},
+            .self = {&run->ranks, local, run->launcher.process * n_local + local,
+                     run->launcher.n_processes * n_local},
             .options = &run->options,
             .kind = run->kind,
             .allowed = run->allowed,
@@ -298,9 +298,9 @@ void bench_rank_thread(struct bench_run *run, int local)
         }};
     struct bench_rank *rank = &table.rank;
     gyre_status status = GYRE_SUCCESS;
-    if (run->options.root >= rank->member.n_ranks)
+    if (run->options.root >= rank->self.n_ranks)
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-r %d: the ranks are 0 to %d",
-                           run->options.root, rank->member.n_ranks - 1);
+                           run->options.root, rank->self.n_ranks - 1);
     if (status == GYRE_SUCCESS)
         status = bench_rank_open(rank, &run->id, run->comms);
     status = bench_rank_agree(rank, status);

@@ -63,11 +63,11 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
 {
     struct gyre_device *device = rank->device;
     const struct bench_call call = bench_call_of(rank, side->buffers, what, false);
-    const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->member.n_ranks,
+    const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->self.n_ranks,
                                                 rank->seed};
     GYRE_TRY(device->ops->zero(device, call.recv, what->n_bytes));
     /* Removes bench_call_of()'s const. */
-    GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
+    GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->self.rank, what->count,
                                 (void *)(uintptr_t)call.send));
     if (side->engine == NULL) {
         GYRE_TRY(bench_enqueue(rank, &call));
@@ -90,7 +90,7 @@ static void list_sides(const struct bench_rank *rank, const struct bench_engine 
     if (engine->ops == NULL)
         return;
     if (engine->ops->check(engine->state, &call) != GYRE_SUCCESS) {
-        if (rank->member.rank == 0 && !counts->is_printed[what->dtype])
+        if (rank->self.rank == 0 && !counts->is_printed[what->dtype])
             printf("# not compared: %s\n", gyre_cause());
         counts->is_printed[what->dtype] = true;
         return;
@@ -107,7 +107,7 @@ static void list_sides(const struct bench_rank *rank, const struct bench_engine 
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
 {
-    const double bound = gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks);
+    const double bound = gyre_accuracy_bound(what->dtype, (uint32_t)rank->self.n_ranks);
     const char *verdict = "OK";
     if (gyre->accuracy.max > bound)
         verdict = "FAILED: over the bound";
@@ -115,7 +115,7 @@ static void add_line(const struct bench_rank *rank, const struct bench_case *wha
         verdict = "FAILED: worse";
     counts->n_lines++;
     counts->n_failed += strcmp(verdict, "OK") != 0;
-    if (rank->member.rank != 0)
+    if (rank->self.rank != 0)
         return;
     const struct gyre_call planned = {
         .coll = what->coll, .count = what->count, .dtype = what->dtype, .op = what->op};
@@ -167,7 +167,7 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
     const struct bench_options *options = rank->options;
     struct counts counts = {0};
     GYRE_TRY(bench_rank_agree(rank, check_options(rank)));
-    if (rank->member.rank == 0) {
+    if (rank->self.rank == 0) {
         const char *name = engine->ops == NULL ? "none" : engine->ops->name;
         char text[192] = "";
         if (engine->ops != NULL &&
@@ -176,7 +176,7 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
         printf("# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d "
                "results a "
                "line\n",
-               rank->member.n_ranks, MIN_RESULTS);
+               rank->self.n_ranks, MIN_RESULTS);
         if (text[0] != '\0')
             printf("# Comparing with %s\n", text);
         printf("#%11s  %-8s  %-8s  %-6s  %9s  %9s  %9s  %9s  %-6s  %9s\n", "size", "type", "algo",
@@ -192,11 +192,11 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
                                               .n_bytes = n_bytes,
                                               .dtype = (gyre_dtype)dtype,
                                               .op = GYRE_SUM};
-            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
+            const struct bench_case what = bench_case_of(&wanted, rank->self.n_ranks);
             GYRE_TRY(measure_case(rank, engine, &what, &counts));
         }
     }
-    if (rank->member.rank == 0)
+    if (rank->self.rank == 0)
         printf("# Accuracy: %d of %d lines FAILED\n", counts.n_failed, counts.n_lines);
     *n_failed_out = counts.n_failed;
     return GYRE_SUCCESS;

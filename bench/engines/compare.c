@@ -117,7 +117,7 @@ static gyre_status time_batch(struct bench_rank *rank, const struct batch *batch
     *turn_us_out = 0;
     if (batch->contender != NULL)
         GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
-    GYRE_TRY(bench_ranks_barrier(&rank->member));
+    GYRE_TRY(bench_ranks_barrier(&rank->self));
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
         status = run_batch(rank, batch, host_us);
@@ -206,7 +206,7 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
         return GYRE_SUCCESS;
     GYRE_TRY(bench_check_all(rank, call, run_engine, &run, &n_wrong));
     gyre_status status = GYRE_SUCCESS;
-    if (n_wrong > 0 && rank->member.rank == 0)
+    if (n_wrong > 0 && rank->self.rank == 0)
         status =
             gyre_fail(GYRE_ERROR_INTERNAL, "%s itself gave %lld wrong values%s", engine->ops->name,
                       (long long)n_wrong, engine->ops->wrong_value_hint(call));
@@ -387,7 +387,7 @@ static gyre_status check_contender(struct bench_rank *rank, const struct batch *
         return GYRE_SUCCESS;
     GYRE_TRY(bench_check_all(rank, batch->call, NULL, NULL, &n_wrong));
     gyre_status status = GYRE_SUCCESS;
-    if (n_wrong > 0 && rank->member.rank == 0)
+    if (n_wrong > 0 && rank->self.rank == 0)
         status = gyre_fail(GYRE_ERROR_INTERNAL, "%s gave %lld wrong values", batch->contender->name,
                            (long long)n_wrong);
     return bench_rank_agree(rank, status);
@@ -426,7 +426,7 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench
         (struct bench_comparison){.is_present = true, .n_rounds = rank->options->n_rounds};
     for (int i = 0; i < n_contenders; i++) {
         GYRE_TRY(check_contender(rank, &batches.list[i]));
-        if (rank->member.rank == 0 && batches.list[i].engine == NULL)
+        if (rank->self.rank == 0 && batches.list[i].engine == NULL)
             contenders[i].plan = bench_plan_of(rank, call);
     }
     return capture_and_compare(rank, &batches, can_capture, comparisons_out);

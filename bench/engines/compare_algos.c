@@ -62,7 +62,7 @@ static gyre_status compare_size(struct bench_rank *rank, const struct bench_sett
                                       comparisons));
     bench_progress_end(rank->progress);
     gyre_status status = GYRE_SUCCESS;
-    if (rank->member.rank == 0) {
+    if (rank->self.rank == 0) {
         printf("%12zu %14.2f", what->n_bytes, comparisons[0].gyre_us);
         for (int i = 1; i < list->n; i++)
             printf(" %14.2f %7.3f %7.3f %7.3f", comparisons[i - 1].reference_us,
@@ -84,15 +84,15 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
     if (rank->kind->coll == GYRE_COLL_SEND_RECV)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "--compare-algos: point to point has one algorithm only");
-    if (status == GYRE_SUCCESS && rank->member.rank == 0 && options->json_path != NULL)
+    if (status == GYRE_SUCCESS && rank->self.rank == 0 && options->json_path != NULL)
         status = bench_json_open(setting, &list->json);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0 && options->csv_path != NULL)
+    if (status == GYRE_SUCCESS && rank->self.rank == 0 && options->csv_path != NULL)
         status = bench_tidy_open(options->csv_path, false, &list->tidy);
     GYRE_TRY(bench_rank_agree(rank, status));
-    if (rank->member.rank == 0) {
+    if (rank->self.rank == 0) {
         const char *first = list->contenders[0].name;
         printf("# %s of %d ranks, out of place: algorithms in turns, %d rounds\n",
-               gyre_collectives[rank->kind->coll].name, rank->member.n_ranks,
+               gyre_collectives[rank->kind->coll].name, rank->self.n_ranks,
                rank->options->n_rounds);
         printf(
             "# us: median over the rounds. ratio: time over that of %s in the same round, median\n"
@@ -110,7 +110,7 @@ static gyre_status compare_sizes(struct bench_rank *rank, const struct bench_set
     const char *at = options->sizes; /* checked before */
     while (at != NULL ? bench_options_take_size(&at, &wanted.n_bytes) == GYRE_SUCCESS
                       : wanted.n_bytes <= options->max_bytes) {
-        const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
+        const struct bench_case what = bench_case_of(&wanted, rank->self.n_ranks);
         GYRE_TRY(compare_size(rank, setting, list, &what));
         if (at == NULL)
             wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);

@@ -38,9 +38,9 @@ static MPI_Op op_of(gyre_op op)
 
 static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)
 {
-    if (rank->member.ranks->launcher->ops != &bench_launcher_mpi)
+    if (rank->self.ranks->launcher->ops != &bench_launcher_mpi)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start the bench with mpirun");
-    if (rank->member.ranks->n_local != 1)
+    if (rank->self.ranks->n_local != 1)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare mpi: each rank of MPI is a process; leave -g and -t at 1");
     if (rank->device_kind != GYRE_DEVICE_HOST)

@@ -89,7 +89,7 @@ static gyre_status prepare(struct nccl *nccl)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl needs --device cuda");
     GYRE_TRY(bench_nccl_api_load(path_of(rank->options), &nccl->api));
     GYRE_TRY(gyre_cuda_enter(rank->ordinal, &previous));
-    if (rank->member.local != 0)
+    if (rank->self.local != 0)
         return GYRE_SUCCESS;
     /* By local rank 0 alone. The all-gather of the id publishes them to all threads. */
     const struct bench_options *options = rank->options;
@@ -110,11 +110,11 @@ static gyre_status prepare(struct nccl *nccl)
  * ranks. */
 static gyre_status check_reports(const struct bench_rank *rank, const struct init_report *all)
 {
-    for (int i = 0; i < rank->member.n_ranks; i++)
+    for (int i = 0; i < rank->self.n_ranks; i++)
         if (all[i].status != GYRE_SUCCESS)
             return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot take part: %s", i,
                              gyre_status_name(all[i].status));
-    for (int i = 1; i < rank->member.n_ranks; i++)
+    for (int i = 1; i < rank->self.n_ranks; i++)
         if (all[i].version != all[0].version)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "--compare nccl: rank 0 has NCCL %d and rank %d has %d; --nccl-lib "
@@ -126,30 +126,30 @@ static gyre_status check_reports(const struct bench_rank *rank, const struct ini
 /* Collective. @status: so far. @cta_policy: 0 = default. */
 static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, void **comm_out)
 {
-    const struct bench_member *member = &nccl->rank->member;
-    struct init_report *all = calloc((size_t)member->n_ranks, sizeof(*all));
+    const struct bench_self *self = &nccl->rank->self;
+    struct init_report *all = calloc((size_t)self->n_ranks, sizeof(*all));
     struct init_report mine = {.status = status, .version = nccl->api.version};
     if (mine.status == GYRE_SUCCESS && all == NULL)
         mine.status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for NCCL's side");
-    if (mine.status == GYRE_SUCCESS && member->rank == 0)
+    if (mine.status == GYRE_SUCCESS && self->rank == 0)
         mine.status =
             bench_nccl_api_check(&nccl->api, nccl->api.get_id(&mine.id), "ncclGetUniqueId");
-    status = bench_ranks_agree(member, all == NULL ? mine.status : GYRE_SUCCESS);
+    status = bench_ranks_agree(self, all == NULL ? mine.status : GYRE_SUCCESS);
     if (status == GYRE_SUCCESS)
-        status = bench_ranks_all_gather(member, &mine, sizeof(mine), all);
+        status = bench_ranks_all_gather(self, &mine, sizeof(mine), all);
     if (mine.status != GYRE_SUCCESS)
         status = mine.status;
     if (status == GYRE_SUCCESS)
         status = check_reports(nccl->rank, all);
     if (status == GYRE_SUCCESS && cta_policy == 0) {
         status = bench_nccl_api_check(
-            &nccl->api, nccl->api.init_rank(comm_out, member->n_ranks, all[0].id, member->rank),
+            &nccl->api, nccl->api.init_rank(comm_out, self->n_ranks, all[0].id, self->rank),
             "ncclCommInitRank");
     } else if (status == GYRE_SUCCESS) {
         struct bench_nccl_config config = bench_nccl_config_of(&nccl->api, cta_policy);
         status = bench_nccl_api_check(
             &nccl->api,
-            nccl->api.init_config(comm_out, member->n_ranks, all[0].id, member->rank, &config),
+            nccl->api.init_config(comm_out, self->n_ranks, all[0].id, self->rank, &config),
             "ncclCommInitRankConfig");
     }
     free(all);
@@ -169,9 +169,9 @@ static gyre_status open_own(struct nccl *nccl, int own)
         bench_nccl_windows_load(nccl->api.library, path_of(rank->options), kind, &nccl->own[own]));
     if (own == WITH_ZERO_SM)
         GYRE_TRY(bench_ranks_agree(
-            &rank->member, join(nccl, GYRE_SUCCESS, BENCH_NCCL_POLICY_ZERO, &nccl->zero_comm)));
+            &rank->self, join(nccl, GYRE_SUCCESS, BENCH_NCCL_POLICY_ZERO, &nccl->zero_comm)));
     void *comm = own == WITH_ZERO_SM ? nccl->zero_comm : nccl->comm;
-    return bench_nccl_windows_open(&rank->member, comm, rank->buffers.n_bytes, &nccl->own[own]);
+    return bench_nccl_windows_open(&rank->self, comm, rank->buffers.n_bytes, &nccl->own[own]);
 }
 
 /* Do all ranks lack the mode? Collective. Ranks that disagree must stop, or some would wait for
@@ -182,8 +182,8 @@ static gyre_status agree_on_lack(const struct bench_rank *rank, gyre_status stat
     uint8_t all[GYRE_MAX_RANKS];
     const uint8_t mine = (uint8_t)status;
     bool is_lacking = true;
-    GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all));
-    for (int i = 0; i < rank->member.n_ranks; i++)
+    GYRE_TRY(bench_ranks_all_gather(&rank->self, &mine, sizeof(mine), all));
+    for (int i = 0; i < rank->self.n_ranks; i++)
         is_lacking = is_lacking && all[i] == GYRE_ERROR_UNSUPPORTED;
     *is_lacking_out = is_lacking;
     return GYRE_SUCCESS;
@@ -217,13 +217,13 @@ static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
     gyre_status status = nccl == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for NCCL's side")
                              : GYRE_SUCCESS;
-    status = bench_ranks_agree(&rank->member, status);
+    status = bench_ranks_agree(&rank->self, status);
     if (status != GYRE_SUCCESS) {
         free(nccl);
         return status;
     }
     nccl->rank = rank;
-    status = bench_ranks_agree(&rank->member, join(nccl, prepare(nccl), 0, &nccl->comm));
+    status = bench_ranks_agree(&rank->self, join(nccl, prepare(nccl), 0, &nccl->comm));
     if (status == GYRE_SUCCESS)
         status = open_modes(nccl);
     if (status == GYRE_SUCCESS)
@@ -275,8 +275,8 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
 {
     const struct nccl *nccl = state;
     const bool is_zero_sm = call->buffers == &nccl->own[WITH_ZERO_SM].buffers;
-    return bench_nccl_call(&nccl->api, is_zero_sm ? nccl->zero_comm : nccl->comm,
-                           &nccl->rank->member, call, nccl->rank->stream);
+    return bench_nccl_call(&nccl->api, is_zero_sm ? nccl->zero_comm : nccl->comm, &nccl->rank->self,
+                           call, nccl->rank->stream);
 }
 
 static gyre_status nccl_wait(void *state)

@@ -47,24 +47,24 @@ static gyre_status load(struct old *old)
 static gyre_status join(struct old *old)
 {
     const struct bench_rank *rank = old->rank;
-    const struct bench_member *member = &rank->member;
-    gyre_unique_id id, *ids = calloc((size_t)member->n_ranks, sizeof(*ids));
+    const struct bench_self *self = &rank->self;
+    gyre_unique_id id, *ids = calloc((size_t)self->n_ranks, sizeof(*ids));
     gyre_config config = bench_config_of(rank->options);
     gyre_status status = GYRE_SUCCESS;
     config.device_ordinal = rank->ordinal;
     memset(&id, 0, sizeof(id));
     if (ids == NULL)
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for --compare old");
-    else if (member->rank == 0)
+    else if (self->rank == 0)
         status = pass_on(old, old->library.get_unique_id(&id));
-    status = bench_ranks_agree(member, status);
+    status = bench_ranks_agree(self, status);
     if (status == GYRE_SUCCESS)
-        status = bench_ranks_all_gather(member, &id, sizeof(id), ids);
+        status = bench_ranks_all_gather(self, &id, sizeof(id), ids);
     if (status == GYRE_SUCCESS)
-        status = pass_on(old, old->library.comm_init_rank(&old->own.comm, member->n_ranks, &ids[0],
-                                                          member->rank, &config));
+        status = pass_on(old, old->library.comm_init_rank(&old->own.comm, self->n_ranks, &ids[0],
+                                                          self->rank, &config));
     free(ids);
-    return bench_ranks_agree(member, status);
+    return bench_ranks_agree(self, status);
 }
 
 static void leave(struct old *old, bool is_orderly)
@@ -104,11 +104,11 @@ static gyre_status old_open(const struct bench_rank *rank, void **state_out)
         memset(&old->own.buffers, 0, sizeof(old->own.buffers));
         status = load(old);
     }
-    status = bench_ranks_agree(&rank->member, status);
+    status = bench_ranks_agree(&rank->self, status);
     if (status == GYRE_SUCCESS)
         status = join(old);
     if (status == GYRE_SUCCESS)
-        status = bench_ranks_agree(&rank->member, open_memory(old));
+        status = bench_ranks_agree(&rank->self, open_memory(old));
     if (status == GYRE_SUCCESS)
         *state_out = old;
     else if (old != NULL)

@@ -121,9 +121,9 @@ static int recv_block(const struct transfer *transfer, int block, int peer)
                                transfer->stream);
 }
 
-static int run_group(const struct transfer *transfer, const struct bench_member *member)
+static int run_group(const struct transfer *transfer, const struct bench_self *self)
 {
-    const int n_ranks = member->n_ranks, me = member->rank;
+    const int n_ranks = self->n_ranks, me = self->rank;
     const enum gyre_collective coll = transfer->call->what.coll;
     const int root = transfer->call->what.root;
     const bool is_root = me == root;
@@ -149,7 +149,7 @@ static int run_group(const struct transfer *transfer, const struct bench_member 
     return result != 0 ? result : ended;
 }
 
-static int run(const struct transfer *transfer, const struct bench_member *member)
+static int run(const struct transfer *transfer, const struct bench_self *self)
 {
     const struct bench_nccl_api *api = transfer->api;
     const struct bench_call *call = transfer->call;
@@ -189,11 +189,11 @@ static int run(const struct transfer *transfer, const struct bench_member *membe
     default:
         break;
     }
-    return run_group(transfer, member);
+    return run_group(transfer, self);
 }
 
 gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
-                            const struct bench_member *member, const struct bench_call *call,
+                            const struct bench_self *self, const struct bench_call *call,
                             void *stream)
 {
     const struct transfer transfer = {
@@ -204,8 +204,7 @@ gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
         .type = (int)call->what.dtype,
         .block_bytes = call->what.count * gyre_dtype_bytes(call->what.dtype),
     };
-    return bench_nccl_api_check(api, run(&transfer, member),
-                                gyre_collectives[call->what.coll].name);
+    return bench_nccl_api_check(api, run(&transfer, self), gyre_collectives[call->what.coll].name);
 }
 
 /* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h, below ncclMemAlloc()'s. */
@@ -274,12 +273,12 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
 
 /* The ranks agree after allocating: one without memory would leave the others waiting inside
  * NCCL. */
-gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
+gyre_status bench_nccl_windows_open(const struct bench_self *self, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows)
 {
     windows->comm = comm;
-    GYRE_TRY(bench_ranks_agree(member, allocate(windows, n_bytes)));
-    return bench_ranks_agree(member, add_windows(windows));
+    GYRE_TRY(bench_ranks_agree(self, allocate(windows, n_bytes)));
+    return bench_ranks_agree(self, add_windows(windows));
 }
 
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly)

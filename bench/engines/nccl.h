@@ -112,7 +112,7 @@ struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, 
 #define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO */
 
 gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
-                            const struct bench_member *member, const struct bench_call *call,
+                            const struct bench_self *self, const struct bench_call *call,
                             void *stream);
 
 enum bench_nccl_buffer_kind {
@@ -155,7 +155,7 @@ gyre_status bench_nccl_windows_load(void *library, const char *path,
 /** Registers two buffers of at least n_bytes. Collective, on the rank's current GPU. Close them
  * after a failure too. @comm: outlives them. Errors: DEVICE (with NCCL's text), UNSUPPORTED (no
  * windows here). */
-gyre_status bench_nccl_windows_open(const struct bench_member *member, void *comm, size_t n_bytes,
+gyre_status bench_nccl_windows_open(const struct bench_self *self, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows);
 
 /** @is_orderly: all ranks close together with a working communicator, as deregistering may wait for

@@ -49,20 +49,20 @@ static gyre_status gather_from_processes(struct bench_ranks *ranks, size_t n_byt
     return ranks->launcher->ops->all_gather(ranks->launcher, mine, n_mine_bytes, ranks->gathered);
 }
 
-gyre_status bench_ranks_all_gather(const struct bench_member *member, const void *mine,
-                                   size_t n_bytes, void *all_out)
+gyre_status bench_ranks_all_gather(const struct bench_self *self, const void *mine, size_t n_bytes,
+                                   void *all_out)
 {
-    struct bench_ranks *ranks = member->ranks;
-    ranks->mine[member->local] = mine;
+    struct bench_ranks *ranks = self->ranks;
+    ranks->mine[self->local] = mine;
     pthread_barrier_wait(&ranks->barrier);
-    if (member->local == 0) {
+    if (self->local == 0) {
         ranks->status = gather_from_processes(ranks, n_bytes);
         memcpy(ranks->cause, gyre_cause(), sizeof(ranks->cause));
     }
     pthread_barrier_wait(&ranks->barrier);
     const gyre_status status = ranks->status;
     if (status == GYRE_SUCCESS && all_out != NULL)
-        memcpy(all_out, ranks->gathered, n_bytes * (size_t)member->n_ranks);
+        memcpy(all_out, ranks->gathered, n_bytes * (size_t)self->n_ranks);
     else if (status != GYRE_SUCCESS)
         gyre_set_cause(ranks->cause);
     /* no rank starts the next gather while another reads this one */
@@ -70,28 +70,27 @@ gyre_status bench_ranks_all_gather(const struct bench_member *member, const void
     return status;
 }
 
-gyre_status bench_ranks_barrier(const struct bench_member *member)
+gyre_status bench_ranks_barrier(const struct bench_self *self)
 {
     const uint8_t nothing = 0;
-    return bench_ranks_all_gather(member, &nothing, sizeof(nothing), NULL);
+    return bench_ranks_all_gather(self, &nothing, sizeof(nothing), NULL);
 }
 
-gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status)
+gyre_status bench_ranks_agree(const struct bench_self *self, gyre_status status)
 {
     int failed;
-    return bench_ranks_agree_on(member, status, &failed);
+    return bench_ranks_agree_on(self, status, &failed);
 }
 
-gyre_status bench_ranks_agree_on(const struct bench_member *member, gyre_status status,
-                                 int *failed_out)
+gyre_status bench_ranks_agree_on(const struct bench_self *self, gyre_status status, int *failed_out)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     memcpy(cause, gyre_cause(), sizeof(cause));
     uint8_t all[GYRE_MAX_RANKS];
     const uint8_t mine = (uint8_t)status;
-    const gyre_status gathered = bench_ranks_all_gather(member, &mine, sizeof(mine), all);
+    const gyre_status gathered = bench_ranks_all_gather(self, &mine, sizeof(mine), all);
     int failed = -1;
-    for (int i = member->n_ranks - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
+    for (int i = self->n_ranks - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
         if (all[i] != GYRE_SUCCESS)
             failed = i;
     const gyre_status theirs = failed < 0 ? GYRE_SUCCESS : (gyre_status)all[failed];

@@ -22,7 +22,7 @@ struct bench_ranks {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-struct bench_member {
+struct bench_self {
     struct bench_ranks *ranks;
     int local; /* index in this process, 0 is the main thread */
     int rank;
@@ -36,17 +36,17 @@ void bench_ranks_close(struct bench_ranks *ranks);
 
 /** Collective. @all_out: by rank, NULL = only a barrier. Errors: REMOTE on every rank of a process
  * that lost another one. */
-gyre_status bench_ranks_all_gather(const struct bench_member *member, const void *mine,
-                                   size_t n_bytes, void *all_out);
+gyre_status bench_ranks_all_gather(const struct bench_self *self, const void *mine, size_t n_bytes,
+                                   void *all_out);
 
-gyre_status bench_ranks_barrier(const struct bench_member *member);
+gyre_status bench_ranks_barrier(const struct bench_self *self);
 
 /** SUCCESS if every rank passed SUCCESS. A failed rank gets its own status back, others REMOTE with
  * the first failed rank. Collective. */
-gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status);
+gyre_status bench_ranks_agree(const struct bench_self *self, gyre_status status);
 
 /** @failed_out: the first failed rank, -1 = none or, with an error, a lost process. */
-gyre_status bench_ranks_agree_on(const struct bench_member *member, gyre_status status,
+gyre_status bench_ranks_agree_on(const struct bench_self *self, gyre_status status,
                                  int *failed_out);
 
 #endif

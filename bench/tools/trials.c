@@ -115,7 +115,7 @@ gyre_status bench_list_trials(const struct bench_rank *rank, const struct bench_
         for (size_t i = 0; i < n_wanted; i++) {
             struct bench_case what = wanted[i];
             what.n_bytes = n_bytes;
-            what = bench_case_of(&what, rank->member.n_ranks);
+            what = bench_case_of(&what, rank->self.n_ranks);
             if (what.count > 0)
                 GYRE_TRY(add_trials(rank, &what, trials));
         }
@@ -163,7 +163,7 @@ static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial 
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
-    GYRE_TRY(bench_ranks_barrier(&rank->member));
+    GYRE_TRY(bench_ranks_barrier(&rank->self));
     const gyre_status status = rank->options->n_graph_launches > 0
                                    ? time_captured(rank, &call, us, n)
                                    : time_calls(rank, trial, &call, us, n);
@@ -305,7 +305,7 @@ static void add_pair(const struct bench_rank *rank, const struct bench_trial *pa
         summary->worst_loss = loss;
         summary->worst_bytes = tuned->what.n_bytes;
     }
-    if (rank->member.rank != 0)
+    if (rank->self.rank != 0)
         return;
     printf("%12zu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f  %-8s %-7s %3u %7u %10.2f %5.1f%%\n",
            tuned->what.n_bytes, tuned->choice.algorithm->name,
@@ -348,10 +348,10 @@ gyre_status bench_predict(struct bench_rank *rank)
         status = bench_list_trials(rank, &wanted, 1, trials);
     }
     status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0) {
+    if (status == GYRE_SUCCESS && rank->self.rank == 0) {
         const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
         printf("# %s, %d ranks on %u host%s; constants: %s; choices by %s\n",
-               gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
+               gyre_collectives[rank->kind->coll].name, rank->self.n_ranks, facts->n_hosts,
                facts->n_hosts == 1 ? "" : "s", facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
                facts->cost != NULL ? "prediction" : "the shipped tables");
         printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
@@ -370,7 +370,7 @@ gyre_status bench_predict(struct bench_rank *rank)
     }
     for (int i = 0; status == GYRE_SUCCESS && i + 1 < pairs->n_trials; i += 2)
         add_pair(rank, &pairs->trials[i], &summary);
-    if (status == GYRE_SUCCESS && rank->member.rank == 0 && summary.n_sizes > 0) {
+    if (status == GYRE_SUCCESS && rank->self.rank == 0 && summary.n_sizes > 0) {
         printf("# predicted and measured differ by a factor of %.2f (geometric mean)\n",
                exp(summary.log_sum / summary.n_sizes));
         printf("# the tuner loses over %.0f%% to the best choice at %d of %d sizes, at most %.1f%% "

@@ -131,7 +131,7 @@ enum gyre_phase {
 };
 
 struct gyre_comm {
-    struct gyre_member member;
+    struct gyre_rank self;
     struct gyre_links links;
     struct gyre_tuning tuning;
     struct gyre_algo_file algo_file;

@@ -102,7 +102,7 @@ uint64_t gyre_registry_raise_number(uint64_t number)
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
     if (comm->is_ending || gyre_load_acquire_u64(&comm->stream) != stream ||
-        gyre_fault_is_raised(&comm->member.fault))
+        gyre_fault_is_raised(&comm->self.fault))
         return false;
     const struct gyre_progress progress = comm->executor->ops->progress(comm->executor);
     return progress.completed < gyre_load_acquire_u64(&comm->stream_works);
@@ -114,10 +114,10 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
     int rank = -1;
     pthread_mutex_lock(&registry.lock);
     for (gyre_comm *at = registry.first; at != NULL && rank < 0; at = at->next) {
-        if (at == comm || at->member.job != comm->member.job)
+        if (at == comm || at->self.job != comm->self.job)
             continue;
         if (occupies(at, address))
-            rank = at->member.rank;
+            rank = at->self.rank;
         else if (gyre_load_acquire_u64(&at->stream) == address)
             gyre_store_release_u64(&at->stream, 0); /* its next launch then checks again */
     }
@@ -130,14 +130,14 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);
-    comm->member.job = job;
+    comm->self.job = job;
     pthread_mutex_unlock(&registry.lock);
 }
 
 bool gyre_registry_set_ready(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
-    const bool is_healthy = !gyre_fault_is_raised(&comm->member.fault);
+    const bool is_healthy = !gyre_fault_is_raised(&comm->self.fault);
     if (is_healthy) {
         gyre_store_release_u32(&comm->phase, GYRE_PHASE_READY);
         pthread_cond_broadcast(&registry.changed);
@@ -187,7 +187,7 @@ gyre_status gyre_registry_check(const gyre_comm *comm)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "communicator %s belongs to the process that pid %d was forked from; a "
                          "forked process has to make its own",
-                         comm->member.name, (int)getpid());
+                         comm->self.name, (int)getpid());
     if (!is_live)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "communicator %p was destroyed, or never made by gyre",
@@ -247,7 +247,7 @@ void gyre_registry_end(gyre_comm *comm)
 static bool has(uint64_t job, bool is_ending)
 {
     const gyre_comm *at = registry.first;
-    while (at != NULL && (at->is_ending != is_ending || (job != 0 && at->member.job != job)))
+    while (at != NULL && (at->is_ending != is_ending || (job != 0 && at->self.job != job)))
         at = at->next;
     return at != NULL;
 }
@@ -266,7 +266,7 @@ static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = gyre_comm_phase(comm);
     /* a failed one stays in that phase for a moment */
-    const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
+    const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->self.fault);
     if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
@@ -276,8 +276,8 @@ static gyre_status check_made(const gyre_comm *comm)
                              : "busy with a split, shrink or growth (in a group, other calls on it "
                                "stand before that)");
     if (is_lost || !comm->is_made)
-        return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
-                         comm->member.fault.cause);
+        return gyre_fail(comm->self.fault.status, "the communicator was never made: %s",
+                         comm->self.fault.cause);
     return GYRE_SUCCESS;
 }
 
@@ -292,10 +292,10 @@ gyre_status gyre_comm_pin_made(gyre_comm *comm)
 
 static gyre_status check_live(gyre_comm *comm)
 {
-    GYRE_TRY(gyre_fault_status(&comm->member.fault));
+    GYRE_TRY(gyre_fault_status(&comm->self.fault));
     if (gyre_load_acquire_u32(&comm->is_finalized) != 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
-                         comm->member.name, comm->member.rank);
+                         comm->self.name, comm->self.rank);
     return GYRE_SUCCESS;
 }
 
@@ -307,9 +307,9 @@ gyre_status gyre_comm_check(gyre_comm *comm)
 
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
 {
-    if (gyre_fault_raise(&comm->member.fault, status, gyre_cause()))
+    if (gyre_fault_raise(&comm->self.fault, status, gyre_cause()))
         comm->pass_on(comm->health);
-    return gyre_fault_status(&comm->member.fault);
+    return gyre_fault_status(&comm->self.fault);
 }
 
 gyre_status gyre_comm_enter(gyre_comm *comm)
@@ -330,7 +330,7 @@ gyre_status gyre_comm_enter(gyre_comm *comm)
     gyre_status status = is_destroyed ? gyre_fail(GYRE_ERROR_INVALID_USAGE,
                                                   "communicator %s is being destroyed by another "
                                                   "thread",
-                                                  comm->member.name)
+                                                  comm->self.name)
                                       : gyre_comm_check(comm);
     if (status == GYRE_SUCCESS)
         status = gyre_comm_give_up(
@@ -339,7 +339,7 @@ gyre_status gyre_comm_enter(gyre_comm *comm)
                             "the ranks would not all have the same order of calls; let the threads "
                             "take turns, in an order that is the same on all ranks, or give each "
                             "thread a communicator",
-                            comm->member.rank, comm->member.name));
+                            comm->self.rank, comm->self.name));
     gyre_comm_unpin(comm);
     return status;
 }
@@ -353,7 +353,7 @@ gyre_status gyre_comm_begin_call(gyre_comm *comm)
 {
     GYRE_TRY(gyre_comm_enter(comm));
     if (comm->is_made && gyre_comm_phase(comm) == GYRE_PHASE_READY &&
-        !gyre_fault_is_raised(&comm->member.fault) &&
+        !gyre_fault_is_raised(&comm->self.fault) &&
         gyre_load_acquire_u32(&comm->is_finalized) == 0) /* the usual case */
         return GYRE_SUCCESS;
     const gyre_status status = gyre_comm_check(comm);

@@ -179,8 +179,8 @@ void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded
 
 gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_position *positions_out,
                                 uint32_t most, uint32_t *n_out);
-gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
-                                struct gyre_end_state *state_out);
+gyre_status gyre_host_side_state(struct gyre_executor *executor, const struct gyre_side_name *name,
+                                 struct gyre_side_state *state_out);
 
 gyre_status gyre_host_put(struct gyre_executor *executor, const struct gyre_put *put,
                           gyre_stream stream);

@@ -148,11 +148,11 @@ static bool uses(const struct gyre_host_runner *runner, const struct gyre_host_e
     return false;
 }
 
-gyre_status gyre_host_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
-                                struct gyre_end_state *state_out)
+gyre_status gyre_host_side_state(struct gyre_executor *base, const struct gyre_side_name *name,
+                                 struct gyre_side_state *state_out)
 {
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
-    struct gyre_end_state state = {0};
+    struct gyre_side_state state = {0};
     if (name->peer >= executor->n_ranks || name->fifo >= executor->spec.n_fifos ||
         (name->is_lines && executor->line_ends == NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d has no FIFO %u with rank %u",

@@ -105,7 +105,7 @@ def halving_doubling_all_reduce(n_gpus):
 
 
 def doubling_all_reduce(n_gpus):
-    """Pairs at distance 1, 2, 4, ... exchange all that they have and add it. Every GPU adds for
+    """Pairs at distance 1, 2, 4, ... send each other all that they have and add it. Every GPU adds for
     itself, so all of them must add in the same order. n_gpus: a power of two."""
     gpus = []
     for rank in range(n_gpus):

@@ -123,7 +123,7 @@ static void open_alone(struct alone *alone)
     CHECK_OK(bench_ranks_open(&alone->launcher, 1, &alone->ranks));
     CHECK_OK(gyre_comm_init_all(&alone->comm, 1, NULL, &config));
     alone->rank = (struct bench_rank){
-        .member = {&alone->ranks, 0, 0, 1}, .options = &alone->options, .kind = &kind};
+        .self = {&alone->ranks, 0, 0, 1}, .options = &alone->options, .kind = &kind};
     CHECK_OK(bench_rank_open(&alone->rank, NULL, &alone->comm));
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("windows are symmetric and hold both buffers")
         return;
     open_alone(&alone);
     CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
-    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 5000, &windows));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.self, &alone, 5000, &windows));
     CHECK(counts->n_windows == 2 && counts->window_flags == 1); /* NCCL_WIN_COLL_SYMMETRIC */
     CHECK(counts->n_window_bytes == 8192 && windows.buffers.n_bytes == 8192);
     memset(windows.buffers.send, 1, windows.buffers.n_bytes);
@@ -226,7 +226,7 @@ TEST_CASE("windows are symmetric and hold both buffers")
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
 
     CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
-    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.self, &alone, 1, &windows));
     bench_nccl_windows_close(&windows, false); /* the communicator was aborted */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 4);
     close_alone(&alone);
@@ -243,7 +243,7 @@ TEST_CASE("registered buffers are in no window")
     const struct fake_nccl_counts before = *counts;
     open_alone(&alone);
     CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_REGISTERED, &buffers));
-    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 5000, &buffers));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.self, &alone, 5000, &buffers));
     CHECK(counts->n_registered == 2 && counts->n_windows == before.n_windows);
     bench_nccl_windows_close(&buffers, true);
     CHECK(counts->n_registered_gone == 2 && counts->n_windows_gone == before.n_windows_gone);
@@ -267,14 +267,14 @@ TEST_CASE("windows that cannot be had are refused")
 
     CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     counts->makes_no_windows = 1;
-    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows),
+    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.self, &alone, 1, &windows),
                 GYRE_ERROR_UNSUPPORTED, "no symmetric windows");
     bench_nccl_windows_close(&windows, true);
     CHECK(counts->n_freed == 2 && counts->n_windows_gone == 0);
 
     CHECK_OK(bench_nccl_windows_load(library, "fake", BENCH_NCCL_IN_WINDOWS, &windows));
     counts->fails = 1;
-    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows), GYRE_ERROR_DEVICE,
+    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.self, &alone, 1, &windows), GYRE_ERROR_DEVICE,
                 "ncclMemAlloc(4096 bytes): the fake's error");
     bench_nccl_windows_close(&windows, true);
     close_alone(&alone);

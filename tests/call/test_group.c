@@ -18,14 +18,13 @@ struct message {
 
 static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
 {
-    CHECK_OK(
-        comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(int32_t)));
+    CHECK_OK(comm->self.device->ops->copy(comm->self.device, to, from, n_elems * sizeof(int32_t)));
 }
 
 static gyre_stream make_stream(gyre_comm *comm)
 {
     gyre_stream stream = NULL;
-    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->member.device_info.ordinal));
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->self.device_info.ordinal));
     return stream;
 }
 
@@ -33,7 +32,7 @@ static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_e
 {
     struct message message = {.n_elems = n_elems};
     const size_t n_bytes = n_elems * sizeof(int32_t);
-    const int ordinal = comm->member.device_info.ordinal;
+    const int ordinal = comm->self.device_info.ordinal;
     int32_t *values = calloc(n_elems, sizeof(*values));
     CHECK_OK(gyre_mem_alloc((void **)&message.out, n_bytes, test_device(), ordinal));
     CHECK_OK(gyre_mem_alloc((void **)&message.in, n_bytes, test_device(), ordinal));
@@ -181,7 +180,7 @@ TEST_ON_THREADS("a group may end while a split of it goes on", 2)
     CHECK_OK(gyre_comm_destroy(child));
 }
 
-TEST_RANK(exchange_unevenly)
+TEST_RANK(send_unevenly)
 {
     static const size_t sizes[] = {1, 1 << 20, 0, 1000003, 16411, 7};
     struct message out[TEST_MAX_RANKS], in[TEST_MAX_RANKS];
@@ -212,9 +211,9 @@ TEST_RANK(exchange_unevenly)
 
 TEST_CASE("messages of a group may differ in size")
 {
-    test_on_processes(2, exchange_unevenly, NULL); /* forks: before there are threads */
-    test_on_threads(2, exchange_unevenly, NULL);
-    test_on_threads(4, exchange_unevenly, NULL);
+    test_on_processes(2, send_unevenly, NULL); /* forks: before there are threads */
+    test_on_threads(2, send_unevenly, NULL);
+    test_on_threads(4, send_unevenly, NULL);
 }
 
 TEST_ON_THREADS("a group may have a question and its answer", 2)

@@ -18,8 +18,8 @@ static struct sum make_sum(gyre_comm *comm)
     const int32_t ones[N_ELEMS] = {1, 1, 1};
     struct sum sum = {.comm = comm};
     CHECK_OK(gyre_mem_alloc((void **)&sum.values, sizeof(ones), test_device(),
-                            comm->member.device_info.ordinal));
-    CHECK_OK(comm->member.device->ops->copy(comm->member.device, sum.values, ones, sizeof(ones)));
+                            comm->self.device_info.ordinal));
+    CHECK_OK(comm->self.device->ops->copy(comm->self.device, sum.values, ones, sizeof(ones)));
     return sum;
 }
 
@@ -35,8 +35,8 @@ static void check_sum(struct sum *sum, int n_ranks, int n_calls)
     uint32_t expected = 1;
     for (int i = 0; i < n_calls; i++)
         expected *= (uint32_t)n_ranks;
-    CHECK_OK(sum->comm->member.device->ops->copy(sum->comm->member.device, values, sum->values,
-                                                 sizeof(values)));
+    CHECK_OK(sum->comm->self.device->ops->copy(sum->comm->self.device, values, sum->values,
+                                               sizeof(values)));
     CHECK_MSG((uint32_t)values[0] == expected && values[3] == 0, "%d, not %u", values[0], expected);
     CHECK_OK(gyre_mem_free(sum->values, test_device()));
 }
@@ -44,7 +44,7 @@ static void check_sum(struct sum *sum, int n_ranks, int n_calls)
 static gyre_stream make_stream(const gyre_comm *comm)
 {
     gyre_stream stream = NULL;
-    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->member.device_info.ordinal));
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->self.device_info.ordinal));
     return stream;
 }
 
@@ -171,9 +171,9 @@ TEST_ON_PROCESSES("communicators have one order on all ranks", 2)
     }
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_comm_split(comm, 0, rank, &children[i], NULL));
-    numbers[0] = comm->member.number;
-    numbers[1] = children[0]->member.number;
-    numbers[2] = children[1]->member.number;
+    numbers[0] = comm->self.number;
+    numbers[1] = children[0]->self.number;
+    numbers[2] = children[1]->self.number;
     CHECK_OK(gyre_comm_exchange(comm, numbers, sizeof(numbers), all));
     CHECK(memcmp(all[0], all[1], sizeof(all[0])) == 0);
     CHECK(numbers[0] < numbers[1] && numbers[1] < numbers[2]);

@@ -25,7 +25,7 @@ static inline int *puts_buffer(gyre_comm *comm, size_t n_ints)
     int *buffer = NULL;
     CHECK_OK(gyre_mem_alloc((void **)&buffer, n_ints * sizeof(*buffer), test_device(),
                             puts_ordinal(comm)));
-    CHECK_OK(comm->member.device->ops->zero(comm->member.device, buffer, n_ints * sizeof(*buffer)));
+    CHECK_OK(comm->self.device->ops->zero(comm->self.device, buffer, n_ints * sizeof(*buffer)));
     return buffer;
 }
 
@@ -36,7 +36,7 @@ static inline void puts_free(int *buffer)
 
 static inline void puts_copy(gyre_comm *comm, int *to, const int *from, size_t n_ints)
 {
-    CHECK_OK(comm->member.device->ops->copy(comm->member.device, to, from, n_ints * sizeof(*to)));
+    CHECK_OK(comm->self.device->ops->copy(comm->self.device, to, from, n_ints * sizeof(*to)));
 }
 
 static inline gyre_window puts_window(gyre_comm *comm, int *buffer, size_t n_ints)

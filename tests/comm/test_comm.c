@@ -89,7 +89,7 @@ TEST_RANK(every_collective)
     test_place_close(&place);
 }
 
-TEST_RANK(exchange)
+TEST_RANK(all_to_all)
 {
     enum { COUNT = 50021 };
     struct test_place place = test_place_open(comm);
@@ -142,7 +142,7 @@ TEST_CASE("all collectives are right between processes")
 {
     for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
         test_on_processes(n_ranks, every_collective, NULL);
-    test_on_processes(3, exchange, NULL);
+    test_on_processes(3, all_to_all, NULL);
 }
 
 TEST_CASE("all collectives are right with every algorithm")
@@ -201,9 +201,9 @@ TEST_CASE("all collectives are right over sockets")
 
 TEST_CASE("messages of a group do not wait for each other")
 {
-    test_on_threads(1, exchange, NULL);
-    test_on_threads(2, exchange, NULL);
-    test_on_threads(4, exchange, NULL);
+    test_on_threads(1, all_to_all, NULL);
+    test_on_threads(2, all_to_all, NULL);
+    test_on_threads(4, all_to_all, NULL);
 }
 
 static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gyre_op op)

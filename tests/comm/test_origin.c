@@ -185,13 +185,13 @@ static void check_blame(int n_before, gyre_status status, const char *expected)
     const struct gyre_bootstrap_ops ops = {.check = check_late};
     struct late_word late = {.base = {.ops = &ops, .n_ranks = 3}, .n_before = n_before};
     gyre_comm *comm = calloc(1, sizeof(*comm));
-    gyre_fault_init(&comm->member.fault);
-    comm->member.n_ranks = 3;
-    comm->member.bootstrap = &late.base;
+    gyre_fault_init(&comm->self.fault);
+    comm->self.n_ranks = 3;
+    comm->self.bootstrap = &late.base;
     gyre_fail(status, "rank 1 over shm: its process has ended");
-    CHECK(gyre_origin_settle(&comm->member, NULL, status) == status);
+    CHECK(gyre_origin_settle(&comm->self, NULL, status) == status);
     CHECK_MSG(strcmp(gyre_cause(), expected) == 0, "%s", gyre_cause());
-    gyre_fault_fini(&comm->member.fault);
+    gyre_fault_fini(&comm->self.fault);
     free(comm);
 }
 

@@ -20,7 +20,7 @@ gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
                                        const struct gyre_share_handle *handle)
 {
     const bool pauses =
-        gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && comm->member.rank == 1;
+        gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && comm->self.rank == 1;
     if (!pauses)
         return __real_gyre_signals_import(comm, rank, handle);
     gyre_store_release_u32(&pause_of_rank_1.has_paused, 1);
@@ -33,7 +33,7 @@ gyre_status __wrap_gyre_signals_import(struct gyre_comm *comm, int rank,
 
 void __wrap_gyre_signals_fini(struct gyre_comm *comm)
 {
-    const int rank = comm->member.rank;
+    const int rank = comm->self.rank;
     __real_gyre_signals_fini(comm);
     if (gyre_load_acquire_u32(&pause_of_rank_1.is_wanted) != 0 && rank == 0)
         gyre_store_release_u32(&pause_of_rank_1.is_freed, 1);

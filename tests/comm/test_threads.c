@@ -45,7 +45,7 @@ struct caller {
 };
 
 /* The other rank does not come. */
-static void *exchange(void *argument)
+static void *gather_alone(void *argument)
 {
     struct caller *caller = argument;
     int mine = 0, all[2];
@@ -54,10 +54,10 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-static void start_exchange(struct caller *caller, gyre_comm *comm)
+static void start_gather(struct caller *caller, gyre_comm *comm)
 {
     caller->comm = comm;
-    pthread_create(&caller->thread, NULL, exchange, caller);
+    pthread_create(&caller->thread, NULL, gather_alone, caller);
     test_await(&comm->in_call, 1);
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a call beside another thread's is refused")
     struct caller caller;
     fill();
     open_pair(comms);
-    start_exchange(&caller, comms[0]);
+    start_gather(&caller, comms[0]);
     CHECK_BAD_USAGE(add_up(comms, 0, NULL), "two threads called on rank 0 of communicator");
     pthread_join(caller.thread, NULL);
     CHECK(caller.status != GYRE_SUCCESS);
@@ -86,7 +86,7 @@ TEST_CASE("a group beside another thread's call is refused")
     open_pair(comms);
     CHECK_OK(gyre_group_start());
     CHECK_OK(add_up(comms, 0, NULL));
-    start_exchange(&caller, comms[0]);
+    start_gather(&caller, comms[0]);
     CHECK_BAD_USAGE(gyre_group_end(), "two threads called on rank 0");
     pthread_join(caller.thread, NULL);
     test_destroy_all(comms, 2);
@@ -100,7 +100,7 @@ TEST_CASE("questions may be asked beside a call")
     gyre_status status = GYRE_IN_PROGRESS;
     int n_ranks = 0, rank = -1, mine = 0, all[2];
     open_pair(comms);
-    start_exchange(&caller, comms[0]);
+    start_gather(&caller, comms[0]);
     CHECK_OK(gyre_comm_count(comms[0], &n_ranks));
     CHECK_OK(gyre_comm_rank(comms[0], &rank));
     CHECK_OK(gyre_comm_device(comms[0], NULL, NULL));
@@ -182,7 +182,7 @@ TEST_CASE("destroying ends another thread's call")
     gyre_comm *comms[2];
     struct caller caller;
     open_pair(comms);
-    start_exchange(&caller, comms[0]);
+    start_gather(&caller, comms[0]);
     CHECK_OK(gyre_comm_destroy(comms[0]));
     pthread_join(caller.thread, NULL);
     CHECK(caller.status != GYRE_SUCCESS);

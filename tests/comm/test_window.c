@@ -6,8 +6,7 @@
 
 static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
 {
-    CHECK_OK(
-        comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(float)));
+    CHECK_OK(comm->self.device->ops->copy(comm->self.device, to, from, n_elems * sizeof(float)));
 }
 
 /* On this rank's device. Block b holds value + b, value + b + 1, ... value + b + 6, value + b, ...

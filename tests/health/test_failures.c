@@ -139,7 +139,7 @@ TEST_RANK(fail_on_one_rank)
         reduce_until_error(comm, rank, n_ranks, argument);
         return;
     }
-    CHECK(gyre_fault_raise(&comm->member.fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
+    CHECK(gyre_fault_raise(&comm->self.fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
     /* It makes no call until the others have the error. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
@@ -205,7 +205,7 @@ TEST_CASE("an abort ends all ranks")
 }
 
 /* Without the abort, gyre_comm_exchange() would wait until GYRE_BOOTSTRAP_TIMEOUT. */
-TEST_RANK(abort_or_exchange)
+TEST_RANK(abort_or_gather)
 {
     struct victim *victim = argument;
     char all[TEST_MAX_RANKS] = {0};
@@ -222,19 +222,19 @@ TEST_RANK(abort_or_exchange)
             sched_yield();
 }
 
-TEST_CASE("an abort ends exchanges of others")
+TEST_CASE("an abort ends gyre_comm_exchange() of others")
 {
     struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, NULL};
     if (test_most_ranks() >= 3) {
-        test_on_processes(3, abort_or_exchange, &victim); /* forks: before there are threads */
+        test_on_processes(3, abort_or_gather, &victim); /* forks: before there are threads */
         memset(shared, 0, sizeof(*shared));
-        test_on_threads(3, abort_or_exchange, &victim);
+        test_on_threads(3, abort_or_gather, &victim);
     }
     munmap(shared, sizeof(*shared));
 }
 
-TEST_RANK(exchange_alone)
+TEST_RANK(gather_alone)
 {
     char all[2] = {0};
     if (rank == 0)
@@ -242,12 +242,12 @@ TEST_RANK(exchange_alone)
     CHECK(test_await_error(comm) == GYRE_ERROR_REMOTE);
 }
 
-TEST_CASE("a rank that misses an exchange is everybody's failure")
+TEST_CASE("a rank that misses gyre_comm_exchange() is everybody's failure")
 {
     if (test_most_ranks() < 2)
         return;
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "2", 1);
-    test_on_processes(2, exchange_alone, NULL);
+    test_on_processes(2, gather_alone, NULL);
 }
 
 /* One thread compares its call with a rank that never calls; another aborts. */

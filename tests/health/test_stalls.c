@@ -544,8 +544,8 @@ static gyre_status tell_no_positions(struct gyre_executor *executor, struct gyre
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
 }
 
-static gyre_status tell_no_end(struct gyre_executor *executor, const struct gyre_end_name *name,
-                               struct gyre_end_state *state_out)
+static gyre_status tell_no_end(struct gyre_executor *executor, const struct gyre_side_name *name,
+                               struct gyre_side_state *state_out)
 {
     (void)executor;
     (void)name;
@@ -561,7 +561,7 @@ static struct gyre_progress two_of_three(const struct gyre_executor *executor)
 TEST_CASE("an executor that knows no steps says whether the call has begun")
 {
     static const struct gyre_executor_ops ops = {
-        .positions = tell_no_positions, .end_state = tell_no_end, .progress = two_of_three};
+        .positions = tell_no_positions, .side_state = tell_no_end, .progress = two_of_three};
     static const char *const words[] = {"its kernel has not begun",
                                         "the position in the program is not known on this device"};
     for (uint64_t is_running = 0; is_running < 2; is_running++) {
@@ -571,7 +571,7 @@ TEST_CASE("an executor that knows no steps says whether the call has begun")
         struct gyre_health health = {.comm = comm, .peers = peers};
         const struct gyre_record mine = {.sequence = 3};
         char why[GYRE_HEALTH_WHY_BYTES];
-        comm->member.n_ranks = 2;
+        comm->self.n_ranks = 2;
         comm->executor = &executor;
         gyre_health_look(&health);
         CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why, sizeof(why)));
@@ -589,7 +589,7 @@ static const struct gyre_health_waits *take(struct gyre_health_message *message,
     static struct gyre_health health;
     free(peers[1].waits);
     peers[1].waits = NULL;
-    comm.member.n_ranks = 2;
+    comm.self.n_ranks = 2;
     health.comm = &comm;
     health.peers = peers;
     gyre_health_take_waits(&health, 1, message, n_bytes);

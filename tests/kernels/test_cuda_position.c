@@ -73,7 +73,7 @@ static void check_wait(const struct gyre_operand *operand, bool is_out, uint32_t
     const uint64_t value = is_out ? number - DEPTH : number;
     const uint64_t *word = is_out ? &credits[end].head[0] : &inboxes[end].tail[0];
     struct gyre_position position;
-    struct gyre_end_state state;
+    struct gyre_side_state state;
     CHECK(gyre_cuda_position(&still, (uint64_t)(uintptr_t)word, value, &position));
     CHECK_MSG(position.step == step && position.tile == tile, "step %u tile %u: %u %u", step, tile,
               position.step, (unsigned)position.tile);
@@ -142,7 +142,7 @@ TEST_CASE("a wait for entry names the step that places")
 TEST_CASE("what is not awaited names nothing")
 {
     struct gyre_position position;
-    struct gyre_end_state state;
+    struct gyre_side_state state;
     load("ring", false);
     const uint32_t unused = gyre_connector_index(&spec, 2, 0, true); /* a ring skips rank 2 */
     CHECK(!gyre_cuda_position(&still, 0x1234, 1, &position));

@@ -16,7 +16,7 @@ static struct {
     struct gyre_cuda_step steps[3];
 } lowered;
 
-/* Of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sending end. */
+/* Of peer p, FIFO f: (p * 4 + f) * 2, and 1 more at the sender's side. */
 enum { ENDS_PER_RANK = 8, FROM_2 = 2 * ENDS_PER_RANK, TO_1 = ENDS_PER_RANK + 1 };
 
 static uint64_t host_of(uint64_t gpu_ns)

@@ -43,16 +43,16 @@ static void *agree(void *argument)
     struct rank *rank = argument;
     struct meeting meeting = {.base = {.ops = &ops}, .rank = rank->number};
     const struct gyre_links_options options = {.rows = rank->rows, .n_rows = rank->n_rows};
-    struct gyre_member *member = calloc(1, sizeof(*member));
+    struct gyre_rank *self = calloc(1, sizeof(*self));
     char *nothing[] = {NULL};
-    member->rank = rank->number;
-    member->n_ranks = N_RANKS;
-    member->bootstrap = &meeting.base;
-    rank->status = gyre_params_from(nothing, &member->params);
+    self->rank = rank->number;
+    self->n_ranks = N_RANKS;
+    self->bootstrap = &meeting.base;
+    rank->status = gyre_params_from(nothing, &self->params);
     if (rank->status == GYRE_SUCCESS)
-        rank->status = gyre_links_agree(member, &options);
+        rank->status = gyre_links_agree(self, &options);
     snprintf(rank->cause, sizeof(rank->cause), "%s", gyre_cause());
-    free(member);
+    free(self);
     return NULL;
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("ranks with the same rows agree")
 /* What rank 0 is told. Rank r is on GPU gpu_of[r], in process process_of[r]; GYRE_SHARE_GPU as in
  * `environment`. */
 static gyre_status check(const int *gpu_of, const int *process_of, char *const *environment,
-                         int sm_budget, struct gyre_member *member_out, uint32_t *n_sharers_out)
+                         int sm_budget, struct gyre_rank *member_out, uint32_t *n_sharers_out)
 {
     struct gyre_peer_info infos[N_SHARING];
     struct gyre_links links = {.infos = infos};
@@ -171,42 +171,42 @@ static char *const allowed[] = {(char *)(uintptr_t) "GYRE_SHARE_GPU=1", NULL};
 
 TEST_CASE("two ranks on a GPU are refused by name")
 {
-    struct gyre_member member;
+    struct gyre_rank self;
     uint32_t n_sharers;
     CHECK_BAD_USAGE(
-        check(three_on_two, one_process, unset, -1, &member, &n_sharers),
+        check(three_on_two, one_process, unset, -1, &self, &n_sharers),
         "ranks 0 and 2 are on the same GPU (0000:00:00.0 on node); give each rank its own "
         "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
 }
 
 TEST_CASE("ranks with GPUs of their own keep all of them")
 {
-    struct gyre_member member;
+    struct gyre_rank self;
     uint32_t n_sharers;
-    CHECK_OK(check(each_its_own, process_of_rank, allowed, -1, &member, &n_sharers));
-    CHECK(n_sharers == 1 && member.config.sm_budget == -1);
+    CHECK_OK(check(each_its_own, process_of_rank, allowed, -1, &self, &n_sharers));
+    CHECK(n_sharers == 1 && self.config.sm_budget == -1);
 }
 
 TEST_CASE("ranks that share a GPU get equal parts")
 {
-    struct gyre_member member;
+    struct gyre_rank self;
     uint32_t n_sharers;
     const int *const processes[] = {one_process, process_of_gpu, process_of_rank};
     for (int i = 0; i < 3; i++) {
-        CHECK_OK(check(three_on_two, processes[i], allowed, -1, &member, &n_sharers));
+        CHECK_OK(check(three_on_two, processes[i], allowed, -1, &self, &n_sharers));
         CHECK(n_sharers == 3);
         /* Three ranks with four blocks a channel fit on the GPU at the same time. */
-        CHECK_MSG(member.config.sm_budget == N_SMS / 12, "%d", member.config.sm_budget);
+        CHECK_MSG(self.config.sm_budget == N_SMS / 12, "%d", self.config.sm_budget);
     }
-    CHECK_OK(check(three_on_two, one_process, allowed, 2, &member, &n_sharers));
-    CHECK_MSG(member.config.sm_budget == 2, "%d", member.config.sm_budget);
+    CHECK_OK(check(three_on_two, one_process, allowed, 2, &self, &n_sharers));
+    CHECK_MSG(self.config.sm_budget == 2, "%d", self.config.sm_budget);
 }
 
 TEST_CASE("the part is the same on GPUs of two sizes")
 {
     static const int large_first[N_SHARING] = {0, SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU};
     static const int small_first[N_SHARING] = {SMALL_GPU, 0, SMALL_GPU, 0, SMALL_GPU, 0};
-    struct gyre_member large, small;
+    struct gyre_rank large, small;
     uint32_t n_sharers;
     CHECK_OK(check(large_first, one_process, allowed, -1, &large, &n_sharers));
     CHECK_OK(check(small_first, one_process, allowed, -1, &small, &n_sharers));

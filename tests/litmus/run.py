@@ -193,9 +193,9 @@ def run_table(source):
     rows = re.findall(r"^\| `((?:core|transport|kernels|bootstrap)/[^`]+)` \|", page, re.M)
     check(len(rows) > 40, f"docs/memory_order.md has only {len(rows)} rows of files")
     for path in rows:
-        is_there = os.path.isfile(os.path.join(source, path))
-        check(is_there, f"docs/memory_order.md has a row of {path}, which does not exist")
-        check(not is_there or ORDERS.search(read_code(os.path.join(source, path))),
+        exists = os.path.isfile(os.path.join(source, path))
+        check(exists, f"docs/memory_order.md has a row of {path}, which does not exist")
+        check(not exists or ORDERS.search(read_code(os.path.join(source, path))),
               f"docs/memory_order.md has a row of {path}, which orders nothing any more")
 
 

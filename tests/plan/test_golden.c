@@ -135,7 +135,7 @@ static const char *const settings[] = {
 
 static struct {
     const struct machine *machine;
-    struct gyre_member member;
+    struct gyre_rank self;
     struct gyre_links links;
     uint8_t transport_of[MAX_GOLDEN_RANKS];
     uint8_t is_far[MAX_GOLDEN_RANKS];
@@ -198,9 +198,9 @@ static void group_ranks(void)
             for (int i = 0; i < sizes[grouping->n_hosts]; i++)
                 grouping->host_of[n_ranks++] = grouping->n_hosts;
     }
-    block.member.n_ranks = n_ranks;
-    block.member.rank = (int)roll((uint32_t)n_ranks);
-    add(&block.words, "%s, rank %d of %d on %u host%s", block.machine->name, block.member.rank,
+    block.self.n_ranks = n_ranks;
+    block.self.rank = (int)roll((uint32_t)n_ranks);
+    add(&block.words, "%s, rank %d of %d on %u host%s", block.machine->name, block.self.rank,
         n_ranks, grouping->n_hosts, grouping->n_hosts > 1 ? "s" : "");
 }
 
@@ -208,7 +208,7 @@ static void limit_channels(void)
 {
     static const uint32_t sms[] = {132, 132, 132, 132, 114, 78, 148, 124, 48, 16};
     static const int most[] = {0, 0, 0, 0, 0, 0, 0, 64, 63, 48, 47, 32, 31, 16, 15, 8, 1};
-    gyre_config *config = &block.member.config;
+    gyre_config *config = &block.self.config;
     const uint32_t n_sharers = roll(16) == 0 ? 2 + 2 * roll(2) : 1;
     block.n_sms = PICK(sms) / n_sharers;
     block.most_shared_bytes = roll(4) == 0 ? 48 << 10 : 227 << 10;
@@ -228,18 +228,18 @@ static void link_ranks(void)
     const struct machine *machine = block.machine;
     struct gyre_links *links = &block.links;
     const gyre_device_kind kind = machine->is_cuda ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
-    const uint32_t n_ranks = (uint32_t)block.member.n_ranks;
+    const uint32_t n_ranks = (uint32_t)block.self.n_ranks;
     const bool is_proxied_inside = machine->inside == SOCKET;
     const uint64_t buffer_bytes = (uint64_t)gyre_max_u64(
-        0, (uint64_t)gyre_param_number(&block.member.params, GYRE_PARAM_BUFFSIZE));
-    const uint32_t max_channels = gyre_member_max_channels(&block.member);
+        0, (uint64_t)gyre_param_number(&block.self.params, GYRE_PARAM_BUFFSIZE));
+    const uint32_t max_channels = gyre_rank_max_channels(&block.self);
     struct gyre_peer_counts peers;
-    block.member.device_info.kind = (uint32_t)kind;
+    block.self.device_info.kind = (uint32_t)kind;
     links->transport_of = block.transport_of;
     links->is_far = block.is_far;
     for (uint32_t r = 0; r < n_ranks; r++)
         block.transport_of[r] =
-            links->grouping.host_of[r] == links->grouping.host_of[block.member.rank]
+            links->grouping.host_of[r] == links->grouping.host_of[block.self.rank]
                 ? machine->inside
                 : machine->between;
     links->is_proxied = machine->has_hosts || (is_proxied_inside && n_ranks > 1);
@@ -256,7 +256,7 @@ static void link_ranks(void)
             gyre_tuner_fifo_spec(kind, n_ranks, links->is_proxied, buffer_bytes, max_channels);
         return;
     }
-    CHECK_OK(gyre_near_peers_find(&links->grouping, n_ranks, block.member.rank, links->is_far));
+    CHECK_OK(gyre_near_peers_find(&links->grouping, n_ranks, block.self.rank, links->is_far));
     links->spec = gyre_tuner_fifo_spec_across(kind, &peers, false, links->uses_rdma, buffer_bytes,
                                               max_channels);
     if (machine->has_net_lines || (machine->is_cuda && n_ranks == 2))
@@ -304,12 +304,12 @@ static void open_block(int number)
         environment[n] = (char *)(uintptr_t)PICK(settings);
         add(&block.words, ", %s", environment[n]);
     }
-    CHECK_OK(gyre_params_from(environment, &block.member.params));
+    CHECK_OK(gyre_params_from(environment, &block.self.params));
     limit_channels();
     link_ranks();
-    const bool has_file = roll(5) == 0 && (block.member.n_ranks == 2 || block.member.n_ranks == 4);
+    const bool has_file = roll(5) == 0 && (block.self.n_ranks == 2 || block.self.n_ranks == 4);
     const struct gyre_plan_config config = {
-        .member = &block.member,
+        .self = &block.self,
         .links = &block.links,
         .windows = &no_windows,
         .tuning = block.machine->is_tuned ? &tuning : &no_tuning,
@@ -347,11 +347,11 @@ static uint64_t roll_count(const struct gyre_call *call)
     const uint32_t element = gyre_dtype_bytes(call->dtype);
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const uint64_t n_blocks =
-        traits->in_blocks || traits->out_blocks ? (uint64_t)block.member.n_ranks : 1;
+        traits->in_blocks || traits->out_blocks ? (uint64_t)block.self.n_ranks : 1;
     const uint32_t change = roll(4), zero = roll(64);
     uint64_t n_bytes = PICK(edges) / n_blocks;
     if (block.cache->facts.cost != NULL && call->coll != GYRE_COLL_SEND_RECV)
-        n_bytes = (uint64_t)1 << (6 + (block.member.n_ranks == 2 ? roll(21) : roll(6) * 4));
+        n_bytes = (uint64_t)1 << (6 + (block.self.n_ranks == 2 ? roll(21) : roll(6) * 4));
     else if (roll(2) == 0) {
         const uint32_t n_eighths = 8 + roll(8), shift = 3 + roll(28);
         n_bytes = ((uint64_t)1 << shift) * n_eighths / 8;
@@ -374,7 +374,7 @@ static struct gyre_call roll_call(struct launch_facts *launch)
     call.dtype = is_predicted ? GYRE_FLOAT32 : PICK(dtypes);
     call.count = roll_count(&call);
     if (gyre_collectives[call.coll].has_root)
-        call.root = (int)roll((uint32_t)block.member.n_ranks);
+        call.root = (int)roll((uint32_t)block.self.n_ranks);
     call.is_send = call.coll == GYRE_COLL_SEND_RECV && roll(2) == 0;
     const bool may_lie_in_window =
         call.coll == GYRE_COLL_ALL_REDUCE || call.coll == GYRE_COLL_ALL_GATHER ||
@@ -450,8 +450,7 @@ static void add_launch(struct text *text, const struct gyre_call *call,
                        const struct gyre_variants *variants)
 {
     const struct gyre_program *program = variants->programs[0];
-    const struct gyre_reduction reduction =
-        gyre_call_reduction(call, (uint32_t)block.member.n_ranks);
+    const struct gyre_reduction reduction = gyre_call_reduction(call, (uint32_t)block.self.n_ranks);
     const uint32_t element = gyre_dtype_bytes(call->dtype);
     const struct gyre_split split = {
         .count = call->count,

@@ -12,7 +12,7 @@ enum { MAX_RANKS = 12 };
 struct ranks {
     uint16_t n_ranks;
     struct gyre_grouping grouping;
-    struct gyre_member members[MAX_RANKS];
+    struct gyre_rank members[MAX_RANKS];
     struct gyre_links links[MAX_RANKS];
     uint8_t transport_of[MAX_RANKS][MAX_RANKS];
     uint8_t is_far[MAX_RANKS][MAX_RANKS];
@@ -56,7 +56,7 @@ static void open_ranks(struct ranks *ranks, const int *sizes)
         links->is_far = ranks->is_far[rank];
         if (ranks->grouping.n_hosts > 1)
             CHECK_OK(gyre_near_peers_find(&ranks->grouping, ranks->n_ranks, rank, links->is_far));
-        cache->member = &ranks->members[rank];
+        cache->self = &ranks->members[rank];
         cache->links = links;
         cache->facts = facts;
         uint32_t n = 0;

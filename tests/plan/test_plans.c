@@ -166,8 +166,8 @@ static void put(const struct caller *own, const struct test_call *asked, void *t
         const int32_t value = input(own->rank, i);
         memcpy(own->image + i * element, &value, element); /* little-endian */
     }
-    CHECK_OK(own->comm->member.device->ops->copy(own->comm->member.device, to, own->image,
-                                                 n_elems * element));
+    CHECK_OK(own->comm->self.device->ops->copy(own->comm->self.device, to, own->image,
+                                               n_elems * element));
 }
 
 static void check(const struct caller *own, const struct test_call *asked, const void *from,
@@ -175,8 +175,8 @@ static void check(const struct caller *own, const struct test_call *asked, const
 {
     const uint64_t element = gyre_dtype_bytes(asked->dtype);
     uint64_t n_wrong = 0;
-    CHECK_OK(own->comm->member.device->ops->copy(own->comm->member.device, own->image, from,
-                                                 n_elems * element));
+    CHECK_OK(own->comm->self.device->ops->copy(own->comm->self.device, own->image, from,
+                                               n_elems * element));
     for (uint64_t i = 0; i < n_elems; i++) {
         const int32_t value = output(own, asked, i);
         n_wrong += memcmp(own->image + i * element, &value, element) != 0;
@@ -236,7 +236,7 @@ static gyre_status call_by_graph(const struct caller *own, const struct test_cal
     cudaStream_t stream = (cudaStream_t)own->stream;
     cudaGraph_t graph = NULL;
     cudaGraphExec_t ready = NULL;
-    CHECK(cudaSetDevice(own->comm->member.device_info.ordinal) == cudaSuccess);
+    CHECK(cudaSetDevice(own->comm->self.device_info.ordinal) == cudaSuccess);
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     const gyre_status status = call(own, asked, send, recv);
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
@@ -297,7 +297,7 @@ static void run(struct caller *own, const struct test_call *asked, int settings)
 
 static void open_caller(struct caller *own, gyre_comm *comm, int rank, int n_ranks)
 {
-    const int ordinal = comm->member.device_info.ordinal;
+    const int ordinal = comm->self.device_info.ordinal;
     unsigned char **const buffers[] = {&own->send, &own->recv, &own->window};
     memset(own, 0, sizeof(*own));
     own->comm = comm;

@@ -29,8 +29,8 @@ enum state { RUNS, AT_BARRIER, IN_WARP, ENDED };
 
 struct fiber {
     enum state state;
-    const void *polled;        /* the last since its last exchange */
-    const void *polled_before; /* and before that exchange */
+    const void *polled;        /* the last since its last shuffle */
+    const void *polled_before; /* and before that shuffle */
     uint32_t n_polls;
     bool is_useful;   /* its last run was more than polling */
     unsigned barrier; /* AT_BARRIER */
@@ -44,8 +44,8 @@ struct barrier {
 };
 
 struct warp {
-    uint64_t values[2][STAND_IN_WARP_LANES]; /* of this exchange and the last one */
-    uint32_t n_exchanges;
+    uint64_t values[2][STAND_IN_WARP_LANES]; /* of this shuffle and the last one */
+    uint32_t n_shuffles;
     uint32_t n_here;
     uint32_t n_live;
     const char *file;
@@ -157,22 +157,22 @@ static struct warp *warp_of(uint32_t fiber)
     return &own->warps[fiber / STAND_IN_WARP_LANES];
 }
 
-static void end_exchange(struct warp *warp)
+static void end_shuffle(struct warp *warp)
 {
     struct fiber *lanes = &own->fibers[(warp - own->warps) * STAND_IN_WARP_LANES];
     warp->n_here = 0;
-    warp->n_exchanges++;
+    warp->n_shuffles++;
     for (int lane = 0; lane < STAND_IN_WARP_LANES; lane++)
         if (lanes[lane].state == IN_WARP)
             lanes[lane].state = RUNS;
 }
 
 /* All lanes go on in ascending order: what they store next is stored as if by one instruction. */
-const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int line)
+const uint64_t *stand_in_warp_shuffle(uint64_t value, const char *file, int line)
 {
     struct fiber *fiber = self();
     struct warp *warp = warp_of(own->running);
-    uint64_t *values = warp->values[warp->n_exchanges % 2];
+    uint64_t *values = warp->values[warp->n_shuffles % 2];
     if (warp->n_here == 0) {
         memset(values, 0, sizeof(warp->values[0]));
         warp->file = file;
@@ -189,7 +189,7 @@ const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int lin
     fiber->n_polls = 0;
     fiber->state = IN_WARP;
     if (++warp->n_here == warp->n_live)
-        end_exchange(warp);
+        end_shuffle(warp);
     leave(fiber->state, is_useful);
     return values;
 }
@@ -206,7 +206,7 @@ static void fiber_main(void)
         own->n_live--;
         warp->n_live--;
         if (warp->n_here > 0 && warp->n_here == warp->n_live)
-            end_exchange(warp);
+            end_shuffle(warp);
         for (unsigned id = 0; id < STAND_IN_N_BARRIERS; id++)
             if (own->barriers[id].n_expected == 0 && is_complete(&own->barriers[id]))
                 release(id);
@@ -257,11 +257,11 @@ static void die_of_deadlock(void)
     abort();
 }
 
-/* In ascending order. After an exchange they all begin again in the next round. */
+/* In ascending order. After a shuffle they all begin again in the next round. */
 static void run_warp(uint32_t number, bool *has_run, bool *is_useful)
 {
     struct warp *warp = &own->warps[number];
-    const uint32_t n_exchanges = warp->n_exchanges;
+    const uint32_t n_shuffles = warp->n_shuffles;
     const uint32_t first = number * STAND_IN_WARP_LANES;
     const uint32_t last = first + STAND_IN_WARP_LANES;
     for (uint32_t i = first; i < last && i < stand_in_place.n_threads.x; i++) {
@@ -270,7 +270,7 @@ static void run_warp(uint32_t number, bool *has_run, bool *is_useful)
         *has_run = true;
         if (run_fiber(i))
             *is_useful = true;
-        if (warp->n_exchanges != n_exchanges)
+        if (warp->n_shuffles != n_shuffles)
             break;
     }
 }

@@ -53,7 +53,7 @@ void stand_in_barrier_arrive(unsigned id, uint32_t n_threads);
 /** With all lanes of this warp. Ends the process if they meet in different lines. @file, @line: the
  * place in the kernel, of static storage. Returns 32 values, valid until the next call but one; 0
  * for lanes that have ended. */
-const uint64_t *stand_in_warp_exchange(uint64_t value, const char *file, int line);
+const uint64_t *stand_in_warp_shuffle(uint64_t value, const char *file, int line);
 
 #ifdef __cplusplus
 }

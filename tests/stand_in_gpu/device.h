@@ -67,7 +67,7 @@ static inline void __threadfence()
 }
 
 #define PLACE              const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define WARP_VALUES(value) stand_in_warp_exchange(value, file, line)
+#define WARP_VALUES(value) stand_in_warp_shuffle(value, file, line)
 
 static inline void __syncwarp(PLACE)
 {
@@ -141,16 +141,16 @@ static inline uint32_t atomicOr(uint32_t *word, uint32_t bits)
 static inline unsigned long long atomicCAS(unsigned long long *word, unsigned long long expected,
                                            unsigned long long value)
 {
-    (void)__atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_SEQ_CST,
-                                      __ATOMIC_SEQ_CST);
+    (void)__atomic_compare_shuffle_n(word, &expected, value, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST);
     return expected;
 }
 
 static inline uint32_t atomicInc(uint32_t *word, uint32_t last)
 {
     uint32_t before = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-    while (!__atomic_compare_exchange_n(word, &before, before >= last ? 0 : before + 1, false,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    while (!__atomic_compare_shuffle_n(word, &before, before >= last ? 0 : before + 1, false,
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         ;
     return before;
 }
@@ -158,8 +158,8 @@ static inline uint32_t atomicInc(uint32_t *word, uint32_t last)
 static inline unsigned long long atomicMin(unsigned long long *word, unsigned long long value)
 {
     unsigned long long before = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-    while (before > value && !__atomic_compare_exchange_n(word, &before, value, false,
-                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    while (before > value && !__atomic_compare_shuffle_n(word, &before, value, false,
+                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         ;
     return before;
 }

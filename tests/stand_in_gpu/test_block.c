@@ -87,21 +87,21 @@ TEST_CASE("threads arrive without waiting")
     CHECK(shared.n_wrong == 0);
 }
 
-static void exchange(const void *function, const void *args)
+static void shuffle(const void *function, const void *args)
 {
     const uint32_t warp = own_index() / STAND_IN_WARP_LANES;
     (void)function, (void)args;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         const uint64_t *values =
-            stand_in_warp_exchange(own_index() * 1000U + round, __FILE__, __LINE__);
+            stand_in_warp_shuffle(own_index() * 1000U + round, __FILE__, __LINE__);
         for (uint32_t lane = 0; lane < STAND_IN_WARP_LANES; lane++)
             expect(values[lane] == (warp * STAND_IN_WARP_LANES + lane) * 1000U + round);
     }
 }
 
-TEST_CASE("lanes exchange values")
+TEST_CASE("lanes read the values of all lanes")
 {
-    run(exchange);
+    run(shuffle);
     CHECK(shared.n_wrong == 0);
 }
 
@@ -112,7 +112,7 @@ static void store_together(const void *function, const void *args)
     if (own_index() >= STAND_IN_WARP_LANES)
         return;
     for (uint32_t round = 1; round <= ROUNDS; round++) {
-        (void)stand_in_warp_exchange(0, __FILE__, __LINE__);
+        (void)stand_in_warp_shuffle(0, __FILE__, __LINE__);
         expect(shared.n_here == (round - 1) * STAND_IN_WARP_LANES + own_index());
         shared.n_here++;
     }
@@ -155,7 +155,7 @@ static bool aborts(kernel call)
 static void meet_in_two_lines(const void *function, const void *args)
 {
     (void)function, (void)args;
-    (void)stand_in_warp_exchange(0, __FILE__, own_index() % 2 == 0 ? 1 : 2);
+    (void)stand_in_warp_shuffle(0, __FILE__, own_index() % 2 == 0 ? 1 : 2);
 }
 
 static void wait_at_two_barriers(const void *function, const void *args)

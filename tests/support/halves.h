@@ -45,7 +45,8 @@ static void halves_copy(struct gyre_builder *builder, int n, int rank, struct gy
 }
 
 /* Both halves in one step; two blocks leave before others take their place. */
-static void halves_exchange(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static void halves_all_to_all(const struct gyre_shape *shape, int rank,
+                              struct gyre_builder *builder)
 {
     const int n = shape->n_ranks, own = 2 * halves_position(n, rank);
     halves_copy(builder, n, rank, gyre_in(own), gyre_out(own));
@@ -73,7 +74,7 @@ static void halves_emit(const struct gyre_shape *shape, int rank, struct gyre_bu
     if (shape->coll == GYRE_COLL_ALL_GATHER)
         halves_gather(shape, rank, builder);
     else
-        halves_exchange(shape, rank, builder);
+        halves_all_to_all(shape, rank, builder);
 }
 
 static int halves_chunks(const struct gyre_shape *shape)

@@ -40,7 +40,7 @@ static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, u
         .out = own->out,
         .split = {count, 1, own->program->n_chunks, 1, 1},
         .reduction = reduction,
-        .signature = gyre_record_signature(&record, comm->member.rank),
+        .signature = gyre_record_signature(&record, comm->self.rank),
         .sequence = record.sequence,
     };
     return test_enqueue(executor, &work, 1, own->stream);

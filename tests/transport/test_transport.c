@@ -55,16 +55,16 @@ TEST_CASE("far pairs over socket have sizes of their own")
                                           .ifname = "=lo"});
 }
 
-TEST_CASE("threads exchange every byte over p2p")
+TEST_CASE("threads send each other every byte over p2p")
 {
     conform(&gyre_transport_p2p, false);
     CHECK(gyre_slab_registry_count() == 0);
 }
 
-TEST_RUNS("processes exchange every byte over shm", conform(&gyre_transport_shm, true))
-TEST_RUNS("threads exchange every byte over shm", conform(&gyre_transport_shm, false))
-TEST_RUNS("processes exchange every byte over socket", conform(&gyre_transport_socket, true))
-TEST_RUNS("threads exchange every byte over socket", conform(&gyre_transport_socket, false))
+TEST_RUNS("processes send each other every byte over shm", conform(&gyre_transport_shm, true))
+TEST_RUNS("threads send each other every byte over shm", conform(&gyre_transport_shm, false))
+TEST_RUNS("processes send each other every byte over socket", conform(&gyre_transport_socket, true))
+TEST_RUNS("threads send each other every byte over socket", conform(&gyre_transport_socket, false))
 
 /* The kernel has taken it, but the peer has not consumed it. */
 static void keep_until_consumed(struct gyre_transport *transport, struct gyre_connector *connectors,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads or forked processes exchange blobs through shared memory, and a stand-in for executors
+ * Threads or forked processes pass on blobs through shared memory, and a stand-in for executors
  * moves numbered slots through every FIFO at once and checks every byte.
  */
 #ifndef GYRE_TESTS_TRANSPORT_RIG_H

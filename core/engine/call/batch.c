@@ -16,7 +16,7 @@ enum { N_FEW = 8 }; /* for so many calls nothing is allocated */
 static void raise_failure(gyre_comm *comm, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
-        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
+        gyre_fault_raise(&comm->self.fault, status, gyre_cause());
 }
 
 /* A host stream runs its launches in order, so a rank must not be called on a stream where another
@@ -24,7 +24,7 @@ static void raise_failure(gyre_comm *comm, gyre_status status)
 static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
     gyre_stream own;
-    if (comm->member.device_info.kind != GYRE_DEVICE_HOST ||
+    if (comm->self.device_info.kind != GYRE_DEVICE_HOST ||
         (stream != NULL &&
          gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)stream)) /* the usual case */
         return GYRE_SUCCESS;
@@ -39,7 +39,7 @@ static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
                         "rank %d of communicator %s was called on the stream where a call of rank "
                         "%d waits for it: on the host each rank of a communicator needs a stream "
                         "of its own (gyre_stream_create; NULL is one stream a thread)",
-                        comm->member.rank, comm->member.name, other));
+                        comm->self.rank, comm->self.name, other));
 }
 
 static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre_work *work_out)
@@ -59,7 +59,7 @@ static gyre_status post(struct gyre_item *item, uint64_t work_index, struct gyre
         GYRE_TRY(gyre_plan_get(&comm->plans, call, &item->plan));
     gyre_plan_work(&comm->plans, item->plan, call, work_out);
     work_out->follows = item->follows;
-    work_out->signature = gyre_record_signature(&record, comm->member.rank);
+    work_out->signature = gyre_record_signature(&record, comm->self.rank);
     work_out->sequence = record.sequence;
     gyre_call_log_launched(&comm->call_log, work_index, index);
     return GYRE_SUCCESS;
@@ -128,7 +128,7 @@ static void plan(struct gyre_item *item)
 {
     gyre_comm *comm = item->comm;
     if (comm->windows.newest != NULL)
-        gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, &item->call);
+        gyre_window_find(&comm->windows, (uint32_t)comm->self.n_ranks, &item->call);
     if (gyre_plan_get(&comm->plans, &item->call, &item->plan) != GYRE_SUCCESS)
         item->plan = NULL;
 }
@@ -142,7 +142,7 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     gyre_status status = GYRE_SUCCESS;
     item->first = item;
     if (item->call.coll == GYRE_COLL_SEND_RECV)
-        status = gyre_order_join_copies(comm->member.rank, items, &n_messages);
+        status = gyre_order_join_copies(comm->self.rank, items, &n_messages);
     if (status == GYRE_SUCCESS) {
         gyre_plan_sweep(&comm->plans);
         plan(item);
@@ -161,7 +161,7 @@ static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;
     const struct gyre_item *b = *(struct gyre_item *const *)right;
-    const struct gyre_member *of_a = &a->comm->member, *of_b = &b->comm->member;
+    const struct gyre_rank *of_a = &a->comm->self, *of_b = &b->comm->self;
     if (of_a->number != of_b->number)
         return of_a->number < of_b->number ? -1 : 1;
     if (of_a->job != of_b->job) /* both were made at the same time */
@@ -201,7 +201,7 @@ static gyre_status plan_all(struct gyre_item *items, size_t n_items, struct gyre
         end = end_of(sorted, n_sorted, i, &messages);
         size_t n_messages = end - messages;
         GYRE_TRY(
-            gyre_order_join_copies(sorted[i]->comm->member.rank, &sorted[messages], &n_messages));
+            gyre_order_join_copies(sorted[i]->comm->self.rank, &sorted[messages], &n_messages));
         for (size_t k = i; k < messages + n_messages; k++)
             sorted[n_left++] = sorted[k];
     }
@@ -218,7 +218,7 @@ static gyre_status order_streams(const struct gyre_item *items, size_t n_items, 
     for (size_t i = 0; i < n_items; i++) {
         if (items[i].comm == NULL)
             continue;
-        struct gyre_device *device = items[i].comm->member.device;
+        struct gyre_device *device = items[i].comm->self.device;
         const gyre_stream stream = items[i].first->call.stream;
         const gyre_stream other = items[i].call.stream;
         bool is_done = other == stream;
@@ -236,8 +236,8 @@ static gyre_status enqueue_part(struct gyre_item **items, size_t n_collectives, 
     const gyre_comm *comm = items[0]->comm;
     const gyre_stream stream = items[0]->first->call.stream;
     const struct gyre_order_place place = {
-        .rank = comm->member.rank,
-        .n_ranks = comm->member.n_ranks,
+        .rank = comm->self.rank,
+        .n_ranks = comm->self.n_ranks,
         .most_calls = comm->links.least_sms,
         .queues = comm->executor->ops->queues,
     };

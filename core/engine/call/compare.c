@@ -11,21 +11,21 @@
 
 bool gyre_compares_calls(const gyre_comm *comm)
 {
-    return gyre_param_has(&comm->member.params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
+    return gyre_param_has(&comm->self.params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
 }
 
 gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
 {
-    const size_t n = (size_t)comm->member.n_ranks;
+    const size_t n = (size_t)comm->self.n_ranks;
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
     gyre_comm_wait_ready(comm); /* a split of the same group also uses the bootstrap */
-    gyre_status status = comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, record,
-                                                                 sizeof(*record), all);
-    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->member.fault))
-        status = gyre_fault_status(&comm->member.fault); /* it says more than the gather */
-    for (int rank = 1; rank < comm->member.n_ranks && status == GYRE_SUCCESS; rank++) {
+    gyre_status status =
+        comm->self.bootstrap->ops->all_gather(comm->self.bootstrap, record, sizeof(*record), all);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->self.fault))
+        status = gyre_fault_status(&comm->self.fault); /* it says more than the gather */
+    for (int rank = 1; rank < comm->self.n_ranks && status == GYRE_SUCCESS; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;
         char first[160];
@@ -36,9 +36,9 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
             "was moved",
             comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
             comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
-        gyre_store_release_u32(&comm->member.fault.is_told,
+        gyre_store_release_u32(&comm->self.fault.is_told,
                                1); /* all ranks compare the same records */
-        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
+        gyre_fault_raise(&comm->self.fault, status, gyre_cause());
     }
     free(all);
     return status;

@@ -182,7 +182,7 @@ static gyre_status predict_comm(const struct gyre_item *items, size_t n_items, s
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "group_simulate_end: the group has sends or receives; only "
                              "collectives can be predicted");
-        if (call->count == 0 || items[i].comm->member.n_ranks == 1)
+        if (call->count == 0 || items[i].comm->self.n_ranks == 1)
             continue;
         GYRE_TRY(gyre_plan_choice(plans, call, &choice));
         GYRE_TRY(gyre_tuner_predict(gyre_plan_facts(plans), gyre_plan_cost(plans), call->coll,

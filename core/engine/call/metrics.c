@@ -300,36 +300,35 @@ void gyre_metrics_close(struct gyre_metrics *metrics)
 gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out)
 {
     *metrics_out = NULL;
-    if (!gyre_param_is_set(&comm->member.params, GYRE_PARAM_METRICS_FILE))
+    if (!gyre_param_is_set(&comm->self.params, GYRE_PARAM_METRICS_FILE))
         return GYRE_SUCCESS;
     struct gyre_metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return gyre_fail_errno(ENOMEM, "metrics");
     /* Expands %n and %c; the rest is every file name's. */
-    const char *pattern = gyre_param_text(&comm->member.params, GYRE_PARAM_METRICS_FILE);
+    const char *pattern = gyre_param_text(&comm->self.params, GYRE_PARAM_METRICS_FILE);
     char name[PATH_MAX] = "";
     size_t n = 0;
     for (const char *at = pattern; *at != '\0' && n < sizeof(name); at++) {
         const char letter = at[0] == '%' ? at[1] : '\0';
         char piece[24] = {at[0], letter, '\0'};
         if (letter == 'n')
-            snprintf(piece, sizeof(piece), "%" PRIu64, comm->member.number);
+            snprintf(piece, sizeof(piece), "%" PRIu64, comm->self.number);
         else if (letter == 'c')
             snprintf(piece, sizeof(piece), "%08x",
-                     (unsigned)(comm->member.job ^ comm->member.job >> 32));
+                     (unsigned)(comm->self.job ^ comm->self.job >> 32));
         at += letter != '\0';
         n += (size_t)snprintf(name + n, sizeof(name) - n, "%s", piece);
     }
     gyre_status status =
-        n >= sizeof(name) ||
-                !gyre_file_expand(name, comm->member.rank, metrics->path, PATH_MAX, NULL)
+        n >= sizeof(name) || !gyre_file_expand(name, comm->self.rank, metrics->path, PATH_MAX, NULL)
             ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "GYRE_METRICS_FILE is too long")
             : GYRE_SUCCESS;
     metrics->n_holders = 2;
-    metrics->is_timed = comm->member.device_info.kind == GYRE_DEVICE_HOST;
-    metrics->rank = comm->member.rank;
-    metrics->n_ranks = comm->member.n_ranks;
-    snprintf(metrics->name, sizeof(metrics->name), "%s", comm->member.name);
+    metrics->is_timed = comm->self.device_info.kind == GYRE_DEVICE_HOST;
+    metrics->rank = comm->self.rank;
+    metrics->n_ranks = comm->self.n_ranks;
+    snprintf(metrics->name, sizeof(metrics->name), "%s", comm->self.name);
     pthread_mutex_init(&metrics->lock, NULL);
     gyre_cond_init(&metrics->closing);
     if (status == GYRE_SUCCESS)

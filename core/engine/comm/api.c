@@ -20,7 +20,7 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not one of the %d types",
                          traits->name, (int)call->dtype, GYRE_N_DTYPES);
     const uint64_t n_blocks =
-        traits->in_blocks || traits->out_blocks ? (uint64_t)comm->member.n_ranks : 1;
+        traits->in_blocks || traits->out_blocks ? (uint64_t)comm->self.n_ranks : 1;
     const uint64_t element = gyre_dtype_bytes(call->dtype);
     /* Most calls need no division, which costs as much as the rest of the checks. */
     if (call->count > UINT32_MAX && call->count > MAX_BYTES / element / n_blocks)
@@ -52,8 +52,7 @@ static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *
 {
     if (pointer == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: the %s buffer is NULL", name, which);
-    const gyre_status status =
-        comm->member.device->ops->check_pointer(comm->member.device, pointer);
+    const gyre_status status = comm->self.device->ops->check_pointer(comm->self.device, pointer);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "%s: the %s buffer", name, which);
     return status;
@@ -74,12 +73,12 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
         return GYRE_SUCCESS;
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
-    const uint64_t n = (uint64_t)comm->member.n_ranks;
+    const uint64_t n = (uint64_t)comm->self.n_ranks;
     struct buffers b = {true, true, traits->in_blocks ? block * n : block,
                         traits->out_blocks ? block * n : block, NULL};
-    const uint64_t own = block * (uint64_t)comm->member.rank;
+    const uint64_t own = block * (uint64_t)comm->self.rank;
     const char *send = call->send;
-    const bool is_root = comm->member.rank == call->root;
+    const bool is_root = comm->self.rank == call->root;
     switch (call->coll) {
     case GYRE_COLL_BROADCAST:
         b.reads = is_root;
@@ -130,10 +129,10 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     GYRE_TRY(check_types(comm, call));
-    if (traits->has_root && (call->root < 0 || call->root >= comm->member.n_ranks))
+    if (traits->has_root && (call->root < 0 || call->root >= comm->self.n_ranks))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d",
                          traits->name, call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root",
-                         call->root, comm->member.n_ranks - 1);
+                         call->root, comm->self.n_ranks - 1);
     GYRE_TRY(check_buffers(comm, call));
     if (traits->reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
@@ -141,9 +140,9 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
      * refused here. Failures that not all ranks have are left to the launch, which tells the
      * others. */
     const struct gyre_plan *plan;
-    if (!gyre_call_options_any(&call->options) || call->count == 0 || comm->member.n_ranks == 1)
+    if (!gyre_call_options_any(&call->options) || call->count == 0 || comm->self.n_ranks == 1)
         return GYRE_SUCCESS;
-    gyre_window_find(&comm->windows, (uint32_t)comm->member.n_ranks, call);
+    gyre_window_find(&comm->windows, (uint32_t)comm->self.n_ranks, call);
     const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
     return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
                                                                              : status;
@@ -304,8 +303,8 @@ static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_d
         if (comm->user_ops[i].is_used)
             continue;
         struct gyre_user_op op = {true, dtype, 0};
-        GYRE_TRY(comm->member.device->ops->copy(comm->member.device, &op.scalar, scalar,
-                                                gyre_dtype_bytes(dtype)));
+        GYRE_TRY(comm->self.device->ops->copy(comm->self.device, &op.scalar, scalar,
+                                              gyre_dtype_bytes(dtype)));
         comm->user_ops[i] = op;
         *op_out = (gyre_op)(GYRE_FIRST_USER_OP + i);
         return GYRE_SUCCESS;
@@ -342,14 +341,14 @@ gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, 
 {
     GYRE_TRY(gyre_comm_check(comm));
     if (mine == NULL || all_out == NULL || n_bytes == 0 ||
-        n_bytes > EXCHANGE_MAX_BYTES / (size_t)comm->member.n_ranks)
+        n_bytes > EXCHANGE_MAX_BYTES / (size_t)comm->self.n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "exchange of %zu bytes a rank: %s", n_bytes,
                          mine == NULL || all_out == NULL ? "a buffer is NULL"
                                                          : "legal is 1..1 MiB / n_ranks");
     const gyre_status status =
-        comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, mine, n_bytes, all_out);
+        comm->self.bootstrap->ops->all_gather(comm->self.bootstrap, mine, n_bytes, all_out);
     if (status != GYRE_SUCCESS) /* if the communicator has failed, its fault says more */
-        GYRE_TRY(gyre_fault_status(&comm->member.fault));
+        GYRE_TRY(gyre_fault_status(&comm->self.fault));
     return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
 }
 

@@ -36,20 +36,20 @@ void gyre_comm_set_made(gyre_comm *comm)
 void gyre_comm_attach(const gyre_comm *comm)
 {
     /* after an error the thread's own work fails and reports it */
-    if (comm != NULL && comm->member.device != NULL)
-        (void)comm->member.device->ops->attach(comm->member.device);
+    if (comm != NULL && comm->self.device != NULL)
+        (void)comm->self.device->ops->attach(comm->self.device);
 }
 
 static void leave(gyre_comm *comm)
 {
-    if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
+    if (!comm->is_made || gyre_load_relaxed_u32(&comm->self.has_left) != 0)
         return;
     gyre_comm_drain(comm);
     /* else this rank would seem to have ended the communicator */
     gyre_health_pass_on(comm->health);
     gyre_put_peers_leave(comm);
-    gyre_store_release_u32(&comm->member.has_left, 1);
-    comm->member.bootstrap->ops->leave(comm->member.bootstrap);
+    gyre_store_release_u32(&comm->self.has_left, 1);
+    comm->self.bootstrap->ops->leave(comm->self.bootstrap);
 }
 
 static void *finalize_in_background(void *argument)
@@ -74,7 +74,7 @@ static gyre_status finalize(gyre_comm *comm)
     if (gyre_load_acquire_u32(&comm->is_finalized) != 0 || !is_unharmed(comm))
         GYRE_TRY(gyre_comm_check(comm));
     gyre_store_release_u32(&comm->is_finalized, 1);
-    if (comm->member.config.blocking == 0) {
+    if (comm->self.config.blocking == 0) {
         gyre_comm_set_phase(comm, GYRE_PHASE_LEAVING);
         if (gyre_thread_start(&thread, 0, finalize_in_background, comm, "finalize") ==
             GYRE_SUCCESS) {
@@ -85,7 +85,7 @@ static gyre_status finalize(gyre_comm *comm)
         gyre_comm_set_phase(comm, GYRE_PHASE_READY);
     }
     leave(comm);
-    return is_unharmed(comm) ? GYRE_SUCCESS : gyre_fault_status(&comm->member.fault);
+    return is_unharmed(comm) ? GYRE_SUCCESS : gyre_fault_status(&comm->self.fault);
 }
 
 gyre_status gyre_comm_finalize(gyre_comm *comm)
@@ -101,7 +101,7 @@ static void end_comm(gyre_comm *comm)
     gyre_registry_wait_unpinned(comm);
     gyre_comm_wait_ready(comm); /* another thread may have begun a shrink */
     const uint64_t patience_ns =
-        gyre_fault_is_raised(&comm->member.fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
+        gyre_fault_is_raised(&comm->self.fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
         gyre_health_wait_left(comm->health, gyre_now_ns() + patience_ns);
     gyre_comm_free(comm);
@@ -131,9 +131,9 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     leave(comm);
     const size_t n_registered = gyre_registrations_count(&comm->registrations);
     if (n_registered > 0)
-        GYRE_INFO(REG, "communicator %s: %zu registered buffers go with it", comm->member.name,
+        GYRE_INFO(REG, "communicator %s: %zu registered buffers go with it", comm->self.name,
                   n_registered);
-    const uint64_t job = comm->member.job;
+    const uint64_t job = comm->self.job;
     gyre_registry_end(comm);
     pthread_t thread;
     if (gyre_thread_start(&thread, 0, end_in_background, comm, "destroy") != GYRE_SUCCESS)
@@ -149,12 +149,12 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
     char text[160];
     GYRE_TRY(gyre_comm_pin(comm));
     if (gyre_comm_phase(comm) != GYRE_PHASE_INIT && comm->is_made)
-        snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->member.rank,
-                 (int)getpid(), comm->member.name);
+        snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->self.rank,
+                 (int)getpid(), comm->self.name);
     else
         snprintf(text, sizeof(text), "pid %d gave up a communicator that was being made",
                  (int)getpid());
-    if (gyre_fault_raise(&comm->member.fault, GYRE_ERROR_ABORTED, text) &&
+    if (gyre_fault_raise(&comm->self.fault, GYRE_ERROR_ABORTED, text) &&
         !gyre_registry_is_init_running(comm) && comm->is_made)
         gyre_health_pass_on(comm->health);
     gyre_comm_unpin(comm);
@@ -165,7 +165,7 @@ gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out)
 {
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int n_ranks = comm->member.n_ranks;
+    const int n_ranks = comm->self.n_ranks;
     gyre_comm_unpin(pinned);
     if (n_ranks_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_count: n_ranks_out is NULL");
@@ -177,7 +177,7 @@ gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out)
 {
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int rank = comm->member.rank;
+    const int rank = comm->self.rank;
     gyre_comm_unpin(pinned);
     if (rank_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_rank: rank_out is NULL");
@@ -190,18 +190,18 @@ gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out, 
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin(pinned));
     if (kind_out != NULL)
-        *kind_out = (gyre_device_kind)comm->member.device_info.kind;
+        *kind_out = (gyre_device_kind)comm->self.device_info.kind;
     if (ordinal_out != NULL)
-        *ordinal_out = comm->member.device_info.ordinal;
+        *ordinal_out = comm->self.device_info.ordinal;
     gyre_comm_unpin(pinned);
     return GYRE_SUCCESS;
 }
 
 const char *gyre_comm_last_error(gyre_comm *comm)
 {
-    if (gyre_registry_check(comm) != GYRE_SUCCESS || !gyre_fault_is_raised(&comm->member.fault))
+    if (gyre_registry_check(comm) != GYRE_SUCCESS || !gyre_fault_is_raised(&comm->self.fault))
         return "";
-    return comm->member.fault.cause; /* never changes once raised */
+    return comm->self.fault.cause; /* never changes once raised */
 }
 
 gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
@@ -210,8 +210,8 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "async_error: status_out is NULL");
     GYRE_TRY(gyre_comm_pin(comm));
     const bool is_over = gyre_load_acquire_u32(&comm->is_finalized) != 0 && is_unharmed(comm);
-    if (gyre_fault_is_raised(&comm->member.fault) && !is_over)
-        *status_out = comm->member.fault.status;
+    if (gyre_fault_is_raised(&comm->self.fault) && !is_over)
+        *status_out = comm->self.fault.status;
     else
         *status_out = gyre_comm_phase(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
     gyre_comm_unpin(comm);
@@ -240,14 +240,14 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
                          "properties: the struct is NULL or was not initialised with "
                          "GYRE_PROPERTIES_INIT");
     GYRE_TRY(gyre_comm_pin_made(comm));
-    facts.rank = comm->member.rank;
-    facts.n_ranks = comm->member.n_ranks;
+    facts.rank = comm->self.rank;
+    facts.n_ranks = comm->self.n_ranks;
     facts.n_hosts = (int)comm->links.grouping.n_hosts;
-    facts.device_kind = (int)comm->member.device_info.kind;
-    facts.device_ordinal = comm->member.device_info.ordinal;
+    facts.device_kind = (int)comm->self.device_info.kind;
+    facts.device_ordinal = comm->self.device_info.ordinal;
     facts.can_window = comm->links.is_p2p;
     facts.max_channels = (int)gyre_plan_facts(&comm->plans)->max_channels;
-    facts.id = comm->member.job;
+    facts.id = comm->self.job;
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
         const struct gyre_transport *transport = comm->links.transports[i];
         if (transport == NULL)
@@ -258,7 +258,7 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
             transport->ops->memory_bytes(transport);
     }
     snprintf(facts.transports, sizeof(facts.transports), "%s", comm->links.summary);
-    snprintf(facts.name, sizeof(facts.name), "%s", comm->member.name);
+    snprintf(facts.name, sizeof(facts.name), "%s", comm->self.name);
     gyre_comm_unpin(comm);
     facts.struct_bytes = properties_out->struct_bytes;
     facts.version = properties_out->version;
@@ -271,8 +271,8 @@ static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
 {
     if (comm->observing != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
-                         comm->member.rank, comm->member.name);
-    const bool is_host = comm->member.device_info.kind == GYRE_DEVICE_HOST;
+                         comm->self.rank, comm->self.name);
+    const bool is_host = comm->self.device_info.kind == GYRE_DEVICE_HOST;
     return gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing);
 }
 

@@ -29,13 +29,13 @@
 static struct gyre_health_blocked report_of(gyre_comm *comm, const struct gyre_health_blocked *own,
                                             int rank)
 {
-    return rank == comm->member.rank ? *own : gyre_health_blocked_of(comm->health, rank);
+    return rank == comm->self.rank ? *own : gyre_health_blocked_of(comm->health, rank);
 }
 
 /* all signals that the rank had sent by then are here */
 static uint64_t seen_ended(gyre_comm *comm, const struct gyre_health_blocked *own, int rank)
 {
-    if (rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank))
+    if (rank != comm->self.rank && gyre_links_is_proxied_to(&comm->links, rank))
         return gyre_put_peers_blocked_of(comm, rank);
     return report_of(comm, own, rank).n_ended;
 }
@@ -80,14 +80,14 @@ static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
         gyre_health_tell_blocked(comm->health, &own);
     *told = own;
     /* Without memory a later check answers. */
-    const size_t n = (size_t)comm->member.n_ranks;
+    const size_t n = (size_t)comm->self.n_ranks;
     bool *is_in_set = calloc(n, sizeof(*is_in_set));
     int *set = malloc(n * sizeof(*set));
     int n_ranks = 0;
     bool is_closed = is_in_set != NULL && set != NULL;
     if (is_closed) {
-        set[n_ranks++] = comm->member.rank;
-        is_in_set[comm->member.rank] = true;
+        set[n_ranks++] = comm->self.rank;
+        is_in_set[comm->self.rank] = true;
     }
     for (int i = 0; is_closed && i < n_ranks; i++)
         is_closed = add_senders(comm, &own, set[i], is_in_set, set, &n_ranks);
@@ -104,7 +104,7 @@ void gyre_comm_drain(gyre_comm *comm)
     const struct timespec nap = {0, NAP_NS};
     struct gyre_health_blocked told = {0};
     uint64_t checked_ns = gyre_now_ns();
-    while (!gyre_fault_is_raised(&comm->member.fault) &&
+    while (!gyre_fault_is_raised(&comm->self.fault) &&
            !comm->executor->ops->is_idle(comm->executor)) {
         nanosleep(&nap, NULL);
         if (gyre_now_ns() - checked_ns < CHECK_NS)

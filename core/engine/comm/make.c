@@ -53,36 +53,35 @@ static gyre_status give_up_joining(const struct gyre_init_request *request, gyre
 
 static gyre_status join_rendezvous(gyre_comm *comm, struct gyre_init_request *request)
 {
-    const struct gyre_bootstrap_place place = {request->n_ranks, request->rank,
-                                               &comm->member.fault};
-    comm->member.n_ranks = request->n_ranks;
-    comm->member.rank = request->rank;
+    const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, &comm->self.fault};
+    comm->self.n_ranks = request->n_ranks;
+    comm->self.rank = request->rank;
     if (request->parent == NULL)
-        comm->member.file_rank = request->rank;
+        comm->self.file_rank = request->rank;
     /* Before the other ranks wait for this rank, so that logged times do not include CUDA's
      * start. */
-    comm->member.stage_ns = gyre_now_ns();
-    const gyre_status status = comm->member.device->ops->start(comm->member.device);
+    comm->self.stage_ns = gyre_now_ns();
+    const gyre_status status = comm->self.device->ops->start(comm->self.device);
     if (status != GYRE_SUCCESS)
         return give_up_joining(request, status);
-    gyre_member_end_stage(&comm->member, "starting the device");
+    gyre_rank_end_stage(&comm->self, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const struct gyre_params *params = &comm->member.params;
+    const struct gyre_params *params = &comm->self.params;
     gyre_status joined = gyre_unique_id_settle(
         params, &place,
         (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL,
         &request->id);
     if (joined == GYRE_SUCCESS)
-        joined = gyre_bootstrap_tcp_open(params, &request->id, &place, &comm->member.bootstrap);
+        joined = gyre_bootstrap_tcp_open(params, &request->id, &place, &comm->self.bootstrap);
     if (joined != GYRE_SUCCESS)
-        return gyre_origin_settle(&comm->member, comm->origin, joined);
+        return gyre_origin_settle(&comm->self, comm->origin, joined);
     gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
                       gyre_hash(GYRE_HASH_INIT, request->id.bytes, sizeof(request->id.bytes)));
     const uint64_t joined_ns = gyre_now_ns();
     GYRE_TRY(gyre_comm_connect(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
-              comm->member.name, (double)(joined_ns - start_ns) / 1e6,
+              comm->self.name, (double)(joined_ns - start_ns) / 1e6,
               (double)(gyre_now_ns() - joined_ns) / 1e6);
     return GYRE_SUCCESS;
 }
@@ -93,7 +92,7 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request,
     const struct gyre_float_env callers = gyre_float_begin();
     gyre_status status = GYRE_SUCCESS;
     if (comm != NULL && request->parent != NULL)
-        comm->member.file_rank = request->parent->member.file_rank;
+        comm->self.file_rank = request->parent->self.file_rank;
     if (request->find != NULL) {
         status = request->find(request, comm);
         if (in_background) /* no thread waits for this one once the parent is ready */
@@ -110,8 +109,8 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request,
     if (comm != NULL)
         gyre_origin_set_made(comm->origin);
     if (status != GYRE_SUCCESS && comm != NULL) {
-        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
-        status = gyre_fault_status(&comm->member.fault);
+        gyre_fault_raise(&comm->self.fault, status, gyre_cause());
+        status = gyre_fault_status(&comm->self.fault);
     }
     return status;
 }
@@ -304,19 +303,19 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     for (int rank = 0; rank < n_ranks; rank++) {
         config.device_ordinal = device_ordinals != NULL ? device_ordinals[rank] : rank;
         GYRE_TRY(gyre_comm_make_local(&config, &inits[rank].comm));
-        inits[rank].comm->member.job = job;
-        inits[rank].comm->member.n_ranks = n_ranks;
-        inits[rank].comm->member.rank = rank;
-        inits[rank].comm->member.file_rank = rank;
+        inits[rank].comm->self.job = job;
+        inits[rank].comm->self.n_ranks = n_ranks;
+        inits[rank].comm->self.rank = rank;
+        inits[rank].comm->self.file_rank = rank;
     }
     struct gyre_bootstrap **bootstraps = calloc((size_t)n_ranks, sizeof(*bootstraps));
     if (bootstraps == NULL)
         return gyre_fail_errno(ENOMEM, "init_all");
     const gyre_status status =
-        gyre_bootstrap_local_open(&inits[0].comm->member.params, n_ranks, bootstraps);
+        gyre_bootstrap_local_open(&inits[0].comm->self.params, n_ranks, bootstraps);
     for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++) {
-        inits[rank].comm->member.bootstrap = bootstraps[rank];
-        bootstraps[rank]->fault = &inits[rank].comm->member.fault;
+        inits[rank].comm->self.bootstrap = bootstraps[rank];
+        bootstraps[rank]->fault = &inits[rank].comm->self.fault;
     }
     free(bootstraps);
     return status;
@@ -337,8 +336,8 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
             status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init,
                                        &inits[n_started], "a rank's init");
         for (int rank = n_started; rank < n_ranks; rank++)
-            inits[rank].comm->member.bootstrap->ops->fail(inits[rank].comm->member.bootstrap,
-                                                          "no thread for a rank");
+            inits[rank].comm->self.bootstrap->ops->fail(inits[rank].comm->self.bootstrap,
+                                                        "no thread for a rank");
         for (int rank = 0; rank < n_started; rank++) {
             pthread_join(inits[rank].thread, NULL);
             if (status == GYRE_SUCCESS && inits[rank].status != GYRE_SUCCESS) {

@@ -100,7 +100,7 @@ void gyre_comm_free(gyre_comm *comm)
     if (comm->health != NULL)
         gyre_health_close(comm->health);
     /* proxies may still raise the fault while the executor is closed */
-    gyre_fault_hook(&comm->member.fault, NULL, NULL);
+    gyre_fault_hook(&comm->self.fault, NULL, NULL);
     gyre_plan_cache_close(&comm->plans);
     gyre_observe_times(comm->observing);
     gyre_put_peers_detach(comm);
@@ -112,11 +112,11 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_signals_fini(comm);
     gyre_windows_fini(comm);
     gyre_links_close(&comm->links);
-    gyre_trace_close(comm->member.trace);
-    if (comm->member.bootstrap != NULL)
-        comm->member.bootstrap->ops->close(comm->member.bootstrap);
-    if (comm->member.device != NULL)
-        comm->member.device->ops->close(comm->member.device);
+    gyre_trace_close(comm->self.trace);
+    if (comm->self.bootstrap != NULL)
+        comm->self.bootstrap->ops->close(comm->self.bootstrap);
+    if (comm->self.device != NULL)
+        comm->self.device->ops->close(comm->self.device);
     gyre_origin_release(comm->origin);
     gyre_metrics_close(comm->metrics);
     gyre_observing_close(comm->observing);
@@ -124,8 +124,8 @@ void gyre_comm_free(gyre_comm *comm)
     free(comm->latest);
     gyre_call_log_fini(&comm->call_log);
     gyre_registrations_fini(&comm->registrations);
-    gyre_fault_fini(&comm->member.fault);
-    free((char *)(uintptr_t)comm->member.config.transport);
+    gyre_fault_fini(&comm->self.fault);
+    free((char *)(uintptr_t)comm->self.config.transport);
     gyre_registry_remove(comm); /* last: a thread that waits for this finds everything freed */
     free(comm);
 }
@@ -136,40 +136,39 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     if (comm == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
     gyre_authenticate_prepare();
-    gyre_fault_init(&comm->member.fault);
+    gyre_fault_init(&comm->self.fault);
     gyre_call_log_init(&comm->call_log);
     gyre_registrations_init(&comm->registrations);
-    comm->member.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
+    comm->self.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;
-    GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
-    GYRE_TRY_GOTO(status, resolve_config(given, &comm->member.params, &config), undo);
-    GYRE_TRY_GOTO(status, gyre_plugins_load(&comm->member.params), undo);
-    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_TUNING_FILE)) {
-        status = gyre_tuning_load(gyre_param_text(&comm->member.params, GYRE_PARAM_TUNING_FILE),
+    GYRE_TRY_GOTO(status, gyre_params_load(&comm->self.params), undo);
+    GYRE_TRY_GOTO(status, resolve_config(given, &comm->self.params, &config), undo);
+    GYRE_TRY_GOTO(status, gyre_plugins_load(&comm->self.params), undo);
+    if (gyre_param_is_set(&comm->self.params, GYRE_PARAM_TUNING_FILE)) {
+        status = gyre_tuning_load(gyre_param_text(&comm->self.params, GYRE_PARAM_TUNING_FILE),
                                   &comm->tuning);
         if (status != GYRE_SUCCESS)
             GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
     }
-    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_ALGO_FILE))
-        GYRE_TRY_GOTO(
-            status,
-            gyre_algo_file_load(gyre_param_text(&comm->member.params, GYRE_PARAM_ALGO_FILE),
-                                "GYRE_ALGO_FILE", &comm->algo_file),
-            undo);
-    comm->member.config = config;
-    comm->member.config.name = NULL;
-    comm->member.config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
-    if (config.transport != NULL && comm->member.config.transport == NULL)
+    if (gyre_param_is_set(&comm->self.params, GYRE_PARAM_ALGO_FILE))
+        GYRE_TRY_GOTO(status,
+                      gyre_algo_file_load(gyre_param_text(&comm->self.params, GYRE_PARAM_ALGO_FILE),
+                                          "GYRE_ALGO_FILE", &comm->algo_file),
+                      undo);
+    comm->self.config = config;
+    comm->self.config.name = NULL;
+    comm->self.config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
+    if (config.transport != NULL && comm->self.config.transport == NULL)
         GYRE_TRY_GOTO(status, gyre_fail_errno(ENOMEM, "communicator"), undo);
-    snprintf(comm->member.name, sizeof(comm->member.name), "%s",
+    snprintf(comm->self.name, sizeof(comm->self.name), "%s",
              config.name != NULL ? config.name : "");
     const struct gyre_device_ops *ops;
     GYRE_TRY_GOTO(status, gyre_device_find((gyre_device_kind)config.device_kind, &ops), undo);
-    GYRE_TRY_GOTO(status, ops->open(config.device_ordinal, &comm->member.device), undo);
-    GYRE_TRY_GOTO(status, ops->info(comm->member.device, &comm->member.device_info), undo);
-    comm->member.config.device_kind = (int)comm->member.device_info.kind;
-    comm->member.config.device_ordinal = comm->member.device_info.ordinal;
+    GYRE_TRY_GOTO(status, ops->open(config.device_ordinal, &comm->self.device), undo);
+    GYRE_TRY_GOTO(status, ops->info(comm->self.device, &comm->self.device_info), undo);
+    comm->self.config.device_kind = (int)comm->self.device_info.kind;
+    comm->self.config.device_ordinal = comm->self.device_info.ordinal;
     *comm_out = comm;
     return GYRE_SUCCESS;
 undo:
@@ -192,7 +191,7 @@ static void on_fault(void *context)
     gyre_links_wake(&comm->links);
     /* The health thread tells the other ranks at once, because the program may exit on the
      * error. */
-    comm->member.bootstrap->ops->wake(comm->member.bootstrap);
+    comm->self.bootstrap->ops->wake(comm->self.bootstrap);
 }
 
 /* One rank's failure is an error on every rank at once, and no rank waits for a peer that gave
@@ -201,35 +200,33 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
     if (status != GYRE_SUCCESS) {
         char text[GYRE_CAUSE_MAX_BYTES];
-        status = gyre_origin_settle(&comm->member, comm->origin, status);
-        snprintf(text, sizeof(text), "init failed on rank %d: %.900s", comm->member.rank,
+        status = gyre_origin_settle(&comm->self, comm->origin, status);
+        snprintf(text, sizeof(text), "init failed on rank %d: %.900s", comm->self.rank,
                  gyre_cause());
-        comm->member.bootstrap->ops->fail(comm->member.bootstrap, text);
+        comm->self.bootstrap->ops->fail(comm->self.bootstrap, text);
         return status;
     }
     uint8_t done = 1;
-    uint8_t *all = malloc((size_t)comm->member.n_ranks);
+    uint8_t *all = malloc((size_t)comm->self.n_ranks);
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    status =
-        comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, &done, sizeof(done), all);
+    status = comm->self.bootstrap->ops->all_gather(comm->self.bootstrap, &done, sizeof(done), all);
     free(all);
-    return status == GYRE_SUCCESS ? status
-                                  : gyre_origin_settle(&comm->member, comm->origin, status);
+    return status == GYRE_SUCCESS ? status : gyre_origin_settle(&comm->self, comm->origin, status);
 }
 
 static gyre_status open_links(gyre_comm *comm)
 {
-    struct gyre_member *member = &comm->member;
+    struct gyre_rank *self = &comm->self;
     const struct gyre_trace_config trace = {
-        .file = gyre_param_text(&member->params, GYRE_PARAM_TRACE_FILE),
-        .n_events = (uint32_t)gyre_param_number(&member->params, GYRE_PARAM_TRACE_EVENTS),
-        .rank = member->rank,
-        .n_ranks = member->n_ranks,
-        .file_rank = member->file_rank,
+        .file = gyre_param_text(&self->params, GYRE_PARAM_TRACE_FILE),
+        .n_events = (uint32_t)gyre_param_number(&self->params, GYRE_PARAM_TRACE_EVENTS),
+        .rank = self->rank,
+        .n_ranks = self->n_ranks,
+        .file_rank = self->file_rank,
     };
     if (trace.file[0] != '\0')
-        GYRE_TRY(gyre_trace_open(&trace, &member->trace));
+        GYRE_TRY(gyre_trace_open(&trace, &self->trace));
     struct gyre_links_row *rows = calloc(GYRE_MAX_AGREED, sizeof(*rows)); /* too many for a stack */
     if (rows == NULL)
         return gyre_fail_errno(ENOMEM, "the list of what ranks agree on");
@@ -238,83 +235,82 @@ static gyre_status open_links(gyre_comm *comm)
                                                .algo_hash = comm->algo_file.content.hash,
                                                .tuning_hash = comm->tuning.hash,
                                                .newest_number = gyre_registry_raise_number(0)};
-    const gyre_status status = gyre_links_open(member, &options, &comm->links);
+    const gyre_status status = gyre_links_open(self, &options, &comm->links);
     free(rows);
     if (status == GYRE_SUCCESS)
-        (void)gyre_registry_raise_number(member->number);
+        (void)gyre_registry_raise_number(self->number);
     return status;
 }
 
 static gyre_status open_calls(gyre_comm *comm)
 {
     const struct gyre_plan_config config = {
-        .member = &comm->member,
+        .self = &comm->self,
         .links = &comm->links,
         .windows = &comm->windows,
         .tuning = &comm->tuning,
         .algo_file = &comm->algo_file,
         .executor = comm->executor,
     };
-    comm->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*comm->n_p2p));
-    comm->latest = calloc((size_t)comm->member.n_ranks * 2, sizeof(*comm->latest));
+    comm->n_p2p = calloc((size_t)comm->self.n_ranks * 2, sizeof(*comm->n_p2p));
+    comm->latest = calloc((size_t)comm->self.n_ranks * 2, sizeof(*comm->latest));
     if (comm->n_p2p == NULL || comm->latest == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
     GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
-    comm->recorded = gyre_trace_use(comm->member.trace, GYRE_TRACE_CALLER);
+    comm->recorded = gyre_trace_use(comm->self.trace, GYRE_TRACE_CALLER);
     return gyre_metrics_open(comm, &comm->metrics);
 }
 
 static gyre_status connect_ranks(gyre_comm *comm)
 {
-    if (comm->member.name[0] == '\0')
-        snprintf(comm->member.name, sizeof(comm->member.name), "%08x",
-                 (unsigned)(comm->member.job ^ comm->member.job >> 32));
-    comm->member.stage_ns = gyre_now_ns();
+    if (comm->self.name[0] == '\0')
+        snprintf(comm->self.name, sizeof(comm->self.name), "%08x",
+                 (unsigned)(comm->self.job ^ comm->self.job >> 32));
+    comm->self.stage_ns = gyre_now_ns();
     GYRE_TRY(end_together(comm, open_links(comm)));
     /* Collective, because clocks are measured between hosts. */
-    const struct gyre_member *member = &comm->member;
+    const struct gyre_rank *self = &comm->self;
     struct gyre_trace_identity identity = {
-        .communicator = member->name,
-        .job = member->job,
-        .number = member->number,
-        .process_id = comm->links.infos[member->rank].process_id,
-        .shares_a_thread = member->device_info.kind == GYRE_DEVICE_HOST,
+        .communicator = self->name,
+        .job = self->job,
+        .number = self->number,
+        .process_id = comm->links.infos[self->rank].process_id,
+        .shares_a_thread = self->device_info.kind == GYRE_DEVICE_HOST,
     };
-    GYRE_TRY(gyre_links_measure_clock(member, &comm->links, &identity.clock_offset_ns,
+    GYRE_TRY(gyre_links_measure_clock(self, &comm->links, &identity.clock_offset_ns,
                                       &identity.clock_error_ns));
-    if (member->trace != NULL)
-        gyre_trace_identify(member->trace, &identity);
-    gyre_links_log(&comm->member, &comm->links);
+    if (self->trace != NULL)
+        gyre_trace_identify(self->trace, &identity);
+    gyre_links_log(&comm->self, &comm->links);
     /* It takes all multiprocessors for a moment: off where the user limits their number. */
     const bool places_blocks =
-        gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
-        comm->member.config.sm_budget <= 0;
+        gyre_param_number(&comm->self.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
+        comm->self.config.sm_budget <= 0;
     const struct gyre_executor_config config = {
-        .device = comm->member.device,
-        .rank = comm->member.rank,
-        .n_ranks = comm->member.n_ranks,
+        .device = comm->self.device,
+        .rank = comm->self.rank,
+        .n_ranks = comm->self.n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
         .block_placement_bytes =
             places_blocks ? gyre_kernel_limits[GYRE_LIMIT_PLACEMENT_BYTES].number : UINT64_MAX,
-        .overlaps_launches =
-            gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
+        .overlaps_launches = gyre_param_number(&comm->self.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,
-        .fault = &comm->member.fault,
-        .trace = comm->member.trace,
+        .fault = &comm->self.fault,
+        .trace = comm->self.trace,
         .help = comm->links.is_proxied ? gyre_links_help : NULL, /* NULL: no slots to move */
         .help_context = &comm->links,
     };
     const struct gyre_executor_ops *ops;
-    GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->member.device_info.kind, &ops));
+    GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->self.device_info.kind, &ops));
     GYRE_TRY(ops->open(&config, &comm->executor));
-    gyre_fault_hook(&comm->member.fault, on_fault, comm);
-    if (gyre_fault_is_raised(&comm->member.fault)) /* before the hook was set */
+    gyre_fault_hook(&comm->self.fault, on_fault, comm);
+    if (gyre_fault_is_raised(&comm->self.fault)) /* before the hook was set */
         comm->executor->ops->abort(comm->executor);
-    gyre_member_end_stage(&comm->member, "opening the executor");
+    gyre_rank_end_stage(&comm->self, "opening the executor");
     GYRE_TRY(open_calls(comm));
     GYRE_TRY(gyre_health_open(comm, &comm->health));
-    gyre_member_end_stage(&comm->member, "opening plans and watching over the ranks");
+    gyre_rank_end_stage(&comm->self, "opening plans and watching over the ranks");
     comm->is_made = true;
     return GYRE_SUCCESS;
 }
@@ -325,9 +321,9 @@ gyre_status gyre_comm_connect(gyre_comm *comm)
     if (status == GYRE_SUCCESS)
         return status;
     /* a fault that was raised before (by an abort, by a proxy) stays */
-    gyre_fault_raise(&comm->member.fault, status, gyre_cause());
-    status = gyre_fault_status(&comm->member.fault);
-    comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);
+    gyre_fault_raise(&comm->self.fault, status, gyre_cause());
+    status = gyre_fault_status(&comm->self.fault);
+    comm->self.bootstrap->ops->fail(comm->self.bootstrap, comm->self.fault.cause);
     return status;
 }
 

@@ -46,11 +46,11 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
                 "rank %d put %u bytes at offset %" PRIu64
                 " into window %u, where rank %d has no such bytes; give a window back after all "
                 "calls that use it are complete",
-                rank, head->n_bytes, head->offset_bytes, head->window, comm->member.rank);
-            gyre_fault_raise(&comm->member.fault, GYRE_ERROR_INVALID_USAGE, cause);
+                rank, head->n_bytes, head->offset_bytes, head->window, comm->self.rank);
+            gyre_fault_raise(&comm->self.fault, GYRE_ERROR_INVALID_USAGE, cause);
         } else if (head->signal >= 0) {
-            gyre_fetch_add_u64(&comm->signals.counters[comm->member.rank][gyre_signal_index(
-                                   comm->member.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
+            gyre_fetch_add_u64(&comm->signals.counters[comm->self.rank][gyre_signal_index(
+                                   comm->self.n_ranks, GYRE_SIGNALS_ARRIVED, rank, head->signal)],
                                1);
         }
         break;
@@ -70,8 +70,8 @@ static void take(void *context, int rank, const struct gyre_put_head *head, cons
     default:
         snprintf(text, sizeof(text),
                  "rank %d sent rank %d a one-sided message of the unknown kind %" PRIu32, rank,
-                 comm->member.rank, head->kind);
-        gyre_fault_raise(&comm->member.fault, GYRE_ERROR_REMOTE, text);
+                 comm->self.rank, head->kind);
+        gyre_fault_raise(&comm->self.fault, GYRE_ERROR_REMOTE, text);
         break;
     }
 }
@@ -103,7 +103,7 @@ static void wake(void *context)
 
 static bool is_peer(const gyre_comm *comm, int rank)
 {
-    return rank != comm->member.rank && gyre_links_is_proxied_to(&comm->links, rank);
+    return rank != comm->self.rank && gyre_links_is_proxied_to(&comm->links, rank);
 }
 
 static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t deadline_ns)
@@ -113,12 +113,12 @@ static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t 
     while (is_send ? !gyre_put_links_post(comm->puts.links, rank, &head, NULL)
                    : !((int32_t)(gyre_load_acquire_u32(&comm->puts.n_fences[rank]) -
                                  comm->puts.n_sent) >= 0)) {
-        GYRE_TRY(gyre_fault_status(&comm->member.fault));
+        GYRE_TRY(gyre_fault_status(&comm->self.fault));
         if (gyre_now_ns() > deadline_ns)
             return gyre_fail(GYRE_ERROR_TIMEOUT,
                              "rank %d waits for rank %d to %s the last one-sided calls "
                              "(GYRE_BOOTSTRAP_TIMEOUT)",
-                             comm->member.rank, rank, is_send ? "take" : "send");
+                             comm->self.rank, rank, is_send ? "take" : "send");
         nanosleep(&nap, NULL);
     }
     return GYRE_SUCCESS;
@@ -128,23 +128,23 @@ static gyre_status wait_fence(gyre_comm *comm, int rank, bool is_send, uint64_t 
  * late. */
 gyre_status gyre_put_peers_fence(gyre_comm *comm)
 {
-    const uint64_t patience_ns = gyre_links_timeout_ns(&comm->member);
+    const uint64_t patience_ns = gyre_links_timeout_ns(&comm->self);
     uint8_t mine = 1;
     if (comm->puts.links == NULL)
         return GYRE_SUCCESS;
     uint64_t deadline_ns = gyre_now_ns() + patience_ns;
     comm->puts.n_sent++;
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (is_peer(comm, rank))
             GYRE_TRY(wait_fence(comm, rank, true, deadline_ns));
-    uint8_t *all = malloc((size_t)comm->member.n_ranks);
+    uint8_t *all = malloc((size_t)comm->self.n_ranks);
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "a fence of one-sided calls");
     const gyre_status status = gyre_comm_gather(comm, &mine, sizeof(mine), all);
     free(all);
     GYRE_TRY(status);
     deadline_ns = gyre_now_ns() + patience_ns;
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (is_peer(comm, rank))
             GYRE_TRY(wait_fence(comm, rank, false, deadline_ns));
     return GYRE_SUCCESS;
@@ -175,21 +175,20 @@ gyre_status gyre_put_peers_open(gyre_comm *comm)
     gyre_status status;
     if (!comm->links.is_proxied || puts->links != NULL)
         return GYRE_SUCCESS;
-    puts->n_fences = calloc((size_t)comm->member.n_ranks, sizeof(*puts->n_fences));
-    puts->blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->blocked));
-    puts->told_blocked = calloc((size_t)comm->member.n_ranks, sizeof(*puts->told_blocked));
+    puts->n_fences = calloc((size_t)comm->self.n_ranks, sizeof(*puts->n_fences));
+    puts->blocked = calloc((size_t)comm->self.n_ranks, sizeof(*puts->blocked));
+    puts->told_blocked = calloc((size_t)comm->self.n_ranks, sizeof(*puts->told_blocked));
     if (puts->n_fences == NULL || puts->blocked == NULL || puts->told_blocked == NULL)
-        GYRE_TRY_GOTO(status,
-                      gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->member.n_ranks),
+        GYRE_TRY_GOTO(status, gyre_fail_errno(ENOMEM, "put links of %d ranks", comm->self.n_ranks),
                       give_up);
-    GYRE_TRY_GOTO(status, gyre_put_transports_open(&comm->member, &comm->links, &puts->transports),
+    GYRE_TRY_GOTO(status, gyre_put_transports_open(&comm->self, &comm->links, &puts->transports),
                   give_up);
     const struct gyre_put_links_config config = {
-        .rank = comm->member.rank,
-        .n_ranks = comm->member.n_ranks,
+        .rank = comm->self.rank,
+        .n_ranks = comm->self.n_ranks,
         .slot_bytes = puts->transports.slot_bytes,
         .connectors = puts->transports.connectors,
-        .fault = &comm->member.fault,
+        .fault = &comm->self.fault,
         .wake = wake,
         .take = take,
         .context = comm,
@@ -214,7 +213,7 @@ void gyre_put_peers_tell_blocked(gyre_comm *comm, uint64_t n_ended)
 {
     const struct gyre_put_head head = {.kind = GYRE_PUT_BLOCKED, .offset_bytes = n_ended};
     struct gyre_put_peers *puts = &comm->puts;
-    for (int rank = 0; puts->links != NULL && rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; puts->links != NULL && rank < comm->self.n_ranks; rank++)
         if (is_peer(comm, rank) && puts->told_blocked[rank] != n_ended &&
             gyre_put_links_post(puts->links, rank, &head, NULL))
             puts->told_blocked[rank] = n_ended;

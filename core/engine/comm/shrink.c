@@ -19,10 +19,10 @@ static gyre_status check_shrink(void *context, const bool *missing)
 {
     const struct shrink_watch *watch = context;
     if (watch->child != NULL)
-        GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
+        GYRE_TRY(gyre_fault_status(&watch->child->self.fault));
     if (!watch->is_aborted)
-        GYRE_TRY(gyre_fault_status(&watch->parent->member.fault));
-    for (int rank = 0; missing != NULL && rank < watch->parent->member.n_ranks; rank++)
+        GYRE_TRY(gyre_fault_status(&watch->parent->self.fault));
+    for (int rank = 0; missing != NULL && rank < watch->parent->self.n_ranks; rank++)
         if (missing[rank] && gyre_health_has_left(watch->parent->health, rank))
             return gyre_fail(GYRE_ERROR_REMOTE,
                              "rank %d (%s) has died or left too: exclude it as well", rank,
@@ -37,13 +37,13 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     char name[GYRE_RANK_NAME_BYTES];
     char failure_text[GYRE_RANK_NAME_BYTES + sizeof(request->failure_text) + 32];
     snprintf(failure_text, sizeof(failure_text), "%s of the parent: %s",
-             gyre_rank_name(parent->origin, parent->links.infos, parent->member.rank, name),
+             gyre_rank_name(parent->origin, parent->links.infos, parent->self.rank, name),
              request->failure_text);
     const struct gyre_regroup regroup = {
-        .params = &parent->member.params,
-        .secret = parent->member.bootstrap->secret,
-        .rank = parent->member.rank,
-        .n_ranks = parent->member.n_ranks,
+        .params = &parent->self.params,
+        .secret = parent->self.bootstrap->secret,
+        .rank = parent->self.rank,
+        .n_ranks = parent->self.n_ranks,
         .is_member = request->is_member,
         .may_lose_ranks = request->is_aborted,
         .check = check_shrink,
@@ -51,14 +51,14 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
         .failure = request->failure,
         .failure_text = failure_text,
     };
-    int *parent_ranks = malloc((size_t)parent->member.n_ranks * sizeof(*parent_ranks));
+    int *parent_ranks = malloc((size_t)parent->self.n_ranks * sizeof(*parent_ranks));
     int lowest = -1;
-    for (int rank = 0; rank < parent->member.n_ranks; rank++) {
+    for (int rank = 0; rank < parent->self.n_ranks; rank++) {
         if (!request->is_member[rank])
             continue;
         if (lowest < 0)
             lowest = rank;
-        if (rank == parent->member.rank)
+        if (rank == parent->self.rank)
             request->rank = request->n_ranks;
         if (parent_ranks != NULL)
             parent_ranks[request->n_ranks] = rank;
@@ -67,10 +67,10 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
     gyre_status status;
     if (request->n_ranks == 1)
-        status = gyre_unique_id_create(&parent->member.params, &request->id);
-    else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
+        status = gyre_unique_id_create(&parent->self.params, &request->id);
+    else if (lowest == parent->self.rank && parent->links.regroup_listener != NULL)
         status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
-    else if (lowest != parent->member.rank && addresses->network != 0)
+    else if (lowest != parent->self.rank && addresses->network != 0)
         status = gyre_regroup_join(addresses, &regroup, &request->id);
     else
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -84,7 +84,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     free(parent_ranks);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
-                          parent->member.name, request->n_ranks, parent->member.n_ranks, lowest,
+                          parent->self.name, request->n_ranks, parent->self.n_ranks, lowest,
                           parent->links.infos[lowest].host_name);
     return status;
 }
@@ -94,17 +94,17 @@ static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_
 {
     if (n_excluded < 0 || (n_excluded > 0 && ranks == NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         is_member_out[rank] = true;
     for (int i = 0; i < n_excluded; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->member.n_ranks)
+        if (ranks[i] < 0 || ranks[i] >= comm->self.n_ranks)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
-                             comm->member.n_ranks - 1);
-        if (ranks[i] == comm->member.rank)
+                             comm->self.n_ranks - 1);
+        if (ranks[i] == comm->self.rank)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "shrink: rank %d excludes itself; excluded ranks do not call it",
-                             comm->member.rank);
+                             comm->self.rank);
         is_member_out[ranks[i]] = false;
     }
     return GYRE_SUCCESS;
@@ -124,7 +124,7 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
         return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
                                  "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
                                  "or was finalized");
-    request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
+    request.is_member = malloc((size_t)comm->self.n_ranks * sizeof(bool));
     if (request.is_member == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
     gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
@@ -141,7 +141,7 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
     if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
         status = gyre_comm_abort(comm);
     if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&comm->member.config, &request, status);
+        return gyre_comm_refuse(&comm->self.config, &request, status);
     return gyre_comm_make(&own, &request, comm_out);
 }
 

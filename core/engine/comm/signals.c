@@ -10,21 +10,21 @@
 
 static void free_counters(gyre_comm *comm, void *memory)
 {
-    const struct gyre_device_ops *ops = comm->member.device->ops;
+    const struct gyre_device_ops *ops = comm->self.device->ops;
     if (comm->signals.is_exported || ops->kind == GYRE_DEVICE_HOST)
-        (void)ops->mem_free(comm->member.device, memory);
+        (void)ops->mem_free(comm->self.device, memory);
     else
-        (void)ops->pool_free(comm->member.device, memory);
+        (void)ops->pool_free(comm->self.device, memory);
 }
 
 gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
                                 struct gyre_share_handle *handle_out)
 {
     struct gyre_signals *signals = &comm->signals;
-    const int rank = comm->member.rank;
-    const size_t n = (size_t)comm->member.n_ranks;
+    const int rank = comm->self.rank;
+    const size_t n = (size_t)comm->self.n_ranks;
     /* on the host device all ranks hold the counters, among threads too */
-    const bool is_shared = to_processes || comm->member.device->ops->kind == GYRE_DEVICE_HOST;
+    const bool is_shared = to_processes || comm->self.device->ops->kind == GYRE_DEVICE_HOST;
     if (signals->counters == NULL)
         signals->counters = calloc(n, sizeof(*signals->counters));
     if (signals->mappings == NULL)
@@ -34,7 +34,7 @@ gyre_status gyre_signals_export(gyre_comm *comm, bool to_processes,
     if (signals->counters[rank] == NULL) {
         /* On GPUs not from a pool, because a peer that aborts late may still write to memory that
          * it maps. */
-        struct gyre_device *device = comm->member.device;
+        struct gyre_device *device = comm->self.device;
         const size_t n_bytes =
             gyre_signal_index((int)n, GYRE_N_SIGNAL_ARRAYS, 0, 0) * sizeof(uint64_t);
         void *memory = NULL;
@@ -60,7 +60,7 @@ gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_sha
     const struct gyre_peer_info *infos = comm->links.infos;
     if (signals->counters[rank] != NULL)
         return GYRE_SUCCESS;
-    const gyre_status status = gyre_share_import(comm->member.device, &infos[comm->member.rank],
+    const gyre_status status = gyre_share_import(comm->self.device, &infos[comm->self.rank],
                                                  &infos[rank], handle, &signals->mappings[rank]);
     if (status == GYRE_ERROR_REMOTE)
         return gyre_fail_context(status, "rank %d has ended the communicator", rank);
@@ -72,9 +72,9 @@ gyre_status gyre_signals_import(gyre_comm *comm, int rank, const struct gyre_sha
 void gyre_signals_fini(gyre_comm *comm)
 {
     struct gyre_signals *signals = &comm->signals;
-    if (signals->counters != NULL && signals->counters[comm->member.rank] != NULL)
-        free_counters(comm, signals->counters[comm->member.rank]);
-    for (int rank = 0; signals->mappings != NULL && rank < comm->member.n_ranks; rank++)
+    if (signals->counters != NULL && signals->counters[comm->self.rank] != NULL)
+        free_counters(comm, signals->counters[comm->self.rank]);
+    for (int rank = 0; signals->mappings != NULL && rank < comm->self.n_ranks; rank++)
         gyre_share_release(&signals->mappings[rank]);
     free(signals->mappings);
     free(signals->counters);
@@ -86,9 +86,9 @@ static gyre_status check(const gyre_comm *comm, const char *name, int peer, int 
     if (comm->windows.n_made == 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "%s: the communicator has had no window; register one first", name);
-    if (peer < 0 || peer >= comm->member.n_ranks)
+    if (peer < 0 || peer >= comm->self.n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: peer %d is not a rank of 0..%d", name,
-                         peer, comm->member.n_ranks - 1);
+                         peer, comm->self.n_ranks - 1);
     if (signal < 0 || signal >= GYRE_N_SIGNALS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: signal %d is not in 0..%d", name, signal,
                          GYRE_N_SIGNALS - 1);
@@ -97,13 +97,13 @@ static gyre_status check(const gyre_comm *comm, const char *name, int peer, int 
 
 static uint64_t timeout_of(const gyre_comm *comm)
 {
-    return (uint64_t)comm->member.config.timeout_ms * 1000000;
+    return (uint64_t)comm->self.config.timeout_ms * 1000000;
 }
 
 /* NULL = this rank addresses the peer's memory. */
 static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
 {
-    return peer != comm->member.rank && gyre_links_is_proxied_to(&comm->links, peer)
+    return peer != comm->self.rank && gyre_links_is_proxied_to(&comm->links, peer)
                ? &comm->puts.remote
                : NULL;
 }
@@ -111,7 +111,7 @@ static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
 static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                        const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
 {
-    struct gyre_device *device = comm->member.device;
+    struct gyre_device *device = comm->self.device;
     GYRE_TRY(
         check(comm, "put", target->peer, target->signal == GYRE_NO_SIGNAL ? 0 : target->signal));
     if ((unsigned)dtype >= GYRE_N_DTYPES || (local == NULL && count > 0))

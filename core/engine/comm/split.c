@@ -19,14 +19,14 @@ gyre_status gyre_comm_child_config(const gyre_comm *parent, const gyre_config *g
                                    gyre_config *config_out)
 {
     if (given == NULL) {
-        *config_out = parent->member.config;
+        *config_out = parent->self.config;
         return GYRE_SUCCESS;
     }
     GYRE_TRY(gyre_config_take(given, config_out));
     if (config_out->device_kind == GYRE_DEVICE_AUTO)
-        config_out->device_kind = parent->member.config.device_kind;
+        config_out->device_kind = parent->self.config.device_kind;
     if (config_out->device_ordinal == GYRE_CONFIG_UNDEFINED)
-        config_out->device_ordinal = parent->member.config.device_ordinal;
+        config_out->device_ordinal = parent->self.config.device_ordinal;
     return GYRE_SUCCESS;
 }
 
@@ -39,11 +39,11 @@ gyre_status gyre_comm_open_origin(const struct gyre_init_request *request, gyre_
         .infos = parent->links.infos,
         .parent_ranks = parent_ranks,
         .n_ranks = request->n_ranks,
-        .fault = &child->member.fault,
+        .fault = &child->self.fault,
     };
     GYRE_TRY(gyre_origin_open(&config, &child->origin));
     gyre_health_watch_child(parent->health, child->origin);
-    return gyre_fault_status(&child->member.fault);
+    return gyre_fault_status(&child->self.fault);
 }
 
 static gyre_status fail_of_rank(const gyre_comm *parent, int rank, int32_t status,
@@ -103,10 +103,10 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
     const uint64_t deadline_ns = gyre_now_ns() + PARENT_WORD_NS;
-    while (status == GYRE_ERROR_REMOTE && !gyre_fault_is_raised(&parent->member.fault) &&
+    while (status == GYRE_ERROR_REMOTE && !gyre_fault_is_raised(&parent->self.fault) &&
            gyre_now_ns() < deadline_ns)
         nanosleep(&nap, NULL);
-    GYRE_TRY(gyre_fault_status(&parent->member.fault));
+    GYRE_TRY(gyre_fault_status(&parent->self.fault));
     return status;
 }
 
@@ -121,23 +121,23 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
                                 const struct split_tables *tables)
 {
     gyre_comm *parent = request->parent;
-    struct gyre_bootstrap *bootstrap = parent->member.bootstrap;
+    struct gyre_bootstrap *bootstrap = parent->self.bootstrap;
     const struct split_place mine = {.color = request->color, .key = request->key};
     GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), tables->places));
     int n = 0;
-    for (int other = 0; other < parent->member.n_ranks; other++)
-        if (tables->places[other].color == tables->places[parent->member.rank].color)
+    for (int other = 0; other < parent->self.n_ranks; other++)
+        if (tables->places[other].color == tables->places[parent->self.rank].color)
             tables->members[n++] = (struct split_member){tables->places[other].key, other};
     qsort(tables->members, (size_t)n, sizeof(*tables->members), compare_members);
     request->n_ranks = n;
     for (int rank = 0; rank < request->n_ranks; rank++) {
         tables->parent_ranks[rank] = tables->members[rank].rank;
-        if (tables->members[rank].rank == parent->member.rank)
+        if (tables->members[rank].rank == parent->self.rank)
             request->rank = rank;
     }
     struct split_offer offer = {.status = (int32_t)request->failure};
     if (child != NULL && request->rank == 0 && offer.status == GYRE_SUCCESS)
-        offer.status = (int32_t)gyre_unique_id_create(&parent->member.params, &offer.id);
+        offer.status = (int32_t)gyre_unique_id_create(&parent->self.params, &offer.id);
     if (offer.status != GYRE_SUCCESS)
         snprintf(offer.cause, sizeof(offer.cause), "%s",
                  request->failure != GYRE_SUCCESS ? request->failure_text : gyre_cause());
@@ -152,7 +152,7 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
 static gyre_status find_split(struct gyre_init_request *request, gyre_comm *child)
 {
     gyre_comm *parent = request->parent;
-    const size_t n = (size_t)parent->member.n_ranks;
+    const size_t n = (size_t)parent->self.n_ranks;
     const struct split_tables tables = {
         malloc(n * sizeof(*tables.places)), malloc(n * sizeof(*tables.members)),
         malloc(n * sizeof(*tables.parent_ranks)), malloc(n * sizeof(*tables.offers))};
@@ -194,7 +194,7 @@ static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_o
     const struct gyre_init_request request = {
         .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
     if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&comm->member.config, &request, status);
+        return gyre_comm_refuse(&comm->self.config, &request, status);
     if (color != GYRE_SPLIT_NOCOLOR)
         return gyre_comm_make(&own, &request, comm_out);
     *comm_out = NULL;
@@ -220,7 +220,7 @@ static gyre_status take_offers(const gyre_comm *parent, struct grow_offer *offer
                                struct gyre_init_request *request)
 {
     int root = -1;
-    for (int rank = 0; rank < parent->member.n_ranks; rank++) {
+    for (int rank = 0; rank < parent->self.n_ranks; rank++) {
         struct grow_offer *offer = &offers[rank];
         offer->cause[sizeof(offer->cause) - 1] = '\0';
         if (offer->status != GYRE_SUCCESS)
@@ -251,12 +251,12 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
                               .n_ranks = request->n_ranks,
                               .has_id = request->has_id,
                               .id = request->id};
-    struct grow_offer *offers = calloc((size_t)parent->member.n_ranks, sizeof(*offers));
+    struct grow_offer *offers = calloc((size_t)parent->self.n_ranks, sizeof(*offers));
     if (offers == NULL) /* the other ranks wait for this one */
         return gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "grow"));
     snprintf(mine.cause, sizeof(mine.cause), "%s", request->failure_text);
-    gyre_status status = parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine,
-                                                                   sizeof(mine), offers);
+    gyre_status status = parent->self.bootstrap->ops->all_gather(parent->self.bootstrap, &mine,
+                                                                 sizeof(mine), offers);
     if (status == GYRE_SUCCESS)
         status = take_offers(parent, offers, request);
     else
@@ -264,14 +264,14 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
     free(offers);
     if (status == GYRE_SUCCESS)
         return status;
-    gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->member.name,
-                      parent->member.n_ranks, request->n_ranks);
+    gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->self.name,
+                      parent->self.n_ranks, request->n_ranks);
     if (request->has_id) {
         /* The new ranks wait for the parent's, which will not come. This rank's size may be wrong,
          * but the rendezvous does not compare it when a rank gives up, so the least legal one
          * stands here. */
-        const struct gyre_bootstrap_place place = {request->parent->member.n_ranks + 1,
-                                                   request->rank, NULL};
+        const struct gyre_bootstrap_place place = {request->parent->self.n_ranks + 1, request->rank,
+                                                   NULL};
         char cause[GYRE_CAUSE_MAX_BYTES];
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
         gyre_bootstrap_tcp_give_up(&request->id, &place, cause);
@@ -285,9 +285,9 @@ static gyre_status check_grow(gyre_comm *comm, int n_ranks, gyre_comm **comm_out
 {
     if (comm_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: comm_out is NULL");
-    if (n_ranks <= comm->member.n_ranks || n_ranks > GYRE_MAX_RANKS)
+    if (n_ranks <= comm->self.n_ranks || n_ranks > GYRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: n_ranks is %d, legal is %d..%d",
-                         n_ranks, comm->member.n_ranks + 1, GYRE_MAX_RANKS);
+                         n_ranks, comm->self.n_ranks + 1, GYRE_MAX_RANKS);
     return gyre_comm_child_config(comm, config, config_out);
 }
 
@@ -298,14 +298,14 @@ static gyre_status grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
     struct gyre_init_request request = {.find = find_grown,
                                         .parent = comm,
                                         .n_ranks = n_ranks,
-                                        .rank = comm->member.rank,
+                                        .rank = comm->self.rank,
                                         .has_id = id != NULL,
                                         .takes_failures = true};
     if (id != NULL)
         request.id = *id;
     const gyre_status status = check_grow(comm, n_ranks, comm_out, config, &own);
     if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&comm->member.config, &request, status);
+        return gyre_comm_refuse(&comm->self.config, &request, status);
     return gyre_comm_make(&own, &request, comm_out);
 }
 

@@ -25,7 +25,7 @@ struct window_offer {
 
 static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
 {
-    for (int rank = 0; entry->mappings != NULL && rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; entry->mappings != NULL && rank < comm->self.n_ranks; rank++)
         gyre_share_release(&entry->mappings[rank]);
     free(entry->mappings);
     free(entry->bases);
@@ -49,7 +49,7 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
     GYRE_TRY(gyre_comm_gather(comm, mine, sizeof(*mine), all));
-    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+    for (int rank = 0; rank < comm->self.n_ranks; rank++) {
         all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
         if (all[rank].status != GYRE_SUCCESS)
             return gyre_fail((gyre_status)all[rank].status, "window: rank %d (%s): %s", rank,
@@ -61,12 +61,12 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
 /* On the host device ranks that share no memory send messages. */
 static bool can_reach(const gyre_comm *comm)
 {
-    return comm->links.is_p2p || comm->member.device_info.kind == GYRE_DEVICE_HOST;
+    return comm->links.is_p2p || comm->self.device_info.kind == GYRE_DEVICE_HOST;
 }
 
 static bool is_near(const gyre_comm *comm, int rank)
 {
-    return rank == comm->member.rank || !gyre_links_is_proxied_to(&comm->links, rank);
+    return rank == comm->self.rank || !gyre_links_is_proxied_to(&comm->links, rank);
 }
 
 static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
@@ -74,14 +74,14 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
 {
     const struct gyre_peer_info *infos = comm->links.infos;
     bool to_processes = false;
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         to_processes =
             to_processes ||
-            (is_near(comm, rank) && infos[rank].process_id != infos[comm->member.rank].process_id);
+            (is_near(comm, rank) && infos[rank].process_id != infos[comm->self.rank].process_id);
     if (buffer == NULL || n_bytes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
                          buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
-    GYRE_TRY(comm->member.device->ops->check_pointer(comm->member.device, buffer));
+    GYRE_TRY(comm->self.device->ops->check_pointer(comm->self.device, buffer));
     if (!can_reach(comm))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "not all GPUs of this communicator can address each other (%s); windows "
@@ -89,10 +89,10 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
                          comm->links.summary);
     mine->n_bytes = n_bytes;
     GYRE_TRY(gyre_signals_export(comm, to_processes, &mine->signals));
-    GYRE_TRY(gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle));
+    GYRE_TRY(gyre_share_export(&infos[comm->self.rank], to_processes, buffer, &mine->handle));
     const struct gyre_share_handle *handle = &mine->handle;
     const uint64_t room_bytes = handle->allocation_bytes - handle->offset_bytes;
-    if (comm->member.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
+    if (comm->self.device_info.kind == GYRE_DEVICE_HOST && handle->allocation_bytes > 0 &&
         n_bytes > room_bytes) /* other processes map the allocation and nothing behind it */
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%zu bytes, but the allocation has %" PRIu64 " bytes from there on",
@@ -104,22 +104,22 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
                               struct gyre_window_entry *entry)
 {
     const struct gyre_peer_info *infos = comm->links.infos;
-    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+    for (int rank = 0; rank < comm->self.n_ranks; rank++) {
         if (all[rank].n_bytes < entry->n_bytes)
             entry->n_bytes = all[rank].n_bytes;
         entry->bases[rank] = entry->base;
-        if (rank == comm->member.rank)
+        if (rank == comm->self.rank)
             continue;
         entry->bases[rank] = NULL;
         if (!is_near(comm, rank))
             continue;
-        GYRE_TRY(gyre_share_import(comm->member.device, &infos[comm->member.rank], &infos[rank],
+        GYRE_TRY(gyre_share_import(comm->self.device, &infos[comm->self.rank], &infos[rank],
                                    &all[rank].handle, &entry->mappings[rank]));
         GYRE_TRY(gyre_signals_import(comm, rank, &all[rank].signals));
         entry->bases[rank] = entry->mappings[rank].address;
     }
     entry->residue = (int8_t)((uintptr_t)entry->base & 15);
-    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (((uintptr_t)entry->bases[rank] & 15) != ((uintptr_t)entry->base & 15))
             entry->residue = -1;
     entry->placement.bases = entry->bases;
@@ -132,9 +132,9 @@ static bool has_large_pages(const gyre_comm *comm, const struct window_offer *al
 {
     const struct gyre_peer_info *infos = comm->links.infos;
     bool is_several = false, is_whole = true;
-    if (comm->member.device_info.kind == GYRE_DEVICE_HOST)
+    if (comm->self.device_info.kind == GYRE_DEVICE_HOST)
         return true;
-    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
+    for (int rank = 0; rank < comm->self.n_ranks; rank++) {
         is_several = is_several || infos[rank].process_id != infos[0].process_id;
         is_whole = is_whole && all[rank].handle.allocation_bytes % GYRE_LARGE_PAGE_BYTES == 0;
     }
@@ -148,8 +148,8 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     memset(&mine, 0, sizeof(mine));
     entry->base = buffer;
     entry->n_bytes = n_bytes;
-    entry->mappings = calloc((size_t)comm->member.n_ranks, sizeof(*entry->mappings));
-    entry->bases = calloc((size_t)comm->member.n_ranks, sizeof(*entry->bases));
+    entry->mappings = calloc((size_t)comm->self.n_ranks, sizeof(*entry->mappings));
+    entry->bases = calloc((size_t)comm->self.n_ranks, sizeof(*entry->bases));
     entry->number = comm->windows.n_made + 1;
     entry->is_remote = comm->links.is_proxied;
     if (can_reach(comm))
@@ -169,7 +169,7 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
 {
     if (window_out == NULL)
         buffer = NULL; /* refused below, where all ranks learn of it */
-    struct window_offer *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
+    struct window_offer *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL
                              ? gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"))
@@ -190,8 +190,7 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
     comm->puts.newest = NULL;
     gyre_put_peers_unlock(comm);
     *window_out = entry->number;
-    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES &&
-        comm->member.rank == 0)
+    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES && comm->self.rank == 0)
         GYRE_WARN(
             "window %u lies in an allocation whose size is no multiple of 2 MiB: other processes "
             "map it in small pages and copy engines stay unused; gyre_mem_alloc and ncclMemAlloc "
@@ -216,15 +215,15 @@ static gyre_status find_address(const gyre_comm *comm, gyre_window window, int r
     if (entry == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
-    if (address_out == NULL || rank < 0 || rank >= comm->member.n_ranks)
+    if (address_out == NULL || rank < 0 || rank >= comm->self.n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "window_address: address_out is NULL, or rank %d is not in 0..%d", rank,
-                         comm->member.n_ranks - 1);
+                         comm->self.n_ranks - 1);
     if (entry->bases[rank] == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "window_address: rank %d addresses no memory of rank %d (%s); gyre_put "
                          "reaches it",
-                         comm->member.rank, rank, comm->links.infos[rank].host_name);
+                         comm->self.rank, rank, comm->links.infos[rank].host_name);
     *address_out = entry->bases[rank];
     if (n_bytes_out != NULL)
         *n_bytes_out = entry->n_bytes;
@@ -247,7 +246,7 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
     gyre_status status = gyre_put_peers_fence(comm);
-    uint32_t *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
+    uint32_t *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
     if (status == GYRE_SUCCESS && all == NULL)
         status = gyre_fail_errno(ENOMEM, "window");
     if (status != GYRE_SUCCESS) {
@@ -261,7 +260,7 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     free_entry(comm, entry);
     /* No rank maps the buffers any more, so each rank may free its own. */
     status = gyre_comm_gather(comm, &window, sizeof(window), all);
-    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
+    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->self.n_ranks; rank++)
         if (all[rank] != window)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
                                "window %u is given back here, window %u on rank %d", window,
@@ -320,9 +319,9 @@ static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n
     if (last < (uintptr_t)buffer)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "register: [%p, +%zu) runs past the end of memory", buffer, n_bytes);
-    gyre_status status = comm->member.device->ops->check_pointer(comm->member.device, buffer);
+    gyre_status status = comm->self.device->ops->check_pointer(comm->self.device, buffer);
     if (status == GYRE_SUCCESS)
-        status = comm->member.device->ops->check_pointer(comm->member.device, (const void *)last);
+        status = comm->self.device->ops->check_pointer(comm->self.device, (const void *)last);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
     pthread_mutex_lock(&comm->registrations.lock);

@@ -28,7 +28,7 @@ static void tell_children(struct gyre_health *health, int lost_rank, const char 
 
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     pthread_mutex_lock(&health->lock);
     for (struct gyre_origin **at = &health->children; *at != NULL;) { /* forget released children */
         struct gyre_origin *child = *at;
@@ -42,9 +42,9 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
     origin->next = health->children;
     health->children = origin;
     /* these are not announced again */
-    const bool has_failed = gyre_fault_is_raised(&member->fault);
-    const char *cause = has_failed ? member->fault.cause : "";
-    for (int rank = 0; rank < member->n_ranks; rank++)
+    const bool has_failed = gyre_fault_is_raised(&self->fault);
+    const char *cause = has_failed ? self->fault.cause : "";
+    for (int rank = 0; rank < self->n_ranks; rank++)
         if (health->was_lost[rank])
             gyre_origin_tell(origin, rank, "its process ended", cause);
     if (has_failed)
@@ -68,7 +68,7 @@ static void take_blocked(struct gyre_health *health, int rank,
         blocked->n_ended == 0 || blocked->n_senders > GYRE_BLOCKED_SENDERS)
         return;
     for (uint32_t i = 0; i < blocked->n_senders; i++)
-        if (blocked->senders[i].rank >= (uint32_t)health->comm->member.n_ranks)
+        if (blocked->senders[i].rank >= (uint32_t)health->comm->self.n_ranks)
             return;
     pthread_mutex_lock(&health->lock);
     if (peer->blocked == NULL)
@@ -103,9 +103,9 @@ bool gyre_health_has_left(struct gyre_health *health, int rank)
 
 static bool all_left(const struct gyre_health *health)
 {
-    const struct gyre_member *member = &health->comm->member;
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        if (rank != member->rank && !health->has_left[rank])
+    const struct gyre_rank *self = &health->comm->self;
+    for (int rank = 0; rank < self->n_ranks; rank++)
+        if (rank != self->rank && !health->has_left[rank])
             return false;
     return true;
 }
@@ -127,7 +127,7 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     uint32_t kind = 0;
     if (event->n_bytes >= sizeof(kind))
         memcpy(&kind, event->message, sizeof(kind));
-    if (kind == GYRE_TRANSPORT_STATE_KIND && event->rank != health->comm->member.rank) {
+    if (kind == GYRE_TRANSPORT_STATE_KIND && event->rank != health->comm->self.rank) {
         peer->heard_ns = gyre_now_ns();
         gyre_links_take_state(&health->comm->links, &health->comm->puts.transports, event->rank,
                               event->message, event->n_bytes);
@@ -193,7 +193,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
 {
     struct gyre_executor *executor = health->comm->executor;
     if (event->kind == GYRE_EVENT_NONE || event->rank < 0 ||
-        event->rank >= health->comm->member.n_ranks)
+        event->rank >= health->comm->self.n_ranks)
         return;
     if (event->kind == GYRE_EVENT_MESSAGE) {
         take_message(health, event);
@@ -204,7 +204,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
             executor->ops->peer_left(executor, event->rank);
         mark_left(health, event->rank, false);
     } else {
-        struct gyre_member *member = &health->comm->member;
+        struct gyre_rank *self = &health->comm->self;
         char call[160];
         char name[GYRE_RANK_NAME_BYTES];
         char before[GYRE_CAUSE_MAX_BYTES];
@@ -213,13 +213,13 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
         gyre_health_rank_name(health, event->rank, name);
         const int n_text =
             snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
-                     member->rank, health->comm->origin != NULL ? " of it" : "", call);
+                     self->rank, health->comm->origin != NULL ? " of it" : "", call);
         /* The rank may only have given up because the parent had failed. */
         if (gyre_origin_word(health->comm->origin, before) && strstr(before, name) == NULL)
             snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
-        if (gyre_load_acquire_u32(&member->has_left) == 0)
+        if (gyre_load_acquire_u32(&self->has_left) == 0)
             gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
-                             member->rank == (event->rank == 0 ? 1 : 0));
+                             self->rank == (event->rank == 0 ? 1 : 0));
         mark_left(health, event->rank, true);
         tell_children(health, event->rank, event->text, text);
     }
@@ -235,26 +235,26 @@ bool gyre_health_is_unharmed(const struct gyre_health *health)
  * goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     if (status == GYRE_ERROR_OUT_OF_MEMORY) {
-        gyre_fault_raise(&member->fault, status, gyre_cause());
+        gyre_fault_raise(&self->fault, status, gyre_cause());
         gyre_health_pass_on(health);
     }
-    if (gyre_load_acquire_u32(&member->has_left) == 0)
+    if (gyre_load_acquire_u32(&self->has_left) == 0)
         gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
     else
-        for (int rank = 0; rank < member->n_ranks; rank++)
+        for (int rank = 0; rank < self->n_ranks; rank++)
             mark_left(health, rank, false);
 }
 
 static void *watch(void *argument)
 {
     struct gyre_health *health = argument;
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     struct gyre_event event;
-    gyre_log_set_rank(member->rank);
+    gyre_log_set_rank(self->rank);
     while (!is_set(health, &health->stops)) {
-        const gyre_status status = member->bootstrap->ops->poll(member->bootstrap, TICK_MS, &event);
+        const gyre_status status = self->bootstrap->ops->poll(self->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
             take_end_of_link(health, status);
             break;
@@ -270,13 +270,13 @@ static void *watch(void *argument)
             }
             continue;
         }
-        if (!gyre_fault_is_raised(&member->fault)) {
+        if (!gyre_fault_is_raised(&self->fault)) {
             gyre_health_check_progress(health);
             continue;
         }
         gyre_health_pass_on(health);
         if (!health->has_told_children)
-            tell_children(health, -1, "", member->fault.cause);
+            tell_children(health, -1, "", self->fault.cause);
         health->has_told_children = true;
     }
     return NULL;
@@ -289,7 +289,7 @@ static void free_health(struct gyre_health *health)
         gyre_origin_release(health->children);
         health->children = next;
     }
-    for (int rank = 0; health->peers != NULL && rank < health->comm->member.n_ranks; rank++) {
+    for (int rank = 0; health->peers != NULL && rank < health->comm->self.n_ranks; rank++) {
         free(health->peers[rank].waits);
         free(health->peers[rank].blocked);
     }
@@ -306,11 +306,11 @@ static void free_health(struct gyre_health *health)
 
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
 {
-    const struct gyre_member *member = &comm->member;
-    const size_t n = (size_t)member->n_ranks;
+    const struct gyre_rank *self = &comm->self;
+    const size_t n = (size_t)self->n_ranks;
     struct gyre_health *health = calloc(1, sizeof(*health));
     if (health == NULL)
-        return gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
+        return gyre_fail_errno(ENOMEM, "health of rank %d", self->rank);
     health->comm = comm;
     comm->pass_on = gyre_health_pass_on;
     health->max_questions = (uint32_t)n * GYRE_HEALTH_MAX_ASKED;
@@ -329,7 +329,7 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
                             health->questions != NULL;
     const gyre_status status =
         has_memory ? gyre_thread_start(&health->thread, 0, watch, health, "the health thread")
-                   : gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
+                   : gyre_fail_errno(ENOMEM, "health of rank %d", self->rank);
     if (status != GYRE_SUCCESS) {
         free_health(health);
         return status;
@@ -346,7 +346,7 @@ void gyre_health_close(struct gyre_health *health)
     health->stops = true;
     pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
-    health->comm->member.bootstrap->ops->wake(health->comm->member.bootstrap);
+    health->comm->self.bootstrap->ops->wake(health->comm->self.bootstrap);
     pthread_join(health->thread, NULL);
     free_health(health);
 }

@@ -30,7 +30,7 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes)
 {
-    struct gyre_bootstrap *bootstrap = health->comm->member.bootstrap;
+    struct gyre_bootstrap *bootstrap = health->comm->self.bootstrap;
     bootstrap->ops->post(bootstrap, rank, message,
                          offsetof(struct gyre_health_message, records) + body_bytes);
 }
@@ -42,17 +42,17 @@ const char *gyre_health_rank_name(const struct gyre_health *health, int rank, ch
 
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     struct gyre_executor *executor = health->comm->executor;
-    if (!gyre_fault_is_raised(&member->fault)) {
-        gyre_store_release_u32(&member->fault.is_told, 1);
+    if (!gyre_fault_is_raised(&self->fault)) {
+        gyre_store_release_u32(&self->fault.is_told, 1);
         const uint64_t n_launched = gyre_load_acquire_u64(&executor->n_launched);
         /* is_idle() would wait for a launch that waits for the fault */
         if (status == GYRE_ERROR_REMOTE &&
             executor->ops->progress(executor).completed == n_launched)
             gyre_store_release_u64(&health->idle_after, n_launched + 1);
     }
-    if (gyre_fault_raise(&member->fault, status, text))
+    if (gyre_fault_raise(&self->fault, status, text))
         gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }
 
@@ -71,20 +71,20 @@ void gyre_health_fail_all(struct gyre_health *health, gyre_status status, const 
 
 void gyre_health_pass_on(struct gyre_health *health)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     char text[GYRE_CAUSE_MAX_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
-    if (!gyre_fault_is_raised(&member->fault) || gyre_load_acquire_u32(&member->has_left) != 0 ||
-        !gyre_compare_exchange_u32(&member->fault.is_told, 0, 1))
+    if (!gyre_fault_is_raised(&self->fault) || gyre_load_acquire_u32(&self->has_left) != 0 ||
+        !gyre_compare_exchange_u32(&self->fault.is_told, 0, 1))
         return;
-    if (member->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
-        snprintf(text, sizeof(text), "%s", member->fault.cause);
+    if (self->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
+        snprintf(text, sizeof(text), "%s", self->fault.cause);
     else
         snprintf(text, sizeof(text), "%s failed: %.800s",
-                 gyre_health_rank_name(health, member->rank, name), member->fault.cause);
+                 gyre_health_rank_name(health, self->rank, name), self->fault.cause);
     /* Ranks in an all-gather come first: the goodbye of a rank that reads the message would be all
      * that they learn. */
-    member->bootstrap->ops->fail(member->bootstrap, text);
+    self->bootstrap->ops->fail(self->bootstrap, text);
     tell_end(health, GYRE_ERROR_REMOTE, text);
 }
 
@@ -115,7 +115,7 @@ static enum call_kind find_call(struct gyre_health *health, struct position *pos
     position_out->launched = launched;
     if (completed >= launched)
         return completed < progress.activity &&
-                       health->comm->member.device_info.kind == GYRE_DEVICE_CUDA
+                       health->comm->self.device_info.kind == GYRE_DEVICE_CUDA
                    ? CALL_REPLAYED
                    : CALL_NONE;
     return launched - completed <= GYRE_CALL_LOG_WORKS &&
@@ -192,7 +192,7 @@ enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, i
     const struct gyre_health_peer *peer = &health->peers[rank];
     const struct gyre_health_place *place = &peer->place;
     const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
-    if (rank == health->comm->member.rank)
+    if (rank == health->comm->self.rank)
         return GYRE_STANDS_IN_THE_CALL;
     if (health->has_left[rank])
         return GYRE_STANDS_LEFT;
@@ -219,7 +219,7 @@ bool gyre_health_is_record(const struct gyre_record *record)
 static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
-    const int rank = health->comm->member.rank;
+    const int rank = health->comm->self.rank;
     const bool mine_first = rank < their_rank;
     const struct gyre_record *first = mine_first ? mine : theirs;
     const struct gyre_record *second = mine_first ? theirs : mine;
@@ -250,7 +250,7 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
     pthread_mutex_lock(&health->lock);
     for (uint32_t i = 0; i < health->n_questions;) {
         struct gyre_health_question *question = &health->questions[i];
-        if (!gyre_record_same_place(record, health->comm->member.rank, &question->record,
+        if (!gyre_record_same_place(record, health->comm->self.rank, &question->record,
                                     question->rank)) {
             i++;
             continue;
@@ -269,7 +269,7 @@ void gyre_health_answer(struct gyre_health *health, int rank,
                         const struct gyre_health_message *message)
 {
     struct gyre_call_log *call_log = &health->comm->call_log;
-    const int own = health->comm->member.rank;
+    const int own = health->comm->self.rank;
     const uint64_t now_ns = gyre_now_ns();
     struct gyre_health_message reply = {.kind = GYRE_HEALTH_ANSWER};
     bool is_behind = false;

@@ -109,7 +109,7 @@ static const struct gyre_health_waits *waits_of(const struct gyre_health *health
                                                 uint64_t now_ns)
 {
     const struct gyre_health_peer *peer = &health->peers[rank];
-    if (rank == health->comm->member.rank)
+    if (rank == health->comm->self.rank)
         return &health->waits;
     return peer->waits != NULL && !health->has_left[rank] &&
                    now_ns - peer->waits_ns < gyre_health_silence_limit_ns(health, now_ns)
@@ -119,7 +119,7 @@ static const struct gyre_health_waits *waits_of(const struct gyre_health *health
 
 static bool collect(const struct gyre_health *health, uint64_t now_ns, struct waits *waits)
 {
-    const int n_ranks = health->comm->member.n_ranks;
+    const int n_ranks = health->comm->self.n_ranks;
     const size_t most = (size_t)n_ranks * GYRE_HEALTH_MAX_WAITS;
     uint32_t n = 0;
     *waits = (struct waits){
@@ -268,7 +268,7 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     bool is_certain = false;
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
-        const int rank = health->comm->member.rank;
+        const int rank = health->comm->self.rank;
         uint32_t best = waits.first[rank];
         int most = -1;
         for (uint32_t i = best; i < waits.first[rank + 1]; i++) {

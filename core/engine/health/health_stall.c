@@ -37,7 +37,7 @@ static void name_silent(const struct gyre_health *health, const char *name, int 
 
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
 {
-    const struct gyre_peer_info *mine = &health->comm->links.infos[health->comm->member.rank];
+    const struct gyre_peer_info *mine = &health->comm->links.infos[health->comm->self.rank];
     const struct gyre_peer_info *peer = &health->comm->links.infos[rank];
     char name[GYRE_RANK_NAME_BYTES];
     char path[64];
@@ -95,12 +95,12 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
 {
     int n_all = 0;
     int n = 0;
-    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < health->comm->self.n_ranks; rank++)
         n_all += health->standings[rank] == standing;
     if (n_all < n_least)
         return;
     gyre_health_append(who, WHO_BYTES, "%s%s: ranks ", who[0] != '\0' ? "; " : "", words);
-    for (int rank = 0; rank < health->comm->member.n_ranks && n < MAX_NUMBERS; rank++)
+    for (int rank = 0; rank < health->comm->self.n_ranks && n < MAX_NUMBERS; rank++)
         if (health->standings[rank] == standing)
             gyre_health_append(who, WHO_BYTES, "%s%d", n++ == 0 ? "" : ", ", rank);
     if (n_all > n)
@@ -111,24 +111,24 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
 static void name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                           uint64_t now_ns, bool is_explained, char *who_out)
 {
-    const struct gyre_member *member = &health->comm->member;
-    const struct gyre_bootstrap *bootstrap = member->bootstrap;
+    const struct gyre_rank *self = &health->comm->self;
+    const struct gyre_bootstrap *bootstrap = self->bootstrap;
     who_out[0] = '\0';
-    if (gyre_health_is_silent(health, member->rank, now_ns)) {
+    if (gyre_health_is_silent(health, self->rank, now_ns)) {
         if (bootstrap->server_rank >= 0)
             name_silent_rank(health, bootstrap->server_rank, now_ns, who_out);
         else
-            name_silent(health, bootstrap->server_text, member->rank, now_ns, who_out);
+            name_silent(health, bootstrap->server_text, self->rank, now_ns, who_out);
         gyre_health_append(
             who_out, WHO_BYTES,
             "; that process carries the rendezvous, without which no other rank can be asked");
         return;
     }
-    for (int rank = 0; rank < member->n_ranks; rank++)
+    for (int rank = 0; rank < self->n_ranks; rank++)
         health->standings[rank] = (uint8_t)gyre_health_stands(health, rank, now_ns, mine);
     for (int standing = GYRE_STANDS_SILENT; standing <= GYRE_STANDS_ELSEWHERE; standing++) {
         int n = 0;
-        for (int rank = 0; rank < member->n_ranks; rank++) {
+        for (int rank = 0; rank < self->n_ranks; rank++) {
             if (health->standings[rank] != standing || n++ >= MAX_NAMED)
                 continue;
             gyre_health_append(who_out, WHO_BYTES, "%s", who_out[0] != '\0' ? "; " : "");
@@ -143,7 +143,7 @@ static void name_culprits(struct gyre_health *health, const struct gyre_record *
             "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
             "of the call on its stream on each rank: work of the program, or another "
             "communicator's call that some ranks made before this one and some after it",
-            gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
+            gyre_param_has(&self->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
                 ? ", and GYRE_CHECK=calls found them alike"
                 : "");
     list_numbers(health, GYRE_STANDS_IN_THE_CALL, 2, "waiting in the same call", who_out);
@@ -167,14 +167,14 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES] = "";
     bool is_explained = false;
-    const bool explains = gyre_health_explainer(health, now_ns) == health->comm->member.rank;
+    const bool explains = gyre_health_explainer(health, now_ns) == health->comm->self.rank;
     gyre_health_waiting_call(health, &waiting);
     gyre_health_call_text(health, reasons->call, sizeof(reasons->call));
-    gyre_health_rank_name(health, health->comm->member.rank, reasons->name);
+    gyre_health_rank_name(health, health->comm->self.rank, reasons->name);
     if (explains) {
         is_explained = gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
     } else if (health->waits.n_waits > 0) {
-        snprintf(why, sizeof(why), "rank %d, ", health->comm->member.rank);
+        snprintf(why, sizeof(why), "rank %d, ", health->comm->self.rank);
         gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
     }
     name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
@@ -197,13 +197,13 @@ static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 
 static bool is_late(const struct gyre_health *health, uint64_t now_ns)
 {
-    const int timeout_ms = health->comm->member.config.timeout_ms;
+    const int timeout_ms = health->comm->self.config.timeout_ms;
     return timeout_ms > 0 && (now_ns - health->started_ns) / 1000000 > (uint64_t)timeout_ms;
 }
 
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     struct reasons reasons;
     char text[GYRE_CAUSE_MAX_BYTES];
     if (!is_late(health, now_ns) || !are_answers_due(health, now_ns))
@@ -211,13 +211,13 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     if (health->late_ns == 0)
         health->late_ns = now_ns;
     /* one rank reports for all, so that all get the same message */
-    if (gyre_health_explainer(health, now_ns) != member->rank &&
+    if (gyre_health_explainer(health, now_ns) != self->rank &&
         now_ns - health->late_ns < SPEAKER_NS)
         return;
     find_reasons(health, now_ns, &reasons);
     const int n_text = snprintf(text, sizeof(text),
                                 "%s on %s took longer than %d ms (GYRE_TIMEOUT): ", reasons.call,
-                                reasons.name, member->config.timeout_ms);
+                                reasons.name, self->config.timeout_ms);
     snprintf(text + n_text, sizeof(text) - (size_t)n_text, "%s%s", reasons.who, reasons.why);
     gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
@@ -226,15 +226,15 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
  * limit starts when its goodbye is known. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
     int first = -1; /* others may have left because of it */
-    for (int rank = 0; rank < member->n_ranks; rank++) {
+    for (int rank = 0; rank < self->n_ranks; rank++) {
         const uint64_t left_ns = health->peers[rank].left_ns;
-        if (rank != member->rank && health->has_left[rank] &&
+        if (rank != self->rank && health->has_left[rank] &&
             now_ns - gyre_max_u64(still_ns, left_ns) >= LEFT_NS &&
             (first < 0 || left_ns < health->peers[first].left_ns))
             first = rank;
@@ -243,7 +243,7 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
         return;
     gyre_health_call_text(health, call, sizeof(call));
     snprintf(text, sizeof(text), "%s destroyed its communicator while rank %d waits in %s",
-             gyre_health_rank_name(health, first, name), member->rank, call);
+             gyre_health_rank_name(health, first, name), self->rank, call);
     gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
 }
 
@@ -272,7 +272,7 @@ static bool ask(struct gyre_health *health, uint64_t now_ns, uint64_t interval_n
     health->asked_ns = now_ns;
     gyre_health_place_of(health, &message.place);
     gyre_health_post(health, -1, &message, message.n_records * sizeof(struct gyre_record));
-    gyre_health_post(health, health->comm->member.rank, &echo, 0);
+    gyre_health_post(health, health->comm->self.rank, &echo, 0);
     return true;
 }
 
@@ -311,14 +311,14 @@ static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 
 void gyre_health_check_progress(struct gyre_health *health)
 {
-    struct gyre_member *member = &health->comm->member;
+    struct gyre_rank *self = &health->comm->self;
     struct gyre_executor *executor = health->comm->executor;
     const struct gyre_progress progress = executor->ops->progress(executor);
     const uint64_t launched = gyre_load_acquire_u64(&executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
     /* works of replayed graphs are not launched here */
     const bool replays =
-        member->device_info.kind == GYRE_DEVICE_CUDA && progress.completed < progress.activity;
+        self->device_info.kind == GYRE_DEVICE_CUDA && progress.completed < progress.activity;
     notice_own_stop(health, now_ns);
     /* A host stream reports both failures and the communicator goes on; a GPU's stream has no
      * status. */
@@ -328,9 +328,9 @@ void gyre_health_check_progress(struct gyre_health *health)
         const uint64_t index = progress.late_signal - 1;
         snprintf(text, sizeof(text),
                  "wait_signal on %s: signal %d of %s did not come within %d ms (GYRE_TIMEOUT)",
-                 gyre_health_rank_name(health, member->rank, own), (int)(index % GYRE_N_SIGNALS),
+                 gyre_health_rank_name(health, self->rank, own), (int)(index % GYRE_N_SIGNALS),
                  gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender),
-                 member->config.timeout_ms);
+                 self->config.timeout_ms);
         gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
     }
     if (progress.lost_signal != 0) {
@@ -338,7 +338,7 @@ void gyre_health_check_progress(struct gyre_health *health)
         snprintf(text, sizeof(text),
                  "%s destroyed its communicator; the signal that rank %d waits for can no longer "
                  "come (signal %d)",
-                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender), member->rank,
+                 gyre_health_rank_name(health, (int)(index / GYRE_N_SIGNALS), sender), self->rank,
                  (int)(index % GYRE_N_SIGNALS));
         gyre_health_fail_all(health, GYRE_ERROR_REMOTE, text);
     }
@@ -349,7 +349,7 @@ void gyre_health_check_progress(struct gyre_health *health)
         ask(health, now_ns, gyre_health_ask_ns(health, now_ns), progress.completed, launched))
         gyre_health_share_waits(health, now_ns);
     const uint64_t warn_ns =
-        (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_STALL_WARN) * GYRE_SECOND_NS;
+        (uint64_t)gyre_param_number(&self->params, GYRE_PARAM_STALL_WARN) * GYRE_SECOND_NS;
     if (still_ns > warn_ns && !health->has_warned && are_answers_due(health, now_ns)) {
         struct reasons reasons;
         find_reasons(health, now_ns, &reasons);
@@ -358,13 +358,13 @@ void gyre_health_check_progress(struct gyre_health *health)
         health->has_warned = true;
     }
     check_timeout(health, now_ns);
-    if (!gyre_fault_is_raised(&member->fault))
+    if (!gyre_fault_is_raised(&self->fault))
         check_left(health, now_ns);
 }
 
 bool gyre_health_check_leaving(struct gyre_health *health)
 {
-    const struct gyre_member *member = &health->comm->member;
+    const struct gyre_rank *self = &health->comm->self;
     const uint64_t now_ns = gyre_now_ns();
     bool is_awaited = false;
     notice_own_stop(health, now_ns);
@@ -374,9 +374,9 @@ bool gyre_health_check_leaving(struct gyre_health *health)
         health->asked_ns = 0;
     }
     (void)ask(health, now_ns, GYRE_SECOND_NS, 0, 0);
-    for (int rank = 0; rank < member->n_ranks && !is_awaited; rank++)
-        is_awaited = rank != member->rank && !health->has_left[rank] &&
+    for (int rank = 0; rank < self->n_ranks && !is_awaited; rank++)
+        is_awaited = rank != self->rank && !health->has_left[rank] &&
                      gyre_health_silent_ns(health, rank, now_ns) < GONE_NS;
     /* Without the rendezvous no goodbye arrives. */
-    return is_awaited && gyre_health_silent_ns(health, member->rank, now_ns) < GONE_NS;
+    return is_awaited && gyre_health_silent_ns(health, self->rank, now_ns) < GONE_NS;
 }

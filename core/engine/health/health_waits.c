@@ -84,20 +84,20 @@ static void tell(struct gyre_health *health, int rank)
 
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns)
 {
-    for (int rank = 0; rank < health->comm->member.rank; rank++) {
+    for (int rank = 0; rank < health->comm->self.rank; rank++) {
         const uint64_t asked_ns = health->peers[rank].asked_ns;
         if (asked_ns != 0 && !health->has_left[rank] &&
             now_ns - asked_ns < gyre_health_silence_limit_ns(health, now_ns))
             return rank;
     }
-    return health->comm->member.rank;
+    return health->comm->self.rank;
 }
 
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns)
 {
     const int explainer = gyre_health_explainer(health, now_ns);
     gyre_health_look(health);
-    if (explainer != health->comm->member.rank)
+    if (explainer != health->comm->self.rank)
         tell(health, explainer);
     for (uint16_t i = 0; i < health->waits.n_waits; i++) {
         const struct gyre_position *position = &health->waits.waits[i].position;
@@ -144,7 +144,7 @@ void gyre_health_take_waits(struct gyre_health *health, int rank,
         uint8_t n_transports = 0;
         while (gyre_transports[n_transports] != NULL)
             n_transports++;
-        if (!(waits->waits[i].position.peer < health->comm->member.n_ranks &&
+        if (!(waits->waits[i].position.peer < health->comm->self.n_ranks &&
               waits->waits[i].position.waits_for < GYRE_N_WAITS &&
               waits->waits[i].position.coll < GYRE_N_COLLECTIVES &&
               waits->waits[i].answer < GYRE_N_PEER_ENDS &&
@@ -166,14 +166,14 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
 {
     struct gyre_executor *executor = health->comm->executor;
     struct gyre_health_message reply = {.kind = GYRE_HEALTH_END_ANSWER};
-    struct gyre_end_state state;
+    struct gyre_side_state state;
     if (n_bytes != offsetof(struct gyre_health_message, end) + sizeof(message->end) ||
         executor == NULL)
         return;
-    const struct gyre_end_name name = {(uint32_t)rank, message->end.fifo, message->end.is_send != 0,
-                                       message->end.is_lines != 0};
+    const struct gyre_side_name name = {(uint32_t)rank, message->end.fifo,
+                                        message->end.is_send != 0, message->end.is_lines != 0};
     reply.end = message->end;
-    reply.end.is_known = executor->ops->end_state(executor, &name, &state) == GYRE_SUCCESS;
+    reply.end.is_known = executor->ops->side_state(executor, &name, &state) == GYRE_SUCCESS;
     if (reply.end.is_known) {
         reply.end.n_moved = state.n_moved;
         reply.end.is_held = state.is_held;
@@ -244,7 +244,7 @@ enum state { IS_THIS_RANK, HAS_GONE, IS_SILENT, WAITS_IN_NO_CALL, WAITS_IN_A_CAL
 static enum state state_of(const struct gyre_health *health, int rank)
 {
     const struct gyre_health_peer *peer = &health->peers[rank];
-    if (rank == health->comm->member.rank)
+    if (rank == health->comm->self.rank)
         return IS_THIS_RANK;
     if (health->has_left[rank])
         return HAS_GONE;
@@ -308,7 +308,7 @@ static void print_most_useful(FILE *file, struct gyre_health *health)
     int n_printed = 0;
     for (int state = 0; state < N_STATES; state++) {
         int n_left_out = 0;
-        for (int rank = 0; rank < health->comm->member.n_ranks; rank++) {
+        for (int rank = 0; rank < health->comm->self.n_ranks; rank++) {
             if ((int)state_of(health, rank) != state)
                 continue;
             if (n_printed < MAX_RANKS) {
@@ -325,7 +325,7 @@ static void print_most_useful(FILE *file, struct gyre_health *health)
 
 static char *print_all(struct gyre_health *health, uint64_t now_ns)
 {
-    const struct gyre_member *member = &health->comm->member;
+    const struct gyre_rank *self = &health->comm->self;
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES] = "";
     char *text = NULL;
@@ -333,11 +333,10 @@ static char *print_all(struct gyre_health *health, uint64_t now_ns)
     FILE *file = open_memstream(&text, &n_bytes);
     if (file == NULL)
         return NULL;
-    fprintf(file, "gyre: positions of %d ranks, as rank %d sees them\n", member->n_ranks,
-            member->rank);
-    for (int rank = 0; rank < member->n_ranks && member->n_ranks <= MAX_RANKS; rank++)
+    fprintf(file, "gyre: positions of %d ranks, as rank %d sees them\n", self->n_ranks, self->rank);
+    for (int rank = 0; rank < self->n_ranks && self->n_ranks <= MAX_RANKS; rank++)
         print_rank(file, health, rank);
-    if (member->n_ranks > MAX_RANKS)
+    if (self->n_ranks > MAX_RANKS)
         print_most_useful(file, health);
     gyre_health_waiting_call(health, &waiting);
     if (health->waits.n_waits > 0)
@@ -368,9 +367,9 @@ void gyre_health_check_dump(struct gyre_health *health)
         gyre_health_post(health, -1, &where, 0);
     }
     bool have_all_answered = true;
-    for (int rank = 0; rank < health->comm->member.n_ranks; rank++)
+    for (int rank = 0; rank < health->comm->self.n_ranks; rank++)
         have_all_answered =
-            have_all_answered && (rank == health->comm->member.rank || health->has_left[rank] ||
+            have_all_answered && (rank == health->comm->self.rank || health->has_left[rank] ||
                                   health->peers[rank].waits_ns >= health->dump.started_ns);
     if (!have_all_answered && now_ns - health->dump.started_ns < ANSWER_NS)
         return;
@@ -388,7 +387,7 @@ void gyre_health_check_dump(struct gyre_health *health)
 
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
 {
-    struct gyre_bootstrap *bootstrap = health->comm->member.bootstrap;
+    struct gyre_bootstrap *bootstrap = health->comm->self.bootstrap;
     const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
     pthread_mutex_lock(&health->lock);
     while (health->dump.is_wanted && gyre_now_ns() < deadline_ns) /* another thread asks */
@@ -411,7 +410,7 @@ gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "the health thread of rank %d has printed no positions for 3 s: the "
                          "rendezvous is gone, or this process has no memory or time for it",
-                         health->comm->member.rank);
+                         health->comm->self.rank);
     *text_out = text;
     return GYRE_SUCCESS;
 }

@@ -167,7 +167,7 @@ static void name_rank_in_parent(const struct gyre_origin *origin)
                     before + n_prefix);
 }
 
-gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
+gyre_status gyre_origin_settle(struct gyre_rank *self, struct gyre_origin *origin,
                                gyre_status status)
 {
     const struct timespec nap = {0, SETTLE_NAP_NS};
@@ -176,13 +176,13 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
     char word[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     bool is_heard = false;
-    bool waits = status == GYRE_ERROR_REMOTE && (member->bootstrap != NULL || origin != NULL);
-    while (waits && !gyre_fault_is_raised(&member->fault)) {
+    bool waits = status == GYRE_ERROR_REMOTE && (self->bootstrap != NULL || origin != NULL);
+    while (waits && !gyre_fault_is_raised(&self->fault)) {
         if (gyre_origin_word(origin, word))
             return gyre_fail(status, "%s", word);
         /* sets the thread's cause to the first failure */
-        if (!is_heard && member->bootstrap != NULL &&
-            member->bootstrap->ops->check(member->bootstrap) == GYRE_ERROR_REMOTE) {
+        if (!is_heard && self->bootstrap != NULL &&
+            self->bootstrap->ops->check(self->bootstrap) == GYRE_ERROR_REMOTE) {
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
@@ -192,8 +192,8 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
         if (waits)
             nanosleep(&nap, NULL);
     }
-    if (gyre_fault_is_raised(&member->fault))
-        return gyre_fault_status(&member->fault);
+    if (gyre_fault_is_raised(&self->fault))
+        return gyre_fault_status(&self->fault);
     gyre_set_cause(cause);
     char ranks[128] = "";
     if (origin == NULL)

@@ -76,7 +76,7 @@ const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_p
 
 /** After a failed set-up, perhaps only because another rank gave up: waits at most 200 ms for the
  * report of a death. Returns the status. Before the health thread runs. */
-gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
+gyre_status gyre_origin_settle(struct gyre_rank *self, struct gyre_origin *origin,
                                gyre_status status);
 
 #endif

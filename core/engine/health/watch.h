@@ -118,7 +118,7 @@ struct gyre_health_end {
     uint16_t is_send;  /* 1: the asked rank sends */
     uint16_t is_known; /* answer: 0 = the executor cannot tell */
     uint16_t is_held;  /* answer: 1 = by an unfinished worker */
-    uint16_t is_lines; /* as in struct gyre_end_name */
+    uint16_t is_lines; /* as in struct gyre_side_name */
     uint16_t pad[2];
     struct gyre_wait_worker worker; /* answer: holds the end */
 };

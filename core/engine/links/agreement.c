@@ -81,12 +81,12 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
 }
 
 /* By bisection, because rows are many and messages short. */
-static gyre_status refuse_rows(const struct gyre_member *member,
+static gyre_status refuse_rows(const struct gyre_rank *self,
                                const struct gyre_links_options *options, uint64_t most_rows,
                                int other)
 {
-    const size_t n = (size_t)member->n_ranks;
-    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    const size_t n = (size_t)self->n_ranks;
+    struct gyre_bootstrap *bootstrap = self->bootstrap;
     uint64_t n_equal = 0, n_different = most_rows;
     struct gyre_links_row mine = {.text = "no row"};
     uint64_t *hashes = calloc(n, sizeof(*hashes));
@@ -115,23 +115,23 @@ static gyre_status refuse_rows(const struct gyre_member *member,
     return status;
 }
 
-gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_options *options)
+gyre_status gyre_links_agree(struct gyre_rank *self, const struct gyre_links_options *options)
 {
     struct agreement mine;
-    struct agreement *all = malloc((size_t)member->n_ranks * sizeof(*all));
+    struct agreement *all = malloc((size_t)self->n_ranks * sizeof(*all));
     uint64_t most_rows = 0;
     int other = 0; /* 0 = no rank's rows differ */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     memset(&mine, 0, sizeof(mine));
     mine.version = GYRE_VERSION;
-    mine.device_kind = member->device_info.kind;
-    mine.config[0] = member->config.min_channels;
-    mine.config[1] = member->config.max_channels;
-    mine.config[2] = member->config.sm_budget;
-    if (member->config.transport != NULL)
-        mine.config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
-                                            strlen(member->config.transport));
+    mine.device_kind = self->device_info.kind;
+    mine.config[0] = self->config.min_channels;
+    mine.config[1] = self->config.max_channels;
+    mine.config[2] = self->config.sm_budget;
+    if (self->config.transport != NULL)
+        mine.config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, self->config.transport,
+                                            strlen(self->config.transport));
     mine.algo_hash = options->algo_hash;
     mine.tuning_hash = options->tuning_hash;
     mine.rows_hash = hash_rows(options, options->n_rows);
@@ -140,27 +140,27 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
-        const struct gyre_param_value *value = &member->params.values[id];
+        const struct gyre_param_value *value = &self->params.values[id];
         const char *text = value->text;
         mine.params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
         snprintf(mine.params[id].text, sizeof(mine.params[id].text), "%.*s",
                  (int)sizeof(mine.params[id].text) - 1, value->is_set ? text : "unset");
     }
     gyre_status status =
-        member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
-    for (int rank = 1; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
+        self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), all);
+    for (int rank = 1; rank < self->n_ranks && status == GYRE_SUCCESS; rank++)
         status = compare_agreement(&all[0], &all[rank], rank);
-    for (int rank = member->n_ranks - 1; rank >= 0 && status == GYRE_SUCCESS; rank--) {
+    for (int rank = self->n_ranks - 1; rank >= 0 && status == GYRE_SUCCESS; rank--) {
         most_rows = gyre_max_u64(most_rows, all[rank].n_rows);
         if (all[rank].rows_hash != all[0].rows_hash || all[rank].n_rows != all[0].n_rows)
             other = rank;
     }
     if (other != 0)
-        status = refuse_rows(member, options, most_rows, other);
+        status = refuse_rows(self, options, most_rows, other);
     /* A Lamport clock; communicators that are made at the same time may have the same number. */
-    for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++)
-        member->number = gyre_max_u64(member->number, all[rank].number);
-    member->number += status == GYRE_SUCCESS;
+    for (int rank = 0; rank < self->n_ranks && status == GYRE_SUCCESS; rank++)
+        self->number = gyre_max_u64(self->number, all[rank].number);
+    self->number += status == GYRE_SUCCESS;
     free(all);
     return status;
 }
@@ -168,19 +168,19 @@ gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links
 /* of a built-in algorithm in a channel: two for each tree of a double tree */
 #define WORKERS_AT_MOST 4
 
-gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
+gyre_status gyre_links_check_gpus(struct gyre_rank *self, struct gyre_links *links)
 {
-    const bool may_share = gyre_param_number(&member->params, GYRE_PARAM_SHARE_GPU) != 0;
+    const bool may_share = gyre_param_number(&self->params, GYRE_PARAM_SHARE_GPU) != 0;
     uint32_t least_sms = UINT32_MAX;
     links->n_gpu_sharers = 1;
     links->least_sms = 0;
-    if (member->device_info.kind != GYRE_DEVICE_CUDA)
+    if (self->device_info.kind != GYRE_DEVICE_CUDA)
         return GYRE_SUCCESS;
-    for (int rank = 0; rank < member->n_ranks; rank++) {
+    for (int rank = 0; rank < self->n_ranks; rank++) {
         const struct gyre_peer_info *info = &links->infos[rank];
         uint32_t n_sharers = 1;
         least_sms = gyre_min_u32(least_sms, info->device.n_sms);
-        for (int later = rank + 1; later < member->n_ranks; later++) {
+        for (int later = rank + 1; later < self->n_ranks; later++) {
             const struct gyre_peer_info *other = &links->infos[later];
             if (memcmp(info->device.uuid, other->device.uuid, sizeof(info->device.uuid)) != 0)
                 continue;
@@ -205,15 +205,14 @@ gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links 
                          "init: %u ranks share a GPU; the smallest GPU of any rank has %u "
                          "multiprocessors for each, and a rank needs %d",
                          links->n_gpu_sharers, links->least_sms, WORKERS_AT_MOST);
-    if (member->config.sm_budget <= 0 || member->config.sm_budget > n_channels)
-        member->config.sm_budget = n_channels;
+    if (self->config.sm_budget <= 0 || self->config.sm_budget > n_channels)
+        self->config.sm_budget = n_channels;
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_links_check_traces(const struct gyre_member *member,
-                                    const struct gyre_links *links)
+gyre_status gyre_links_check_traces(const struct gyre_rank *self, const struct gyre_links *links)
 {
-    for (int rank = 1; rank < member->n_ranks; rank++) {
+    for (int rank = 1; rank < self->n_ranks; rank++) {
         const struct gyre_peer_info *info = &links->infos[rank];
         int first = 0;
         if (info->trace_hash <= 1)
@@ -239,26 +238,25 @@ struct round_times {
     uint64_t ended_ns[N_ROUNDS];
 };
 
-gyre_status gyre_links_measure_clock(const struct gyre_member *member,
-                                     const struct gyre_links *links, int64_t *offset_ns_out,
-                                     uint64_t *error_ns_out)
+gyre_status gyre_links_measure_clock(const struct gyre_rank *self, const struct gyre_links *links,
+                                     int64_t *offset_ns_out, uint64_t *error_ns_out)
 {
     const uint16_t *host_of = links->grouping.host_of;
     int64_t lowest_ns = INT64_MIN, highest_ns = INT64_MAX;
     bool is_traced = false;
-    for (int rank = 0; rank < member->n_ranks; rank++)
+    for (int rank = 0; rank < self->n_ranks; rank++)
         is_traced = is_traced || links->infos[rank].trace_hash != 0;
     *offset_ns_out = 0;
     *error_ns_out = 0;
     if (!is_traced || links->grouping.n_hosts == 1)
         return GYRE_SUCCESS;
-    struct round_times *all = malloc((size_t)member->n_ranks * sizeof(*all));
+    struct round_times *all = malloc((size_t)self->n_ranks * sizeof(*all));
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    struct gyre_bootstrap *bootstrap = member->bootstrap;
+    struct gyre_bootstrap *bootstrap = self->bootstrap;
     struct round_times mine;
     const uint8_t byte = 0;
-    uint8_t *bytes = malloc((size_t)member->n_ranks);
+    uint8_t *bytes = malloc((size_t)self->n_ranks);
     gyre_status status = bytes != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; i < N_ROUNDS && status == GYRE_SUCCESS; i++) {
         mine.begun_ns[i] = gyre_now_ns();
@@ -268,9 +266,9 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
     if (status == GYRE_SUCCESS)
         status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
     free(bytes);
-    for (int here = 0; here < member->n_ranks && status == GYRE_SUCCESS; here++)
-        for (int there = 0; there < member->n_ranks; there++)
-            if (host_of[here] == host_of[member->rank] && host_of[there] == host_of[0]) {
+    for (int here = 0; here < self->n_ranks && status == GYRE_SUCCESS; here++)
+        for (int there = 0; there < self->n_ranks; there++)
+            if (host_of[here] == host_of[self->rank] && host_of[there] == host_of[0]) {
                 for (int i = 0; i < N_ROUNDS; i++) {
                     const int64_t low = (int64_t)(all[here].begun_ns[i] - all[there].ended_ns[i]);
                     const int64_t high = (int64_t)(all[here].ended_ns[i] - all[there].begun_ns[i]);
@@ -279,7 +277,7 @@ gyre_status gyre_links_measure_clock(const struct gyre_member *member,
                 }
             }
     free(all);
-    if (status != GYRE_SUCCESS || host_of[member->rank] == host_of[0])
+    if (status != GYRE_SUCCESS || host_of[self->rank] == host_of[0])
         return status;
     *offset_ns_out = lowest_ns + (highest_ns - lowest_ns) / 2;
     *error_ns_out = (uint64_t)(highest_ns - lowest_ns + 1) / 2;

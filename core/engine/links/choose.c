@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links)
+gyre_status gyre_topology_open(const struct gyre_rank *self, struct gyre_links *links)
 {
-    const char *level_text = gyre_param_text(&member->params, GYRE_PARAM_P2P_LEVEL);
-    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_FILE);
-    const struct gyre_params *params = &member->params;
+    const char *level_text = gyre_param_text(&self->params, GYRE_PARAM_P2P_LEVEL);
+    const char *file = gyre_param_text(&self->params, GYRE_PARAM_TOPO_FILE);
+    const struct gyre_params *params = &self->params;
     enum gyre_topo_level level;
     gyre_status status = GYRE_SUCCESS;
     gyre_topo_init(&links->topo);
@@ -28,9 +28,9 @@ gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_lin
                                        &level);
     GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_P2P_LEVEL, status));
     /* Detection asks NVML for every link of every GPU. */
-    if (!((member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
-          gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
-          gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE)))
+    if (!((self->device_info.kind == GYRE_DEVICE_CUDA && self->n_ranks > 1) ||
+          gyre_param_is_set(&self->params, GYRE_PARAM_TOPO_FILE) ||
+          gyre_param_is_set(&self->params, GYRE_PARAM_TOPO_DUMP_FILE)))
         return GYRE_SUCCESS;
     if (file[0] == '\0')
         return gyre_topo_detect(NULL, &links->topo);
@@ -51,33 +51,33 @@ uint64_t gyre_topology_hash(const struct gyre_links *links)
     return links->topo.n_nodes > 0 ? gyre_topo_hash(&links->topo) : 0;
 }
 
-gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links)
+gyre_status gyre_topology_dump(const struct gyre_rank *self, const struct gyre_links *links)
 {
-    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
+    const char *file = gyre_param_text(&self->params, GYRE_PARAM_TOPO_DUMP_FILE);
     const uint16_t *host_of = links->grouping.host_of;
     if (file[0] == '\0')
         return GYRE_SUCCESS;
-    for (int rank = 0; rank < member->rank; rank++)
-        if (host_of[rank] == host_of[member->rank])
+    for (int rank = 0; rank < self->rank; rank++)
+        if (host_of[rank] == host_of[self->rank])
             return GYRE_SUCCESS;
     const gyre_status status = gyre_topo_xml_write(&links->topo, file);
     if (status != GYRE_SUCCESS) {
         gyre_fail_context(status, "%s",
-                          gyre_param_source(&member->params, GYRE_PARAM_TOPO_DUMP_FILE));
-        return gyre_param_forgive(&member->params, GYRE_PARAM_TOPO_DUMP_FILE, status);
+                          gyre_param_source(&self->params, GYRE_PARAM_TOPO_DUMP_FILE));
+        return gyre_param_forgive(&self->params, GYRE_PARAM_TOPO_DUMP_FILE, status);
     }
     GYRE_INFO(GRAPH, "topology written to %s", file);
     return GYRE_SUCCESS;
 }
 
-void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links)
+void gyre_topology_compare(const struct gyre_rank *self, const struct gyre_links *links)
 {
     const struct gyre_peer_info *infos = links->infos;
     int first = -1;
     int n_others = 0;
-    if (member->rank != 0)
+    if (self->rank != 0)
         return;
-    for (int rank = 1; rank < member->n_ranks; rank++) {
+    for (int rank = 1; rank < self->n_ranks; rank++) {
         if (infos[rank].topo_hash == infos[0].topo_hash)
             continue;
         if (first < 0)
@@ -99,7 +99,7 @@ void gyre_topology_compare(const struct gyre_member *member, const struct gyre_l
 #define OVER_NVLINK 128
 
 /* The first transport that reaches the peer, and why earlier ones do not. */
-static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
+static uint8_t first_reachable(const struct gyre_rank *self, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
     size_t used = 0;
@@ -107,14 +107,12 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
     for (int i = 0; gyre_transports[i] != NULL; i++) {
         const struct gyre_transport_ops *ops = gyre_transports[i];
         char why[160] = "";
-        if (member->config.transport != NULL &&
-            !gyre_text_same(member->config.transport, ops->name))
-            snprintf(why, sizeof(why), "only %s is allowed", member->config.transport);
-        else if (ops->reachable(&member->params, &infos[member->rank], &infos[peer], why,
-                                sizeof(why)))
+        if (self->config.transport != NULL && !gyre_text_same(self->config.transport, ops->name))
+            snprintf(why, sizeof(why), "only %s is allowed", self->config.transport);
+        else if (ops->reachable(&self->params, &infos[self->rank], &infos[peer], why, sizeof(why)))
             return (uint8_t)i;
-        if (infos[member->rank].host_hash == infos[peer].host_hash)
-            GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", member->rank, peer, ops->name, why);
+        if (infos[self->rank].host_hash == infos[peer].host_hash)
+            GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", self->rank, peer, ops->name, why);
         if (used < why_bytes)
             used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
                                      used > 0 ? "; " : "", ops->name, why);
@@ -153,27 +151,27 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     return agreed;
 }
 
-gyre_status gyre_links_choose_transports(const struct gyre_member *member, struct gyre_links *links)
+gyre_status gyre_links_choose_transports(const struct gyre_rank *self, struct gyre_links *links)
 {
-    const size_t n = (size_t)member->n_ranks;
+    const size_t n = (size_t)self->n_ranks;
     uint8_t *all = malloc(n * n);
     uint8_t *row = links->transport_of;
     char whys[640], last_whys[640] = ""; /* of the last peer without a transport */
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    for (int peer = 0; peer < member->n_ranks; peer++) {
-        if (peer == member->rank)
+    for (int peer = 0; peer < self->n_ranks; peer++) {
+        if (peer == self->rank)
             continue;
-        row[peer] = first_reachable(member, links->infos, peer, whys, sizeof(whys));
+        row[peer] = first_reachable(self, links->infos, peer, whys, sizeof(whys));
         if (row[peer] == NO_TRANSPORT)
             memcpy(last_whys, whys, sizeof(whys));
         if (links->infos[peer].path_level <= GYRE_TOPO_NVB)
             row[peer] |= OVER_NVLINK;
     }
-    gyre_status status = member->bootstrap->ops->all_gather(member->bootstrap, row, n, all);
+    gyre_status status = self->bootstrap->ops->all_gather(self->bootstrap, row, n, all);
     for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++)
         for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++)
-            if (agree_on_pair(links, member->rank, all, n, (const size_t[]){a, b}) == NO_TRANSPORT)
+            if (agree_on_pair(links, self->rank, all, n, (const size_t[]){a, b}) == NO_TRANSPORT)
                 status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                                    "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
                                    a, links->infos[a].host_name, b, links->infos[b].host_name,
@@ -184,29 +182,29 @@ gyre_status gyre_links_choose_transports(const struct gyre_member *member, struc
 
 /* Ranks of one host with different users talk as if on two hosts. The host's lowest rank warns,
  * once. */
-static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
+static void warn_of_users(const struct gyre_rank *self, const struct gyre_links *links)
 {
-    const struct gyre_peer_info *own = &links->infos[member->rank];
-    for (int peer = 0; peer < member->n_ranks; peer++) {
+    const struct gyre_peer_info *own = &links->infos[self->rank];
+    for (int peer = 0; peer < self->n_ranks; peer++) {
         const struct gyre_peer_info *other = &links->infos[peer];
-        if (other->host_hash != own->host_hash || peer == member->rank)
+        if (other->host_hash != own->host_hash || peer == self->rank)
             continue;
-        if (peer < member->rank)
+        if (peer < self->rank)
             return;
         if (other->uid == own->uid || !gyre_transports[links->transport_of[peer]]->is_proxied)
             continue;
         GYRE_WARN("rank %d runs as user %u and rank %d, on the same host, as user %u: they cannot "
                   "map each other's memory and talk via %s; start all ranks as one user",
-                  member->rank, own->uid, peer, other->uid,
+                  self->rank, own->uid, peer, other->uid,
                   gyre_transports[links->transport_of[peer]]->name);
         return;
     }
 }
 
-static void log_rings(const struct gyre_member *member, const struct gyre_links *links)
+static void log_rings(const struct gyre_rank *self, const struct gyre_links *links)
 {
     struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,
-                               .n_ranks = (uint16_t)member->n_ranks,
+                               .n_ranks = (uint16_t)self->n_ranks,
                                .grouping = &links->grouping};
     const int n_variants = gyre_algorithm_variants(&gyre_algorithm_ring, &shape);
     for (; shape.variant < n_variants; shape.variant++) {
@@ -218,16 +216,16 @@ static void log_rings(const struct gyre_member *member, const struct gyre_links 
     }
 }
 
-void gyre_links_log(const struct gyre_member *member, struct gyre_links *links)
+void gyre_links_log(const struct gyre_rank *self, struct gyre_links *links)
 {
     size_t n_bytes = 0;
     links->summary[0] = '\0';
-    for (int peer = 0; peer < member->n_ranks; peer++) {
-        if (peer == member->rank)
+    for (int peer = 0; peer < self->n_ranks; peer++) {
+        if (peer == self->rank)
             continue;
         const struct gyre_transport *transport = links->transports[links->transport_of[peer]];
         const char *words = transport->ops->describe(transport, peer);
-        GYRE_INFO(INIT, "rank %d -> %d via %s", member->rank, peer, words);
+        GYRE_INFO(INIT, "rank %d -> %d via %s", self->rank, peer, words);
         const size_t used = strlen(links->summary);
         if (strstr(links->summary, words) == NULL)
             snprintf(links->summary + used, sizeof(links->summary) - used, "%s%s",
@@ -237,18 +235,17 @@ void gyre_links_log(const struct gyre_member *member, struct gyre_links *links)
         if (links->transports[i] != NULL)
             n_bytes += links->transports[i]->ops->memory_bytes(links->transports[i]);
     GYRE_INFO(INIT, "communicator %s: rank %d of %d, %u hosts, %s, %zu bytes of connection memory",
-              member->name, member->rank, member->n_ranks, links->grouping.n_hosts,
+              self->name, self->rank, self->n_ranks, links->grouping.n_hosts,
               links->summary[0] != '\0' ? links->summary : "alone", n_bytes);
-    const struct gyre_peer_info *own = &links->infos[member->rank];
-    if (member->rank == 0 && strstr(links->summary, "NET/Socket") != NULL && !own->ib_usable &&
-        !gyre_param_is_set(&member->params, GYRE_PARAM_NET) &&
-        !gyre_param_number(&member->params, GYRE_PARAM_IB_DISABLE) &&
-        member->config.transport == NULL)
+    const struct gyre_peer_info *own = &links->infos[self->rank];
+    if (self->rank == 0 && strstr(links->summary, "NET/Socket") != NULL && !own->ib_usable &&
+        !gyre_param_is_set(&self->params, GYRE_PARAM_NET) &&
+        !gyre_param_number(&self->params, GYRE_PARAM_IB_DISABLE) && self->config.transport == NULL)
         GYRE_WARN("hosts talk over NET/Socket, not over RDMA: %s (GYRE_NET=Socket says that this "
                   "is meant)",
                   own->ib_reason);
-    warn_of_users(member, links);
-    if (member->rank == 0 && links->grouping.n_hosts > 1 &&
+    warn_of_users(self, links);
+    if (self->rank == 0 && links->grouping.n_hosts > 1 &&
         gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_GRAPH))
-        log_rings(member, links);
+        log_rings(self, links);
 }

@@ -12,17 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gyre_member_end_stage(struct gyre_member *member, const char *stage)
+void gyre_rank_end_stage(struct gyre_rank *self, const char *stage)
 {
     const uint64_t now_ns = gyre_now_ns();
-    GYRE_INFO(INIT, "rank %d: %s took %.1f ms", member->rank, stage,
-              (double)(now_ns - member->stage_ns) / 1e6);
-    member->stage_ns = now_ns;
+    GYRE_INFO(INIT, "rank %d: %s took %.1f ms", self->rank, stage,
+              (double)(now_ns - self->stage_ns) / 1e6);
+    self->stage_ns = now_ns;
 }
 
-uint32_t gyre_member_max_channels(const struct gyre_member *member)
+uint32_t gyre_rank_max_channels(const struct gyre_rank *self)
 {
-    const gyre_config *config = &member->config;
+    const gyre_config *config = &self->config;
     uint64_t most = UINT32_MAX;
     if (config->max_channels > 0)
         most = gyre_min_u64(most, (uint64_t)config->max_channels);
@@ -31,21 +31,20 @@ uint32_t gyre_member_max_channels(const struct gyre_member *member)
     return (uint32_t)most;
 }
 
-static gyre_status gather_infos(const struct gyre_member *member, struct gyre_links *links)
+static gyre_status gather_infos(const struct gyre_rank *self, struct gyre_links *links)
 {
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
-    GYRE_TRY(gyre_peer_info_fill(&member->params, member->device, member->rank, &mine));
+    GYRE_TRY(gyre_peer_info_fill(&self->params, self->device, self->rank, &mine));
     /* only shrinking needs one */
-    if (member->n_ranks > 1 && gyre_regroup_listen(&member->params, &links->regroup_listener,
-                                                   &mine.regroup_addresses) != GYRE_SUCCESS)
+    if (self->n_ranks > 1 && gyre_regroup_listen(&self->params, &links->regroup_listener,
+                                                 &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(links);
-    mine.trace_hash = gyre_trace_hash(member->trace);
-    GYRE_TRY(
-        member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), links->infos));
+    mine.trace_hash = gyre_trace_hash(self->trace);
+    GYRE_TRY(self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), links->infos));
     links->grouping.n_hosts = 0;
-    for (int rank = 0; rank < member->n_ranks; rank++) {
+    for (int rank = 0; rank < self->n_ranks; rank++) {
         int host = -1;
         for (int before = 0; before < rank && host < 0; before++)
             if (links->infos[before].host_hash == links->infos[rank].host_hash)
@@ -72,12 +71,12 @@ static void post_state(void *context, int rank, const struct gyre_transport_stat
 }
 
 /* Collective, also for ranks without peers of this transport. */
-static gyre_status open_transport(struct gyre_member *member, struct gyre_links *links, int index,
+static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *links, int index,
                                   uint64_t deadline_ns)
 {
     const struct gyre_transport_ops *ops = gyre_transports[index];
-    uint16_t *peers = calloc((size_t)member->n_ranks, sizeof(*peers));
-    size_t *offsets = calloc((size_t)member->n_ranks + 1, sizeof(*offsets));
+    uint16_t *peers = calloc((size_t)self->n_ranks, sizeof(*peers));
+    size_t *offsets = calloc((size_t)self->n_ranks + 1, sizeof(*offsets));
     void *blob = NULL;
     void *blobs = NULL;
     size_t blob_bytes = 0;
@@ -87,14 +86,14 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         status = gyre_fail_errno(ENOMEM, "init");
         goto out;
     }
-    for (int peer = 0; peer < member->n_ranks; peer++)
-        if (peer != member->rank && links->transport_of[peer] == index)
+    for (int peer = 0; peer < self->n_ranks; peer++)
+        if (peer != self->rank && links->transport_of[peer] == index)
             peers[n_peers++] = (uint16_t)peer;
     const struct gyre_transport_config config = {
-        .device = member->device,
-        .params = &member->params,
-        .rank = member->rank,
-        .n_ranks = member->n_ranks,
+        .device = self->device,
+        .params = &self->params,
+        .rank = self->rank,
+        .n_ranks = self->n_ranks,
         .infos = links->infos,
         .peers = peers,
         .n_peers = n_peers,
@@ -102,25 +101,25 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .spec = links->spec,
         .ring_prev = links->ring_prev,
         .is_far = links->is_far,
-        .rendezvous = &member->bootstrap->own_address,
-        .secret = member->bootstrap->secret,
-        .traffic_class = member->config.traffic_class,
-        .service_level = member->config.service_level,
-        .fault = &member->fault,
-        .trace = member->trace,
+        .rendezvous = &self->bootstrap->own_address,
+        .secret = self->bootstrap->secret,
+        .traffic_class = self->config.traffic_class,
+        .service_level = self->config.service_level,
+        .fault = &self->fault,
+        .trace = self->trace,
         .authenticate = gyre_authenticate,
         .check_ranks = check_ranks,
         .post_state = post_state,
-        .check_context = member->bootstrap,
+        .check_context = self->bootstrap,
     };
     if (n_peers > 0) {
         GYRE_TRY_GOTO(status, ops->open(&config, &links->transports[index], &blob, &blob_bytes),
                       out);
-        gyre_member_end_stage(member, "making slots");
+        gyre_rank_end_stage(self, "making slots");
     }
     GYRE_TRY_GOTO(
         status,
-        member->bootstrap->ops->all_gather_v(member->bootstrap, blob, blob_bytes, &blobs, offsets),
+        self->bootstrap->ops->all_gather_v(self->bootstrap, blob, blob_bytes, &blobs, offsets),
         out);
     if (n_peers > 0)
         status =
@@ -133,19 +132,19 @@ out:
     return status;
 }
 
-static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
+static gyre_status size_fifos(const struct gyre_rank *self, struct gyre_links *links)
 {
-    const gyre_device_kind kind = (gyre_device_kind)member->device_info.kind;
-    const uint32_t n_ranks = (uint32_t)member->n_ranks;
-    const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
+    const gyre_device_kind kind = (gyre_device_kind)self->device_info.kind;
+    const uint32_t n_ranks = (uint32_t)self->n_ranks;
+    const int64_t wanted_bytes = gyre_param_number(&self->params, GYRE_PARAM_BUFFSIZE);
     const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
-    const uint32_t max_channels = gyre_member_max_channels(member);
+    const uint32_t max_channels = gyre_rank_max_channels(self);
     /* GPUs use lines between hosts over TCP, and two GPUs over RDMA. More GPUs over RDMA would take
      * 32 MiB of memory each, and on the host device over TCP the proxy looks at twice as many
      * FIFOs; there GYRE_PROTO must ask, behind a slash. */
-    const bool is_host = member->device_info.kind == GYRE_DEVICE_HOST;
-    const char *text = gyre_param_text(&member->params, GYRE_PARAM_PROTO);
-    bool wants = is_host == links->uses_rdma || (!is_host && member->n_ranks == 2);
+    const bool is_host = self->device_info.kind == GYRE_DEVICE_HOST;
+    const char *text = gyre_param_text(&self->params, GYRE_PARAM_PROTO);
+    bool wants = is_host == links->uses_rdma || (!is_host && self->n_ranks == 2);
     for (const char *at = strchr(text, '/'); at != NULL; at = strchr(at + 1, '/'))
         wants = wants || !gyre_text_same_n(at + 1, "simple", strlen("simple"));
     const bool has_lines = wants && links->has_net_lines && links->is_proxied;
@@ -158,12 +157,12 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
     }
     struct gyre_peer_counts peers;
     GYRE_TRY(gyre_near_peers_count(&links->grouping, n_ranks, &peers));
-    GYRE_TRY(gyre_near_peers_find(&links->grouping, n_ranks, member->rank, links->is_far));
+    GYRE_TRY(gyre_near_peers_find(&links->grouping, n_ranks, self->rank, links->is_far));
     links->spec = gyre_tuner_fifo_spec_across(kind, &peers, links->is_proxied_inside,
                                               links->uses_rdma, buffer_bytes, max_channels);
     if (has_lines)
         gyre_fifo_spec_add_net_lines(&links->spec, kind, &peers, links->is_proxied_inside);
-    if (member->rank == 0)
+    if (self->rank == 0)
         GYRE_INFO(INIT,
                   "FIFOs: %u of %u x %u B with %u near ranks at most, %u of %u x %u B with %u far "
                   "ones",
@@ -174,11 +173,11 @@ static gyre_status size_fifos(const struct gyre_member *member, struct gyre_link
 }
 
 /* Some rank may have no lines between hosts. On the host device all have them. */
-static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_links *links)
+static gyre_status agree_on_lines(const struct gyre_rank *self, struct gyre_links *links)
 {
-    const size_t n = (size_t)member->n_ranks;
+    const size_t n = (size_t)self->n_ranks;
     uint8_t has_lines = 1;
-    if (links->spec.net_line_bytes == 0 || member->device_info.kind == GYRE_DEVICE_HOST)
+    if (links->spec.net_line_bytes == 0 || self->device_info.kind == GYRE_DEVICE_HOST)
         return GYRE_SUCCESS;
     uint8_t *all = malloc(n);
     if (all == NULL)
@@ -188,12 +187,12 @@ static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_
             !gyre_transports[i]->takes_lines(links->transports[i]))
             has_lines = 0;
     const gyre_status status =
-        member->bootstrap->ops->all_gather(member->bootstrap, &has_lines, 1, all);
+        self->bootstrap->ops->all_gather(self->bootstrap, &has_lines, 1, all);
     for (size_t rank = 0; rank < n && status == GYRE_SUCCESS; rank++) {
         if (all[rank] != 0)
             continue;
         links->spec.net_line_bytes = 0;
-        if (member->rank == 0)
+        if (self->rank == 0)
             GYRE_INFO(
                 TUNING,
                 "between hosts protocol simple alone: the NIC of rank %zu (%s) does not reach "
@@ -205,17 +204,16 @@ static gyre_status agree_on_lines(const struct gyre_member *member, struct gyre_
     return status;
 }
 
-uint64_t gyre_links_timeout_ns(const struct gyre_member *member)
+uint64_t gyre_links_timeout_ns(const struct gyre_rank *self)
 {
-    return (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) *
-           1000000000ULL;
+    return (uint64_t)gyre_param_number(&self->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
 }
 
-gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_options *options,
+gyre_status gyre_links_open(struct gyre_rank *self, const struct gyre_links_options *options,
                             struct gyre_links *links)
 {
-    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
-    const size_t n = (size_t)member->n_ranks;
+    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(self);
+    const size_t n = (size_t)self->n_ranks;
     links->infos = calloc(n, sizeof(*links->infos));
     links->transport_of = calloc(n, 1);
     links->ring_prev = calloc(n, sizeof(*links->ring_prev));
@@ -223,26 +221,26 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     if (links->infos == NULL || links->transport_of == NULL || links->ring_prev == NULL ||
         links->is_far == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    GYRE_TRY(gyre_topology_open(member, links));
-    gyre_member_end_stage(member, "finding the topology");
-    GYRE_TRY(gyre_links_agree(member, options));
-    GYRE_TRY(gather_infos(member, links));
-    GYRE_TRY(gyre_links_check_gpus(member, links));
-    GYRE_TRY(gyre_links_check_traces(member, links));
-    GYRE_TRY(gyre_topology_dump(member, links));
-    gyre_topology_compare(member, links);
-    links->is_ll128_safe = member->device_info.kind == GYRE_DEVICE_CUDA;
+    GYRE_TRY(gyre_topology_open(self, links));
+    gyre_rank_end_stage(self, "finding the topology");
+    GYRE_TRY(gyre_links_agree(self, options));
+    GYRE_TRY(gather_infos(self, links));
+    GYRE_TRY(gyre_links_check_gpus(self, links));
+    GYRE_TRY(gyre_links_check_traces(self, links));
+    GYRE_TRY(gyre_topology_dump(self, links));
+    gyre_topology_compare(self, links);
+    links->is_ll128_safe = self->device_info.kind == GYRE_DEVICE_CUDA;
     links->is_p2p = true;
     links->has_net_lines = true;
-    GYRE_TRY(gyre_links_choose_transports(member, links));
-    gyre_member_end_stage(member, "agreeing on transports");
+    GYRE_TRY(gyre_links_choose_transports(self, links));
+    gyre_rank_end_stage(self, "agreeing on transports");
     /* Interfaces over which a host's ranks spread, or ports that a rank may use. */
     uint32_t n_nics = 1;
     for (size_t rank = 0; rank < n; rank++)
         n_nics = (uint32_t)gyre_max_u64(n_nics, links->uses_rdma ? links->infos[rank].ib_n_ports
                                                                  : links->infos[rank].n_interfaces);
     links->grouping.n_nics = (uint16_t)gyre_min_u32(n_nics, UINT16_MAX);
-    GYRE_TRY(size_fifos(member, links));
+    GYRE_TRY(size_fifos(self, links));
     /* matters only inside one host, where the ring follows the numbers of the ranks */
     for (size_t rank = 0; rank < n; rank++)
         links->ring_prev[rank] = (uint16_t)((rank + n - 1) % n);
@@ -250,11 +248,11 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     if (links->connectors == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; gyre_transports[i] != NULL; i++)
-        GYRE_TRY(open_transport(member, links, i, deadline_ns));
-    gyre_member_end_stage(member, "connecting");
-    GYRE_TRY(agree_on_lines(member, links));
-    GYRE_TRY(gyre_links_measure(member, links));
-    gyre_member_end_stage(member, "measuring the network");
+        GYRE_TRY(open_transport(self, links, i, deadline_ns));
+    gyre_rank_end_stage(self, "connecting");
+    GYRE_TRY(agree_on_lines(self, links));
+    GYRE_TRY(gyre_links_measure(self, links));
+    gyre_rank_end_stage(self, "measuring the network");
     return GYRE_SUCCESS;
 }
 
@@ -315,28 +313,28 @@ void gyre_links_close(struct gyre_links *links)
 #define MIN_SLOT_BYTES ((uint64_t)4096)
 #define MAX_SLOT_BYTES ((uint64_t)(128 << 10))
 
-gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
+gyre_status gyre_put_transports_open(struct gyre_rank *self, const struct gyre_links *links,
                                      struct gyre_put_transports *puts)
 {
-    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(member);
+    const uint64_t deadline_ns = gyre_now_ns() + gyre_links_timeout_ns(self);
     struct gyre_links own = *links; /* own FIFOs, shared facts about ranks */
     gyre_status status = GYRE_SUCCESS;
     /* The same on all ranks. */
     struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_COMM_DEPTH};
-    const uint64_t wanted_bytes = BUDGET_BYTES / (2 * spec.depth * (uint64_t)member->n_ranks);
+    const uint64_t wanted_bytes = BUDGET_BYTES / (2 * spec.depth * (uint64_t)self->n_ranks);
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = (uint32_t)gyre_max_u64(
         MIN_SLOT_BYTES,
         gyre_min_u64(MAX_SLOT_BYTES, wanted_bytes / MIN_SLOT_BYTES * MIN_SLOT_BYTES));
     own.spec = spec;
     own.for_puts = true;
     own.is_far = NULL;
-    own.connectors = calloc((size_t)member->n_ranks * 2, sizeof(*own.connectors));
+    own.connectors = calloc((size_t)self->n_ranks * 2, sizeof(*own.connectors));
     if (own.connectors == NULL)
-        return gyre_fail_errno(ENOMEM, "put links of %d ranks", member->n_ranks);
+        return gyre_fail_errno(ENOMEM, "put links of %d ranks", self->n_ranks);
     memset(own.transports, 0, sizeof(own.transports));
     for (int i = 0; gyre_transports[i] != NULL && status == GYRE_SUCCESS; i++)
         if (gyre_transports[i]->is_proxied)
-            status = open_transport(member, &own, i, deadline_ns);
+            status = open_transport(self, &own, i, deadline_ns);
     memcpy(puts->transports, own.transports, sizeof(puts->transports));
     puts->connectors = own.connectors;
     puts->slot_bytes = own.spec.slot_bytes[GYRE_PROTO_SIMPLE];

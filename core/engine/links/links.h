@@ -6,7 +6,7 @@
 #define GYRE_LINKS_LINKS_H
 
 #include "core/engine/links/fifo_spec.h"
-#include "core/engine/links/member.h"
+#include "core/engine/links/rank.h"
 #include "core/engine/links/network.h"
 #include "core/foundation/model/schedule.h"
 #include "core/foundation/topo/topo.h"
@@ -54,14 +54,14 @@ struct gyre_links_options {
     uint64_t newest_number; /* of this process's communicators */
 };
 
-/** Collective. @member: complete but for its number, which is set. Errors: INVALID_USAGE naming the
+/** Collective. @self: complete but for its number, which is set. Errors: INVALID_USAGE naming the
  * rank and the setting that differ, UNSUPPORTED (no transport for a pair), those of transports and
  * of the rendezvous. After an error gyre_links_close() frees what was made. */
-gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_options *options,
+gyre_status gyre_links_open(struct gyre_rank *self, const struct gyre_links_options *options,
                             struct gyre_links *links);
 
 /** Once all ranks are connected. Sets links->summary. */
-void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
+void gyre_links_log(const struct gyre_rank *self, struct gyre_links *links);
 
 void gyre_links_close(struct gyre_links *links);
 
@@ -76,20 +76,19 @@ static inline bool gyre_links_is_proxied_to(const struct gyre_links *links, int 
     return gyre_transports[links->transport_of[rank]]->is_proxied;
 }
 
-uint64_t gyre_links_timeout_ns(const struct gyre_member *member);
+uint64_t gyre_links_timeout_ns(const struct gyre_rank *self);
 
 /* ---- agreement.c -------------------------------------------------------------------------- */
 
-/** Sets member->number. Collective, the same result on all ranks. Errors: INVALID_USAGE naming two
+/** Sets self->number. Collective, the same result on all ranks. Errors: INVALID_USAGE naming two
  * ranks and the first setting or row that differs; those of the bootstrap. */
-gyre_status gyre_links_agree(struct gyre_member *member, const struct gyre_links_options *options);
+gyre_status gyre_links_agree(struct gyre_rank *self, const struct gyre_links_options *options);
 
 /* ---- choose.c ----------------------------------------------------------------------------- */
 
 /** Fill links->transport_of, and facts about all pairs. Collective, after gathering the infos.
  * Errors: UNSUPPORTED naming two ranks without a transport, and why; those of the bootstrap. */
-gyre_status gyre_links_choose_transports(const struct gyre_member *member,
-                                         struct gyre_links *links);
+gyre_status gyre_links_choose_transports(const struct gyre_rank *self, struct gyre_links *links);
 
 /* ---- put links, in connect.c ---------------------------------------------------------------- */
 
@@ -108,7 +107,7 @@ void gyre_links_take_state(const struct gyre_links *links, const struct gyre_put
 
 /** Collective. Errors: those of transports and of the rendezvous; then gyre_put_transports_close()
  * frees what was made. */
-gyre_status gyre_put_transports_open(struct gyre_member *member, const struct gyre_links *links,
+gyre_status gyre_put_transports_open(struct gyre_rank *self, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
 /** Wake their proxies. Any thread. */
@@ -116,42 +115,40 @@ void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 
 /** No two ranks may use one GPU: they could wait for each other's blocks for ever. Where
- * GYRE_SHARE_GPU allows it, member->config.sm_budget becomes this rank's part. Sets n_gpu_sharers
+ * GYRE_SHARE_GPU allows it, self->config.sm_budget becomes this rank's part. Sets n_gpu_sharers
  * and least_sms. Errors: INVALID_USAGE naming two ranks and their GPU. */
-gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
+gyre_status gyre_links_check_gpus(struct gyre_rank *self, struct gyre_links *links);
 
 /** A trace file has one process. The same result on all ranks. Errors: INVALID_ARGUMENT naming two
  * ranks. */
-gyre_status gyre_links_check_traces(const struct gyre_member *member,
-                                    const struct gyre_links *links);
+gyre_status gyre_links_check_traces(const struct gyre_rank *self, const struct gyre_links *links);
 
 /** If some rank is traced and there are several hosts. Collective. @offset_ns_out: this clock minus
  * that of rank 0's host. @error_ns_out: the largest error, apart from later drift. Both are 0 on
  * one host. Errors: those of the rendezvous. */
-gyre_status gyre_links_measure_clock(const struct gyre_member *member,
-                                     const struct gyre_links *links, int64_t *offset_ns_out,
-                                     uint64_t *error_ns_out);
+gyre_status gyre_links_measure_clock(const struct gyre_rank *self, const struct gyre_links *links,
+                                     int64_t *offset_ns_out, uint64_t *error_ns_out);
 
 /* ---- network.c ---------------------------------------------------------------------------- */
 
 /** Fill links->network, the same on all ranks. Collective, after connecting. Errors: those of the
  * bootstrap. */
-gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links);
+gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *links);
 
 /* ---- the topology, in choose.c -------------------------------------------------------------- */
 
 /** Fill links->topo from GYRE_TOPO_FILE, else from this machine if it is used, and check
  * GYRE_P2P_LEVEL. Errors: INVALID_ARGUMENT listing the legal words, or with file and line; those of
  * gyre_topo_detect. */
-gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);
+gyre_status gyre_topology_open(const struct gyre_rank *self, struct gyre_links *links);
 
 /** 0 = there is none. */
 uint64_t gyre_topology_hash(const struct gyre_links *links);
 
 /** On each host's first rank. Errors: those of gyre_topo_xml_write. */
-gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links);
+gyre_status gyre_topology_dump(const struct gyre_rank *self, const struct gyre_links *links);
 
 /** Warn, once a job, of hosts that differ. */
-void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links);
+void gyre_topology_compare(const struct gyre_rank *self, const struct gyre_links *links);
 
 #endif

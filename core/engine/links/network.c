@@ -90,14 +90,14 @@ static uint64_t choose_rate(const struct rates *rates)
     return measured > 0 ? measured : rates->told;
 }
 
-static void log_rate(const struct gyre_member *member, const struct gyre_links *links,
+static void log_rate(const struct gyre_rank *self, const struct gyre_links *links,
                      const struct rates *rates)
 {
     const uint32_t chosen = links->network.nic_mbit_per_s;
-    const char *assumed = member->device_info.kind == GYRE_DEVICE_CUDA ? "400 Gbit/s" : "10 Gbit/s";
+    const char *assumed = self->device_info.kind == GYRE_DEVICE_CUDA ? "400 Gbit/s" : "10 Gbit/s";
     if (rates->given > 0)
         GYRE_INFO(TUNING, "network: NICs of %u Mbit/s, by %s", chosen,
-                  gyre_param_source(&member->params, GYRE_PARAM_NET_RATE));
+                  gyre_param_source(&self->params, GYRE_PARAM_NET_RATE));
     else if (chosen == 0 && rates->measured > 0)
         GYRE_INFO(
             TUNING,
@@ -124,13 +124,13 @@ static void log_rate(const struct gyre_member *member, const struct gyre_links *
 
 /* Over RDMA a rank writes to its peers, so all must have connected; not if GYRE_NET_LATENCY is set.
  * TCP was measured while connecting. */
-static gyre_status measure_all(const struct gyre_member *member, const struct gyre_links *links,
+static gyre_status measure_all(const struct gyre_rank *self, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {
-    struct gyre_bootstrap *bootstrap = member->bootstrap;
-    const size_t n = (size_t)member->n_ranks;
+    struct gyre_bootstrap *bootstrap = self->bootstrap;
+    const size_t n = (size_t)self->n_ranks;
     const bool measures =
-        !links->uses_rdma || gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) <= 0;
+        !links->uses_rdma || gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) <= 0;
     struct gyre_wire mine = {.round_trip_ns = 0};
     struct gyre_wire *all = malloc(n * sizeof(*all));
     uint64_t *values = malloc(n * sizeof(*values));
@@ -149,26 +149,26 @@ static gyre_status measure_all(const struct gyre_member *member, const struct gy
     GYRE_TRY_GOTO(status, bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all), out);
     for (size_t i = 0; i < n; i++)
         values[i] = all[i].round_trip_ns;
-    medians_out->round_trip_ns = gyre_network_median(values, member->n_ranks);
+    medians_out->round_trip_ns = gyre_network_median(values, self->n_ranks);
     for (size_t i = 0; i < n; i++)
         values[i] = all[i].mbit_per_s;
-    medians_out->mbit_per_s = gyre_network_median(values, member->n_ranks);
+    medians_out->mbit_per_s = gyre_network_median(values, self->n_ranks);
 out:
     free(all);
     free(values);
     return status;
 }
 
-gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_links *links)
+gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *links)
 {
-    const int64_t given_rate = gyre_param_number(&member->params, GYRE_PARAM_NET_RATE);
-    const int64_t given_ns = gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY);
+    const int64_t given_rate = gyre_param_number(&self->params, GYRE_PARAM_NET_RATE);
+    const int64_t given_ns = gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY);
     struct gyre_wire measured = {.round_trip_ns = 0};
     if (links->grouping.n_hosts < 2)
         return GYRE_SUCCESS;
-    GYRE_TRY(measure_all(member, links, &measured));
+    GYRE_TRY(measure_all(self, links, &measured));
     int slowest = -1; /* of the NICs that tell a rate */
-    for (int rank = 0; rank < member->n_ranks; rank++)
+    for (int rank = 0; rank < self->n_ranks; rank++)
         if (told_rate(links, rank) > 0 &&
             (slowest < 0 || told_rate(links, rank) < told_rate(links, slowest)))
             slowest = rank;
@@ -181,13 +181,13 @@ gyre_status gyre_links_measure(const struct gyre_member *member, struct gyre_lin
         .nic_mbit_per_s = (uint32_t)gyre_min_u64(choose_rate(&rates), UINT32_MAX),
         .latency_ns =
             given_ns > 0 ? (uint64_t)given_ns : gyre_network_round(measured.round_trip_ns) / 2};
-    if (member->rank != 0)
+    if (self->rank != 0)
         return GYRE_SUCCESS;
-    log_rate(member, links, &rates);
+    log_rate(self, links, &rates);
     const uint64_t chosen_ns = links->network.latency_ns;
-    if (gyre_param_number(&member->params, GYRE_PARAM_NET_LATENCY) > 0)
+    if (gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) > 0)
         GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,
-                  gyre_param_source(&member->params, GYRE_PARAM_NET_LATENCY));
+                  gyre_param_source(&self->params, GYRE_PARAM_NET_LATENCY));
     else if (measured.round_trip_ns > 0)
         GYRE_INFO(TUNING,
                   "network: a latency of %" PRIu64 " ns; round trips took %" PRIu64

@@ -303,22 +303,22 @@ struct reading {
 };
 
 /* @status: of this rank. */
-static gyre_status compare_readings(const struct gyre_member *member, const char *path,
+static gyre_status compare_readings(const struct gyre_rank *self, const char *path,
                                     const char *source, uint64_t hash, gyre_status status)
 {
     const struct reading mine = {.hash = hash, .has_failed = status != GYRE_SUCCESS};
     char cause[GYRE_CAUSE_MAX_BYTES];
-    struct reading *all = calloc((size_t)member->n_ranks, sizeof(*all));
+    struct reading *all = calloc((size_t)self->n_ranks, sizeof(*all));
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "%s", source);
     const gyre_status gathered =
-        member->bootstrap->ops->all_gather(member->bootstrap, &mine, sizeof(mine), all);
+        self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), all);
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
     else
         status = gathered;
-    for (int rank = 0; rank < member->n_ranks && status == GYRE_SUCCESS; rank++) {
+    for (int rank = 0; rank < self->n_ranks && status == GYRE_SUCCESS; rank++) {
         if (all[rank].has_failed != 0)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s %s: rank %d could not read it", source,
                                path, rank);
@@ -335,13 +335,13 @@ static gyre_status compare_readings(const struct gyre_member *member, const char
 
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_limits *limits,
-                                  const struct gyre_member *member)
+                                  const struct gyre_rank *self)
 {
     if (use->own.content.n_programs > 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s: this communicator uses %s already", source,
                          use->own.name);
     gyre_status status = gyre_algo_file_load(path, source, &use->own);
-    status = compare_readings(member, path, source, use->own.content.hash, status);
+    status = compare_readings(self, path, source, use->own.content.hash, status);
     if (status != GYRE_SUCCESS) {
         gyre_algo_file_free(&use->own);
         return status;
@@ -354,7 +354,7 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
     use->shapes = NULL;
     use->file = NULL;
     use->is_paused = false;
-    return gyre_algo_use_open(use, &use->own, limits, member->rank);
+    return gyre_algo_use_open(use, &use->own, limits, self->rank);
 }
 
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,

@@ -9,7 +9,7 @@
 #include "algorithms/algorithm.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/program_file.h"
-#include "core/engine/links/member.h"
+#include "core/engine/links/rank.h"
 #include "core/engine/plan/tuner/filter.h"
 
 #include <limits.h>
@@ -90,7 +90,7 @@ void gyre_algo_use_close(struct gyre_algo_use *use);
 /** Collective; once in a communicator's life. Errors: as gyre_plan_use_file(). */
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_limits *limits,
-                                  const struct gyre_member *member);
+                                  const struct gyre_rank *self);
 
 /** NULL if the filter allows no path of the file's. @root: -1 without one. @in_window: the result
  * lies in a window. */

@@ -146,7 +146,7 @@ static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_pl
     const struct gyre_program *program = plan->variants->programs[0];
     plan->is_placed = program->is_placed;
     plan->waits =
-        call.count > 0 && cache->facts.n_ranks > 1 && !(is_p2p && call.root == cache->member->rank);
+        call.count > 0 && cache->facts.n_ranks > 1 && !(is_p2p && call.root == cache->self->rank);
     wanted.is_aligned = (key->flags & GYRE_KEY_ALIGNED) != 0 &&
                         (!plan->is_placed || (key->flags & GYRE_KEY_WINDOW_ALIGNED) != 0);
     wanted.split = (struct gyre_split){

@@ -75,12 +75,12 @@ void gyre_plan_table_sweep(struct gyre_plan_table *table);
 void gyre_plan_table_close(struct gyre_plan_table *table);
 
 struct gyre_links;
-struct gyre_member;
+struct gyre_rank;
 struct gyre_plan_cache;
 
 /* Each outlives the cache. */
 struct gyre_plan_config {
-    const struct gyre_member *member;
+    const struct gyre_rank *self;
     const struct gyre_links *links;
     const struct gyre_windows *windows;
     const struct gyre_tuning *tuning;

@@ -94,25 +94,23 @@ void gyre_plan_table_close(struct gyre_plan_table *table)
 
 static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
 {
-    const struct gyre_member *member = config->member;
+    const struct gyre_rank *self = config->self;
     const struct gyre_links *links = config->links;
-    const uint32_t most =
-        (uint32_t)gyre_min_u64(links->spec.n_fifos, gyre_member_max_channels(member));
-    const uint64_t least =
-        member->config.min_channels > 0 ? (uint64_t)member->config.min_channels : 1;
-    if (least > most && member->rank == 0)
+    const uint32_t most = (uint32_t)gyre_min_u64(links->spec.n_fifos, gyre_rank_max_channels(self));
+    const uint64_t least = self->config.min_channels > 0 ? (uint64_t)self->config.min_channels : 1;
+    if (least > most && self->rank == 0)
         GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
-                  member->config.min_channels, most);
+                  self->config.min_channels, most);
     return (struct gyre_tuner_facts){
-        .device_kind = (gyre_device_kind)member->device_info.kind,
-        .n_ranks = (uint32_t)member->n_ranks,
+        .device_kind = (gyre_device_kind)self->device_info.kind,
+        .n_ranks = (uint32_t)self->n_ranks,
         .n_hosts = links->grouping.n_hosts,
         .is_proxied = links->is_proxied,
         .is_tcp = links->is_proxied && !links->uses_rdma,
-        .in_host_memory = member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1 &&
+        .in_host_memory = self->device_info.kind == GYRE_DEVICE_CUDA && self->n_ranks > 1 &&
                           !links->is_p2p && !links->is_proxied,
         .is_direct_inside = links->grouping.n_hosts > 1 &&
-                            links->grouping.n_hosts < member->n_ranks && !links->is_proxied_inside,
+                            links->grouping.n_hosts < self->n_ranks && !links->is_proxied_inside,
         .is_ll128_safe = links->is_ll128_safe,
         .min_channels = (uint32_t)gyre_min_u64(least, most),
         .max_channels = most,
@@ -129,8 +127,8 @@ static struct gyre_algo_limits limits_of(const struct gyre_plan_cache *cache)
         .n_ranks = cache->facts.n_ranks,
         .device_kind = cache->facts.device_kind,
         .spec = cache->facts.spec,
-        .max_blocks = is_cuda ? gyre_member_max_channels(cache->member) : UINT32_MAX,
-        .any_order = gyre_param_number(&cache->member->params, GYRE_PARAM_ANY_ORDER) != 0,
+        .max_blocks = is_cuda ? gyre_rank_max_channels(cache->self) : UINT32_MAX,
+        .any_order = gyre_param_number(&cache->self->params, GYRE_PARAM_ANY_ORDER) != 0,
         .grouping = cache->facts.grouping,
     };
 }
@@ -174,34 +172,34 @@ static void relax_nccl(struct gyre_plan_cache *cache)
             snprintf(protos + strlen(protos), sizeof(protos) - strlen(protos), " %s", name);
         }
     }
-    if (algos[0] != '\0' && cache->member->rank == 0)
+    if (algos[0] != '\0' && cache->self->rank == 0)
         GYRE_WARN("NCCL_ALGO is ignored for%s: no algorithm of it can do them here", algos);
-    if (protos[0] != '\0' && cache->member->rank == 0)
+    if (protos[0] != '\0' && cache->self->rank == 0)
         GYRE_WARN("NCCL_PROTO is ignored for%s: no protocol of it can be used here", protos);
 }
 
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache *cache)
 {
-    const struct gyre_member *member = config->member;
-    cache->member = member;
+    const struct gyre_rank *self = config->self;
+    cache->self = self;
     cache->links = config->links;
     cache->windows = config->windows;
     cache->programs.executor = config->executor;
-    cache->programs.proves = gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
+    cache->programs.proves = gyre_param_has(&self->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
     cache->facts = gather_facts(config);
     cache->programs.in_host_memory = cache->facts.in_host_memory;
     uint32_t n = 0;
-    for (int rank = 0; rank < member->n_ranks; rank++)
-        n += config->links->grouping.host_of[rank] == config->links->grouping.host_of[member->rank];
+    for (int rank = 0; rank < self->n_ranks; rank++)
+        n += config->links->grouping.host_of[rank] == config->links->grouping.host_of[self->rank];
     cache->n_ranks_inside = n;
-    gyre_status status = gyre_filter_of(&member->params, &cache->filter);
+    gyre_status status = gyre_filter_of(&self->params, &cache->filter);
     if (status == GYRE_SUCCESS) {
         const struct gyre_algo_limits limits = limits_of(cache);
-        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &limits, member->rank);
+        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &limits, self->rank);
     }
     GYRE_TRY(status);
-    if (member->rank == 0) {
+    if (self->rank == 0) {
         char names[128];
         gyre_filter_list_nccl_only(&cache->filter, names, sizeof(names));
         if (names[0] != '\0')
@@ -221,7 +219,7 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
         cache->facts.cost = &config->tuning->cost;
     else if (cache->facts.n_hosts > 1)
         cache->facts.cost = &cache->network_cost;
-    if (config->tuning->is_set && !is_host && cache->member->rank == 0)
+    if (config->tuning->is_set && !is_host && cache->self->rank == 0)
         GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
     return GYRE_SUCCESS;
 }
@@ -272,7 +270,7 @@ gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source)
 {
     const struct gyre_algo_limits limits = limits_of(cache);
-    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &limits, cache->member));
+    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &limits, cache->self));
     change_settings(cache);
     return GYRE_SUCCESS;
 }

@@ -44,7 +44,7 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
 void gyre_programs_close(struct gyre_programs *programs);
 
 struct gyre_plan_cache {
-    const struct gyre_member *member;
+    const struct gyre_rank *self;
     const struct gyre_links *links;
     const struct gyre_windows *windows;
     struct gyre_programs programs;

@@ -19,7 +19,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
         const struct gyre_tuner_pair pair = {
             .n_ranks_inside = cache->n_ranks_inside,
             .is_near = links->is_far[call->root] == 0,
-            .is_proxied = call->root != cache->member->rank &&
+            .is_proxied = call->root != cache->self->rank &&
                           gyre_transports[links->transport_of[call->root]]->is_proxied};
         facts = gyre_tuner_facts_of_pair(&facts, &pair);
     }
@@ -156,19 +156,19 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     facts.has_large_pages = call->window != NULL && call->window->has_large_pages;
     GYRE_TRY(choose_way(cache, &facts, call, choice_out));
     GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
-    const struct gyre_member *member = cache->member;
+    const struct gyre_rank *self = cache->self;
     struct gyre_shape shape = {.coll = call->coll,
-                               .n_ranks = (uint16_t)member->n_ranks,
+                               .n_ranks = (uint16_t)self->n_ranks,
                                .root = (uint16_t)(call->root < 0 ? 0 : call->root),
                                .grouping = &cache->links->grouping};
-    int rank = member->rank; /* in the shape */
+    int rank = self->rank; /* in the shape */
     if (call->coll == GYRE_COLL_SEND_RECV) {
-        const bool is_self = call->root == member->rank;
+        const bool is_self = call->root == self->rank;
         shape.n_ranks = is_self ? 1 : 2;
         shape.root = 0;
         shape.grouping = NULL;
         rank = call->is_send || is_self ? 0 : 1;
-        rank_of_out[rank] = (uint16_t)member->rank;
+        rank_of_out[rank] = (uint16_t)self->rank;
         rank_of_out[1 - rank] = (uint16_t)call->root;
     }
     shape.is_placed = choice_out->path != GYRE_PATH_STAGED;

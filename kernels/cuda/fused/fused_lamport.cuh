@@ -420,7 +420,7 @@ template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *
 
 template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT>
 static __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
-    exchange_lamport(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_lamport(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     using run = lamport_run<DTYPE, PEERS, KIND, EXACT_FIT>;
     __shared__ struct bulk_zeros zeros;

@@ -374,7 +374,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
 /* DTYPE_NONE if nothing is reduced. UNROLL: most rounds in flight together. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
-    exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;
     struct peer_fifos end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A send, a receive, or one of each at once, in LL and LL128. All moving threads serve one "peer",
- * whose sending end may lead to another rank than its receiving end comes from.
+ * which may send to another rank than it receives from.
  *
  * With one row of blocks, each block sends all tiles before it waits for the first line, so two
  * ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch that
@@ -166,7 +166,7 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
     give_credit_ahead(args);
     bool is_stopped =
         is_aborted || !peer_fifos_await<true>(args, end, min(n_tiles, args.fused.depth));
-    /* LL128 needs converged warps. With several tiles all warps meet at barriers, or none does. */
+    /* LL128 needs converged warps. With several tiles all warps wait at barriers, or none does. */
     is_stopped =
         n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
     if (!is_stopped && moves && has_sending_end<true>(args.fused))
@@ -184,7 +184,7 @@ static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_f
 
 template <int PROTO>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + 32, 1)
-    exchange_message(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_message(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     run_message<PROTO, false>(args);
 }
@@ -193,7 +193,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + 32, 1)
  * two communicators may come in different orders on two GPUs. */
 template <bool KEEPS>
 static __global__ void __launch_bounds__(GYRE_CUDA_ROW_THREADS + 32, 2)
-    exchange_in_rows(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_in_rows(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     run_message<GYRE_PROTO_LL128, KEEPS>(args);
 }

@@ -262,7 +262,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
 
 template <int DTYPE, int OP>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
-    exchange_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     /* The launch before this one may still run. */
     const struct line_range range = fused_range(args.work, 0, 0);

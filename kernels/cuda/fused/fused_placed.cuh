@@ -73,7 +73,7 @@ placed_copy(const unsigned char *in, unsigned char *const *outs, uint32_t n_outs
 }
 
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
-    exchange_placed(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_placed(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     __shared__ unsigned char *outs[GYRE_CUDA_MAX_PEERS + 1];
     const struct gyre_cuda_fused &fused = args.fused;

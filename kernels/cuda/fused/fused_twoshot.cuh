@@ -356,7 +356,7 @@ static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct
 
 template <int DTYPE, int PEERS, bool IS_PLACED>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREADS, 1)
-    exchange_twoshot(const __grid_constant__ struct gyre_cuda_args_fused args)
+    fused_twoshot(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     __shared__ struct twoshot_shared<PEERS> shared;
     const uint32_t n_workers = blockDim.x - SERVICE_THREADS;

@@ -24,8 +24,9 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
 
-/** gyre_cuda_fused_resolve - the peers' FIFO ends in channel 0. Offsets are in blocks. False if an
- * end has a proxy, the depth is no power of two, or channels are not equally far apart. */
+/** gyre_cuda_fused_resolve - both sides of the peers' FIFOs in channel 0. Offsets are in blocks.
+ * False if a side has a proxy, the depth is no power of two, or channels are not equally far apart.
+ */
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,

@@ -228,7 +228,7 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
 
 bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, bool is_lines,
                       const struct gyre_position *positions, uint32_t n_positions,
-                      struct gyre_end_state *state_out)
+                      struct gyre_side_state *state_out)
 {
     struct user user;
     if (index >= still->n_ends || !find_user(still, index, &user) || is_simple(&user) == is_lines)
@@ -249,7 +249,7 @@ bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, 
             n += (uint64_t)count_uses(&steps_of(&user)[step], user.number) * n_side;
         const uint64_t n_done =
             n + (uint64_t)count_uses(&steps_of(&user)[position->step], user.number) * place;
-        *state_out = (struct gyre_end_state){
+        *state_out = (struct gyre_side_state){
             .n_moved = count_before(still, &user, index) + n_done,
             .is_held = n_done < count_moved(&user),
             .work = position->work,

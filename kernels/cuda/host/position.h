@@ -2,8 +2,8 @@
  *
  * Where blocks stand still. A block of SIMPLE that has waited for milliseconds writes the address
  * that it polls, and what it saw there, into the mailbox (must_stop_at() in device/sync.cuh). The
- * address names a FIFO end; the program and the slots moved before, which the host counts, give
- * step and tile: a CUDA function could wait for a thread that waits for this launch.
+ * address names one side of a FIFO; the program and the slots moved before, which the host counts,
+ * give step and tile: a CUDA function could wait for a thread that waits for this launch.
  */
 #ifndef GYRE_KERNELS_CUDA_POSITION_H
 #define GYRE_KERNELS_CUDA_POSITION_H
@@ -47,7 +47,7 @@ bool gyre_cuda_position(const struct gyre_cuda_standstill *still, uint64_t addre
 /** gyre_cuda_end_of - @positions: of waiting workers. False: the end's worker is not among them. */
 bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, bool is_lines,
                       const struct gyre_position *positions, uint32_t n_positions,
-                      struct gyre_end_state *state_out);
+                      struct gyre_side_state *state_out);
 
 /** gyre_cuda_mailbox_read - any thread; does not wait. */
 struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mailbox);

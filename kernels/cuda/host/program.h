@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layouts that host and GPU share: lowered programs, kernel parameters, and the words by which
- * kernels report; also recording.h. Between calls only the counters of FIFO ends
+ * kernels report; also recording.h. Between calls only the counters of FIFOs
  * change; kernels keep them, so a captured launch replays without the host. Valid as C11 and as
  * CUDA.
  */
@@ -290,7 +290,7 @@ struct gyre_cuda_args_mixed_few {
     struct gyre_cuda_work works[GYRE_CUDA_FEW_WORKS];
 };
 
-/* FIFO ends in channel 0. "I" is this rank. */
+/* Both sides of its FIFOs in channel 0. "I" is this rank. */
 struct gyre_cuda_peer {
     unsigned char *to;         /* its slots for my data; SIMPLE: its inbox */
     const unsigned char *from; /* my slots for its data; SIMPLE: my inbox */

@@ -13,9 +13,9 @@
 /* Every block appends entries of 32 bytes to a ring of its own (device/record.cuh). A launch
  * appends
  *
- *   its FIFO ends, four to an entry   how many slots each end had moved before
- *   an entry for each step            the times; only the interpreter
- *   GYRE_CUDA_RUN_ENTRIES entries     what the launch was; they come last
+ *   sides of its FIFOs, four to an entry   how many slots each had moved before
+ *   an entry for each step                 the times; only the interpreter
+ *   GYRE_CUDA_RUN_ENTRIES entries          what the launch was; they come last
  *
  * so the host reads a ring from its newest entry backwards. All else follows from the program. */
 union gyre_cuda_record {

@@ -76,7 +76,7 @@ struct block_run {
     uint32_t n_tiles;
     uint32_t kind;
     uint32_t slot_bytes;
-    bool is_whole;               /* nothing was overwritten */
+    bool is_complete;            /* nothing was overwritten */
     struct gyre_trace_event run; /* in the host's time */
     uint64_t marks_ns[4];        /* likewise; 0 = not reached */
 };
@@ -290,7 +290,7 @@ static bool read_run(const struct gyre_cuda_records *records, uint32_t ring, uin
     }
     const uint64_t n_before = run->n_steps + gyre_div_round_up(run->n_ends, 4);
     run->first = at - gyre_min_u64(n_before, at);
-    run->is_whole = at >= oldest + n_before;
+    run->is_complete = at >= oldest + n_before;
     return true;
 }
 
@@ -303,7 +303,7 @@ static void add_run(struct reading *reading, const struct block_run *run, struct
     if (closes->kind == GYRE_CUDA_RUN_CLOSES && closes->run.call == run->run.call)
         add_copies(reading, run, closes);
     *closes = *run;
-    if (run->worker == NULL || !run->is_whole)
+    if (run->worker == NULL || !run->is_complete)
         return;
     if (run->kind == GYRE_CUDA_RUN_FUSED && run->n_ends > 0) /* LAMPORT's kernels say too little */
         add_phases(reading, run);
@@ -351,9 +351,9 @@ static void read_ring(struct reading *reading, uint32_t ring)
         if (!read_run(records, ring, end, oldest, &run))
             break;
         add_run(reading, &run, &closes);
-        complete_ns = run.is_whole ? run.run.begin_ns : run.run.end_ns;
+        complete_ns = run.is_complete ? run.run.begin_ns : run.run.end_ns;
         end = run.first;
-        goes_on = run.is_whole;
+        goes_on = run.is_complete;
     }
     if (end == 0 && goes_on)
         return;

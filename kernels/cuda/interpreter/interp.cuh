@@ -85,14 +85,14 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
             KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
     }
-#define ONE_SHOT(dtype, op) (const void *)&exchange_ll<dtype, op>
+#define ONE_SHOT(dtype, op) (const void *)&fused_ll<dtype, op>
 #define ONE_SHOTS(dtype)                                                                  \
     {                                                                                     \
         ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
             ONE_SHOT(dtype, GYRE_MIN)                                                     \
     }
 #define LINE_KERNEL(proto, dtype, unroll) \
-    (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
+    (const void *)&fused_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
 #define LINE_KERNELS(dtype)                                                                    \
     {                                                                                          \
         LINE_KERNEL(LL, dtype, GYRE_CUDA_UNROLL), LINE_KERNEL(LL128, dtype, GYRE_CUDA_UNROLL), \
@@ -100,7 +100,7 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
             LINE_KERNEL(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                   \
     }
 #define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
-    (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
+    (const void *)&fused_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
 /* A one-shot's general form loads its input for each peer. */
 #define LAMPORT_KERNELS_AMONG(dtype, peers)                                                     \
     {                                                                                           \
@@ -115,10 +115,10 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         LAMPORT_KERNELS_AMONG(dtype, 1), LAMPORT_KERNELS_AMONG(dtype, 3), \
             LAMPORT_KERNELS_AMONG(dtype, 7)                               \
     }
-#define TWOSHOT(dtype, peers)                                   \
-    {                                                           \
-        (const void *)&exchange_twoshot<dtype, peers, false>,   \
-            (const void *)&exchange_twoshot<dtype, peers, true> \
+#define TWOSHOT(dtype, peers)                                \
+    {                                                        \
+        (const void *)&fused_twoshot<dtype, peers, false>,   \
+            (const void *)&fused_twoshot<dtype, peers, true> \
     }
 #define TWOSHOTS(dtype)                                         \
     {                                                           \

@@ -38,14 +38,14 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
 #define SIMPLE_OR_NONE(...) __VA_ARGS__
 #define LEAN_OR_NONE(...)   NONE_OF_THEM
 #endif
-#define MESSAGE(proto) (const void *)&exchange_message<GYRE_PROTO_##proto>
+#define MESSAGE(proto) (const void *)&fused_message<GYRE_PROTO_##proto>
 #define MESSAGES                             \
     {                                        \
         nullptr, MESSAGE(LL), MESSAGE(LL128) \
     }
-#define IN_ROWS                                                                       \
-    {                                                                                 \
-        (const void *)&exchange_in_rows<false>, (const void *)&exchange_in_rows<true> \
+#define IN_ROWS                                                                 \
+    {                                                                           \
+        (const void *)&fused_in_rows<false>, (const void *)&fused_in_rows<true> \
     }
 #define COPY_KERNEL(proto) KERNEL(proto, DTYPE_NONE, GYRE_SUM)
 #define COPY_KERNELS(args)                                                             \
@@ -66,4 +66,4 @@ extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
     COPY_KERNELS(gyre_cuda_args_many),
     SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed_few>),
     SIMPLE_OR_NONE((const void *)&interpret_mixed<struct gyre_cuda_args_mixed>),
-    SIMPLE_OR_NONE((const void *)&exchange_placed)};
+    SIMPLE_OR_NONE((const void *)&fused_placed)};

@@ -313,12 +313,12 @@ bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     CUstreamCaptureStatus is_captured;
-    const bool is_plain =
+    const bool is_eager =
         executor->driver->cuStreamIsCapturing((CUstream)stream, &is_captured) == CUDA_SUCCESS &&
         is_captured == CU_STREAM_CAPTURE_STATUS_NONE;
     pthread_mutex_lock(&executor->lock);
     const bool is_timed =
-        is_plain && executor->recorder.spans != NULL && executor->last_capture == 0;
+        is_eager && executor->recorder.spans != NULL && executor->last_capture == 0;
     executor->recorder.times_next = is_timed;
     pthread_mutex_unlock(&executor->lock);
     return is_timed;

@@ -217,8 +217,8 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
 }
 
 /* From positions that blocks have reported. A rank whose works are over holds no end. */
-gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
-                                struct gyre_end_state *state_out)
+gyre_status gyre_cuda_side_state(struct gyre_executor *base, const struct gyre_side_name *name,
+                                 struct gyre_side_state *state_out)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     struct gyre_position positions[GYRE_CUDA_MAX_BLOCKS / 4];
@@ -231,7 +231,7 @@ gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_en
         gyre_connector_index(&executor->spec, name->peer, name->fifo, name->is_send);
     const uint64_t completed = base->ops->progress(base).completed;
     if (completed >= gyre_load_acquire_u64(&base->n_launched)) {
-        *state_out = (struct gyre_end_state){0};
+        *state_out = (struct gyre_side_state){0};
         return GYRE_SUCCESS;
     }
     inquiry = malloc(sizeof(*inquiry));

@@ -64,10 +64,10 @@ static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out
     size_t n_nodes = 0;
     GYRE_CUDA_TRY(
         cudaStreamGetCaptureInfo(stream, &capturing, NULL, NULL, &nodes, &edges, &n_nodes));
-    const bool is_plain =
+    const bool is_default_edge =
         n_nodes == 1 && (edges == NULL || (edges[0].from_port == 0 &&
                                            edges[0].type == cudaGraphDependencyTypeDefault));
-    *node_out = is_plain ? nodes[0] : NULL;
+    *node_out = is_default_edge ? nodes[0] : NULL;
     return GYRE_SUCCESS;
 }
 

@@ -243,7 +243,7 @@ const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, b
 /** gyre_cuda_mixer_function - takes struct gyre_cuda_args_mixed_few or args_mixed. */
 const void *gyre_cuda_mixer_function(uint32_t n_works);
 
-/** gyre_cuda_executor_set_epoch - for tests near the number at which flags wrap: every FIFO end of
+/** gyre_cuda_executor_set_epoch - for tests near the number at which flags wrap: every FIFO of
  * a protocol has moved n_slots. Nothing may run; set all inboxes and credits too. */
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *executor, enum gyre_proto proto,
                                          uint64_t n_slots);
@@ -311,8 +311,8 @@ void gyre_cuda_remember(struct gyre_cuda_executor *executor, const struct gyre_w
 
 gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position *positions_out,
                                 uint32_t most, uint32_t *n_out);
-gyre_status gyre_cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
-                                struct gyre_end_state *state_out);
+gyre_status gyre_cuda_side_state(struct gyre_executor *base, const struct gyre_side_name *name,
+                                 struct gyre_side_state *state_out);
 
 /** gyre_cuda_start - behind the executor's last launch, on any stream, in a capture or not. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,

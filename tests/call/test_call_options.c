@@ -90,7 +90,8 @@ TEST_ON_THREADS("every collective has a kind", N)
     }
 }
 
-TEST_ON_THREADS_WITH("empty lists of algorithms and protocols are no terms", N, "GYRE_CHECK=calls")
+TEST_ON_THREADS_WITH("empty lists of algorithms and protocols are no options", N,
+                     "GYRE_CHECK=calls")
 {
     float data[COUNT];
     gyre_call_args args = all_reduce_of(data);
@@ -99,7 +100,7 @@ TEST_ON_THREADS_WITH("empty lists of algorithms and protocols are no terms", N, 
     CHECK_OK(gyre_call_options_parse(GYRE_COLL_ALL_REDUCE, &args, &options));
     CHECK(!gyre_call_options_any(&options));
     fill(data, rank);
-    if (rank != 0) /* these set no terms */
+    if (rank != 0) /* these set none */
         args.algorithm = args.protocol = NULL;
     CHECK_OK(gyre_collective(&args, comm, NULL));
     CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
@@ -137,7 +138,7 @@ static uint32_t choose(gyre_comm *comm, const char *algorithm, int max_channels,
     return n_simulators - n_before;
 }
 
-TEST_CASE("a choice on several hosts is predicted once for its terms")
+TEST_CASE("a choice on several hosts is predicted once for its options")
 {
     gyre_comm *comms[2] = {NULL, NULL};
     struct gyre_choice ring, tree, narrow;
@@ -170,7 +171,7 @@ TEST_CASE("a choice on several hosts is predicted once for its terms")
     CHECK_OK(gyre_group_end());
 }
 
-TEST_ON_THREADS("terms that no algorithm meets are refused before anything is enqueued", N)
+TEST_ON_THREADS("options that no algorithm meets are refused before anything is enqueued", N)
 {
     float data[COUNT];
     gyre_status status;
@@ -202,7 +203,7 @@ TEST_ON_THREADS("terms that no algorithm meets are refused before anything is en
     check_values(data);
 }
 
-TEST_ON_THREADS("in a group such terms are refused at the call, and the other calls run", N)
+TEST_ON_THREADS("in a group such options are refused at the call, and the other calls run", N)
 {
     float first[COUNT], second[COUNT], blocks[N];
     gyre_call_args args = GYRE_CALL_ARGS_INIT;
@@ -274,7 +275,7 @@ TEST_ON_THREADS_WITH(
     }
 }
 
-TEST_ON_THREADS_WITH("ranks with different terms get an error that shows both calls", 2,
+TEST_ON_THREADS_WITH("ranks with different options get an error that shows both calls", 2,
                      "GYRE_CHECK=calls")
 {
     float data[COUNT];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's membership in a communicator, filled in by core/engine/comm.
+ * This rank in a communicator, filled in by core/engine/comm.
  */
-#ifndef GYRE_LINKS_MEMBER_H
-#define GYRE_LINKS_MEMBER_H
+#ifndef GYRE_LINKS_RANK_H
+#define GYRE_LINKS_RANK_H
 
 #include "bootstrap/bootstrap.h"
 #include "core/foundation/base/param.h"
@@ -11,7 +11,7 @@
 #include "core/foundation/device/device.h"
 #include "core/foundation/trace/trace.h"
 
-struct gyre_member {
+struct gyre_rank {
     int rank;
     int n_ranks;
     char name[64]; /* of the communicator */
@@ -30,9 +30,9 @@ struct gyre_member {
     uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release */
 };
 
-void gyre_member_end_stage(struct gyre_member *member, const char *stage);
+void gyre_rank_end_stage(struct gyre_rank *self, const char *stage);
 
 /** Of a call. UINT32_MAX = any number. */
-uint32_t gyre_member_max_channels(const struct gyre_member *member);
+uint32_t gyre_rank_max_channels(const struct gyre_rank *self);
 
 #endif
