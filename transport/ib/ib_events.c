@@ -45,6 +45,7 @@ bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
         if (&ib->rails[pair->mine] != rail || (pair->bad_until_ns > now_ns && move->is_broken))
             continue;
         pair->bad_until_ns = now_ns + BAD_NS;
+        pair->broken_ns = now_ns;
         snprintf(pair->cause, sizeof(pair->cause), "%s", cause);
     }
     snprintf(text, sizeof(text), "%s/%u: %s", rail->port.name, rail->port.port, cause);

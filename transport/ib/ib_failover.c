@@ -31,7 +31,8 @@ struct gyre_ib_state {
     uint8_t seen;
     uint8_t active; /* bits of the pairs of rails: the port is active here */
     uint8_t good;   /* and the connection did not just break there */
-    char cause[88];
+    uint8_t last;   /* the connection broke there since it last ran */
+    char cause[87];
     struct {
         uint32_t qpn;
         uint32_t psn;
@@ -159,11 +160,12 @@ static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32
         return;
     memset(mine, 0, ib->state_bytes);
     mine->epoch = epoch;
-    snprintf(mine->cause, sizeof(mine->cause), "%.87s", move->cause);
+    snprintf(mine->cause, sizeof(mine->cause), "%.86s", move->cause);
     for (int i = 0; i < move->n_pairs; i++) {
         const uint8_t bit = (uint8_t)(gyre_ib_is_active(ib, &move->pairs[i]) ? 1U << i : 0);
         mine->active |= bit;
         mine->good |= move->pairs[i].bad_until_ns <= now_ns ? bit : 0;
+        mine->last |= (uint8_t)(move->pairs[i].broken_ns > move->run_ns ? 1U << i : 0);
     }
     for (uint32_t i = 0; i < peer->size.n_fifos; i++) {
         struct gyre_ib_recv *recv = &peer->recvs[i];
@@ -319,13 +321,20 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         n_used, move->n_pairs);
 }
 
+/* The same on both ranks. If all rails broke lately, the one that broke last is the worst. */
+static uint8_t choose_rails(const struct gyre_ib_state *mine, const struct gyre_ib_state *theirs)
+{
+    const uint8_t good = mine->good & theirs->good;
+    const uint8_t active = mine->active & theirs->active;
+    const uint8_t earlier = active & (uint8_t)~(mine->last | theirs->last);
+    return good != 0 ? good : earlier != 0 ? earlier : active;
+}
+
 static void advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;
     if (move->step == GYRE_IB_HALTED && move->seen >= GYRE_IB_HALTED) {
-        uint8_t used = move->mine->good & move->theirs->good;
-        if (used == 0)
-            used = move->mine->active & move->theirs->active;
+        const uint8_t used = choose_rails(move->mine, move->theirs);
         if (used == 0 && !move->is_parked)
             GYRE_WARN("NET/IB : connection to rank %d (%s): %s. No rail is left; it waits %lld s "
                       "for one",

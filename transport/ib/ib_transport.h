@@ -172,6 +172,7 @@ struct gyre_ib_rail_pair {
     int mine;
     int theirs;
     uint64_t bad_until_ns; /* the connection broke there; 0 = it did not */
+    uint64_t broken_ns;    /* when it did last; 0 = never */
     char cause[200];       /* of its last failure; "" = none */
 };
 

@@ -55,7 +55,8 @@ enum wire_fault_kind {
     WIRE_LOSE_ANSWERS = 8,
     WIRE_ONLY_ANSWER = 16,
     WIRE_NO_FLUSHES = 32,
-    WIRE_UNFENCED = 64
+    WIRE_UNFENCED = 64,
+    WIRE_HOLD = 128
 };
 
 /* At a port; 0 = none. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define MAX_TEXT_BYTES 4096
@@ -32,6 +33,7 @@ static const struct {
     {"only_answer", WIRE_ONLY_ANSWER, 0},
     {"no_flushes", WIRE_NO_FLUSHES, 0},
     {"unfenced", WIRE_UNFENCED, 0},
+    {"hold", WIRE_HOLD, 0},
     {"late_ms", 0, offsetof(struct wire_faults, late_ms)},
     {"mbit_per_s", 0, offsetof(struct wire_faults, mbit_per_s)},
     {"gids", 0, offsetof(struct wire_faults, gid_rows)},
@@ -121,8 +123,10 @@ struct nic_late {
     struct nic_late *next; /* in the order of sending */
     struct wire_pair_entry *peer;
     uint32_t number, peer_number; /* of the two queue pairs */
-    uint32_t peer_process;
+    wire_owner peer_owner;
+    uint32_t device;
     bool is_unfenced;
+    bool is_held; /* until its port holds nothing more */
     uint64_t due_ns;
     struct nic_delivery delivery;
     struct wire_request request;
@@ -141,7 +145,7 @@ bool nic_is_late(const struct nic_delivery *delivery)
 {
     const struct wire_faults *faults = nic_faults_of(delivery->nic, delivery->mine);
     const struct wire_request *request = delivery->request;
-    return (faults->late_ms != 0 || (faults->kinds & WIRE_ONLY_ANSWER) != 0 ||
+    return (faults->late_ms != 0 || (faults->kinds & (WIRE_ONLY_ANSWER | WIRE_HOLD)) != 0 ||
             is_behind_late(delivery->nic, delivery->pair)) &&
            request->way == WIRE_DIRECT && request->opcode != IBV_WR_RDMA_READ &&
            (delivery->kind == WIRE_PAYLOAD || delivery->kind == WIRE_WRITE_IMM) &&
@@ -161,7 +165,9 @@ enum nic_verdict nic_send_late(struct nic_delivery *delivery)
     late->peer = delivery->peer;
     late->number = delivery->pair->number;
     late->peer_number = delivery->peer->number;
-    late->peer_process = delivery->peer->process;
+    late->peer_owner = gyre_load_acquire_u64(&delivery->peer->owner);
+    late->device = delivery->mine->device;
+    late->is_held = (faults->kinds & WIRE_HOLD) != 0;
     late->is_unfenced = (faults->kinds & WIRE_UNFENCED) != 0;
     late->due_ns = wire_now_ns() + faults->late_ms * UINT64_C(1000000);
     late->delivery = *delivery;
@@ -176,6 +182,15 @@ enum nic_verdict nic_send_late(struct nic_delivery *delivery)
         end = &(*end)->next;
     *end = late;
     return NIC_DELIVERED;
+}
+
+/* Its queue pair may be gone, its region is not. */
+static void write_unfenced(const struct nic_late *late)
+{
+    const struct iovec from = {(void *)(uintptr_t)late->bytes, late->request.n_bytes};
+    const struct iovec to = {(void *)(uintptr_t)late->request.remote_address,
+                             late->request.n_bytes};
+    (void)!process_vm_writev(wire_pid_of(late->peer_owner), &from, 1, &to, 1, 0);
 }
 
 /* False: it waits. */
@@ -194,9 +209,8 @@ static bool land(struct nic *nic, struct nic_late *late)
             has_landed = false;
         else if (nic_write_all(delivery, late->bytes) == NIC_DELIVERED && delivery->needs_receive)
             nic_announce(delivery);
-    } else if (late->is_unfenced && peer->process == late->peer_process &&
-               !nic_is_closed(delivery, peer)) {
-        (void)nic_write_all(delivery, late->bytes);
+    } else if (late->is_unfenced) {
+        write_unfenced(late);
     }
     (void)wire_exchange(&peer->is_entered, 0);
     return has_landed;
@@ -215,13 +229,16 @@ uint64_t nic_land_late(struct nic *nic)
     uint64_t next_ns = NIC_FOREVER;
     for (struct nic_late **at = &nic->first_late; *at != NULL;) {
         struct nic_late *late = *at;
-        const bool is_due = late->due_ns <= wire_now_ns();
+        const bool is_held =
+            late->is_held && (nic->entry->faults[late->device].kinds & WIRE_HOLD) != 0;
+        const bool is_due = !is_held && late->due_ns <= wire_now_ns();
         if (is_due && is_first_of_pair(nic, late) && land(nic, late)) {
             *at = late->next;
             free(late);
             continue;
         }
-        next_ns = is_due ? 0 : late->due_ns < next_ns ? late->due_ns : next_ns;
+        if (!is_held)
+            next_ns = is_due ? 0 : late->due_ns < next_ns ? late->due_ns : next_ns;
         at = &late->next;
     }
     return next_ns;
