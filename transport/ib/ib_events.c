@@ -3,7 +3,7 @@
  * A device's asynchronous events count for the (context, port) that they name. A port that is down
  * for less than the retry window only costs time, because the NIC sends again.
  */
-#include "transport/ib/ib_transport.h"
+#include "transport/ib/ib_path.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
@@ -72,6 +72,22 @@ static bool break_rail(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
     return ib->can_move && !ib->is_closing;
 }
 
+/* Rails fail for all ranks of a host at once; each pair would prove it for itself, one after the
+ * other. */
+void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                     const struct gyre_ib_rail *rail)
+{
+    const uint64_t host = ib->config.infos[peer->rank].host_hash;
+    char cause[80];
+    snprintf(cause, sizeof(cause), "the connection to rank %d broke there", peer->rank);
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_peer *other = &ib->peers[i];
+        if (other != peer && ib->config.infos[other->rank].host_hash == host &&
+            !other->move.is_halted && !other->move.is_broken && uses(ib, other, rail))
+            (void)gyre_ib_break(ib, other, rail, cause);
+    }
+}
+
 static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
     for (int i = 0; i < ib->config.n_peers; i++) {
@@ -110,8 +126,10 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
             n_active += gyre_ib_is_active(ib, &move->pairs[pair]);
         for (int c = -1; c < peer->n_used && n_active > 1; c++) {
             struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
-            if (is_silent(channel, now_ns))
-                (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+            if (!is_silent(channel, now_ns))
+                continue;
+            (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+            gyre_ib_suspect(ib, peer, channel->rail);
         }
         if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
             now_ns - move->run_ns >= RETURN_NS << doubling)
@@ -306,4 +324,5 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
     }
     if (ib->can_move && !ib->is_failed)
         look_at_rails(ib, now_ns);
+    gyre_ib_shares_look(ib, now_ns);
 }

@@ -48,8 +48,11 @@ struct gyre_ib_state {
 gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib)
 {
     uint32_t most_fifos = 0;
+    for (int i = 0; i < ib->n_channels; i++)
+        ib->channels[i].share = GYRE_IB_WHOLE_SHARE;
     if (gyre_param_number(ib->config.params, GYRE_PARAM_FAILOVER) == 0)
         return GYRE_SUCCESS;
+    ib->has_shares = ib->n_rails > 1;
     for (int i = 0; i < ib->config.n_peers; i++)
         most_fifos =
             most_fifos < ib->peers[i].size.n_fifos ? ib->peers[i].size.n_fifos : most_fifos;
@@ -134,6 +137,7 @@ static bool fence(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
         channel->n_recv_due = 0;
         channel->n_posted = channel->n_retired = channel->signalled_at = 0;
         channel->silent_ns = 0;
+        channel->n_in_flight = 0;
     }
     /* No completion of an old queue pair may wait for a new one of the same number. */
     for (int i = 0; i < ib->n_rails; i++)
@@ -326,7 +330,7 @@ static uint8_t choose_rails(const struct gyre_ib_state *mine, const struct gyre_
 {
     const uint8_t good = mine->good & theirs->good;
     const uint8_t active = mine->active & theirs->active;
-    const uint8_t earlier = active & (uint8_t)~(mine->last | theirs->last);
+    const uint8_t earlier = active & (uint8_t) ~(mine->last | theirs->last);
     return good != 0 ? good : earlier != 0 ? earlier : active;
 }
 
@@ -370,6 +374,9 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (is_higher && !move->is_halted && !move->is_broken)
         snprintf(move->cause, sizeof(move->cause), "rank %d: %.*s", peer->rank,
                  (int)sizeof(move->theirs->cause) - 1, move->theirs->cause);
+    for (int i = 0; i < move->n_pairs && is_higher; i++)
+        if ((move->theirs->last >> i & 1) != 0)
+            gyre_ib_suspect(ib, peer, &ib->rails[move->pairs[i].mine]);
     if (is_higher)
         halt(ib, peer, move->theirs->epoch, now_ns);
     if (is_news)

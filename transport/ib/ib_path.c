@@ -169,6 +169,9 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *
         /* The newest `slot` of that index: the next one waits for this release. */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {
+        const uint64_t info = gyre_load_relaxed_u64(&send->fifo.inbox->slot_info[slot]);
+        if (channel->n_in_flight > 0 && (info & 0xffffffff) >= GYRE_IB_SHARED_MIN_BYTES)
+            gyre_ib_part_answered(channel);
         send->parts_left[slot]--;
         while (send->released < send->posted && send->parts_left[send->released % depth] == 0)
             send->released++;

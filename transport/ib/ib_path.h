@@ -51,6 +51,30 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot);
 
+/* ---- ib_share.c ---------------------------------------------------------------------------- */
+
+struct gyre_ib_division {
+    uint32_t n;     /* parts */
+    uint32_t first; /* channel; the others follow in a circle */
+    uint64_t begins[GYRE_IB_MAX_CHANNELS + 1];
+};
+
+static inline struct gyre_ib_channel *gyre_ib_nth(const struct gyre_ib_peer *peer,
+                                                  const struct gyre_ib_division *parts, uint32_t i)
+{
+    return peer->used[(parts->first + i) % (uint32_t)peer->n_used];
+}
+
+/** By shares. @parts: n, and the channel to begin with, which changes if n is 1. */
+void gyre_ib_divide(struct gyre_ib_peer *peer, uint64_t n_bytes, struct gyre_ib_division *parts);
+
+/** gyre_ib_part_posted, gyre_ib_part_answered - of slots of GYRE_IB_SHARED_MIN_BYTES or more. */
+void gyre_ib_part_posted(struct gyre_ib_channel *channel, uint64_t n_bytes, uint64_t now_ns);
+void gyre_ib_part_answered(struct gyre_ib_channel *channel);
+
+/** Adjust the shares to the rates that were measured. */
+void gyre_ib_shares_look(struct gyre_ib_transport *ib, uint64_t now_ns);
+
 static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t slot)
 {
     return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];

@@ -188,33 +188,42 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
     const bool boxed =
         n_bytes == 0 || (peer->remote.takes_boxes && n_bytes <= GYRE_IB_BOX_PAYLOAD_BYTES);
-    uint32_t n_parts = 1;
+    struct gyre_ib_division parts = {
+        .n = 1, .first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used)};
     if (!boxed && peer->n_used > 1)
-        n_parts = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
+        parts.n = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
                                          (uint64_t)peer->n_used);
-    const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
-    const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
-    for (uint32_t i = 0; i < n_parts; i++) {
-        const struct gyre_ib_channel *channel = peer->used[(first + i) % (uint32_t)peer->n_used];
+    const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, parts.n), 128);
+    for (uint32_t i = 0; i <= parts.n; i++)
+        parts.begins[i] = gyre_min_u64(i * part_bytes, n_bytes);
+    if (peer->has_shares)
+        gyre_ib_divide(peer, n_bytes, &parts);
+    for (uint32_t i = 0; i < parts.n; i++) {
+        const struct gyre_ib_channel *channel = gyre_ib_nth(peer, &parts, i);
+        const uint64_t bytes = parts.begins[i + 1] - parts.begins[i];
         if (!gyre_ib_has_room(channel,
-                              (uint32_t)gyre_div_round_up(part_bytes, channel->max_msg_bytes) + 1))
+                              (uint32_t)gyre_div_round_up(bytes, channel->max_msg_bytes) + 1))
             return false;
     }
+    const bool is_measured =
+        ib->has_shares && peer->n_used > 1 && n_bytes >= GYRE_IB_SHARED_MIN_BYTES;
+    const uint64_t now_ns = is_measured ? gyre_now_ns() : 0;
     struct gyre_ib_recv *recv = &peer->recvs[fifo];
     recv->returned = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
     send->labels[slot] = (struct gyre_ib_label){info, recv->returned};
-    send->parts_left[slot] = (uint8_t)n_parts;
-    for (uint32_t i = 0; i < n_parts; i++) {
-        struct gyre_ib_channel *channel = peer->used[(first + i) % (uint32_t)peer->n_used];
-        const uint64_t offset = gyre_min_u64(i * part_bytes, n_bytes);
+    send->parts_left[slot] = (uint8_t)parts.n;
+    for (uint32_t i = 0; i < parts.n; i++) {
+        struct gyre_ib_channel *channel = gyre_ib_nth(peer, &parts, i);
         const struct slot_part part = {
             .fifo = fifo,
             .slot = slot,
-            .offset = offset,
-            .n_bytes = gyre_min_u64(part_bytes, n_bytes - offset),
-            .n_parts = n_parts,
+            .offset = parts.begins[i],
+            .n_bytes = parts.begins[i + 1] - parts.begins[i],
+            .n_parts = parts.n,
             .is_signalled = is_release_point(ib, peer, send->posted),
         };
+        if (is_measured)
+            gyre_ib_part_posted(channel, part.n_bytes, now_ns);
         if (!boxed)
             write_payload(ib, channel, &part);
         write_box(ib, channel, &part, boxed);

@@ -47,6 +47,10 @@
 /* Smaller parts do not repay their doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
+/* Slots whose answers measure the rates of rails. */
+#define GYRE_IB_SHARED_MIN_BYTES 16384
+#define GYRE_IB_WHOLE_SHARE      256
+
 #define GYRE_IB_BATCH            32
 #define GYRE_IB_RECV_BATCH       32
 
@@ -109,6 +113,12 @@ struct gyre_ib_channel {
     uint64_t signalled_at;   /* n_posted at the last signalled one */
     uint64_t n_retired_seen; /* at the last look for silent rails */
     uint64_t silent_ns;      /* since then an answer is missing; 0 = none is */
+    uint32_t share;          /* of GYRE_IB_WHOLE_SHARE: the rate beside that of the fastest rail */
+    uint32_t n_in_flight;    /* parts of GYRE_IB_SHARED_MIN_BYTES or more */
+    uint64_t busy_since_ns;  /* if any are */
+    uint64_t busy_ns;        /* in this window */
+    uint64_t window_bytes;
+    uint64_t load; /* bytes so far, over the share */
     uint32_t n_recv_due;
     int n_batch;
     struct ibv_send_wr batch[GYRE_IB_BATCH];
@@ -210,6 +220,8 @@ struct gyre_ib_peer {
     struct gyre_ib_channel *channels; /* by rail: data channels, then control */
     struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS];
     int n_used;
+    bool has_shares; /* that differ */
+    int n_off;       /* windows in which rates did not fit to shares */
     struct gyre_ib_channel *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
@@ -276,7 +288,9 @@ struct gyre_ib_transport {
     uint64_t probed_ns;
     uint64_t n_polls;
     bool is_failed;
-    bool can_move;       /* GYRE_FAILOVER: connections move to other rails */
+    bool can_move;   /* GYRE_FAILOVER: connections move to other rails */
+    bool has_shares; /* likewise: rates of rails are measured */
+    uint64_t shares_looked_ns;
     bool is_closing;     /* they do not any more */
     uint32_t needs_move; /* a message has come, or a connection is broken */
     size_t state_bytes;
@@ -383,6 +397,12 @@ static inline bool gyre_ib_is_active(const struct gyre_ib_transport *ib,
 /** The peer's connection broke on this rail: a new epoch shall begin. False if it cannot move. */
 bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                    const struct gyre_ib_rail *rail, const char *cause);
+
+/** The peer's connection broke on this rail: those to other ranks of its host may not use it
+ * either.
+ */
+void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                     const struct gyre_ib_rail *rail);
 
 /** Raises the fault, or breaks connections, if a device failed or a port is down. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);

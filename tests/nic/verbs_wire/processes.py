@@ -12,11 +12,14 @@ import argparse
 import glob
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../support"))
@@ -299,6 +302,76 @@ def case_failover(rig):
         for rank in (0, 1):
             check(re.search(rf"connection to rank {rank} .*\(1 of 2 rails\)", done.stdout),
                   f"{text}: rank {1 - rank} moved nothing: {done.stdout[-2500:]}")
+
+
+def case_shares(rig):
+    """with GYRE_FAILOVER=1 a rail of half the rate carries about a third, and values are right"""
+    def rates(slow):
+        return "\n".join(f"host{host} {device} mbit_per_s {slow if device == 0 else 80}"
+                         for host in (1, 2) for device in (0, 1))
+    sent = r"wire(\d) sent .*?(\d+) bytes"
+    done = run_with_faults(rig, "", rates(40), "-b 4M -e 4M -n 15 -w 1", {"GYRE_FAILOVER": "1"})
+    rig.right(done, 2)
+    check(re.search(r"wire0/1 has \d+ % of the fastest rail's rate", done.stdout), done.stdout[-2500:])
+    totals = [0, 0]
+    for device, n_bytes in re.findall(sent, done.stdout):
+        totals[int(device)] += int(n_bytes)
+    share = totals[0] / sum(totals)
+    print(f"     the slow rail carried {100 * share:.0f} %, those of the first seconds included")
+    check(share < 0.46, f"shares {totals}")
+
+
+def case_campaign(rig):
+    """with GYRE_FAILOVER=1 random failures of rails cost time alone: sums, graphs, sends, all-to-all"""
+    runs = ["allreduce -b 512 -e 4M -f 8 -n 100 -w 0", "sendrecv -b 512 -e 4M -f 8 -n 60 -w 0",
+            "alltoall -b 512 -e 4M -f 8 -n 60 -w 0"]
+    if rig.device == "cuda":
+        runs.insert(1, "allreduce -b 512 -e 4M -f 8 -n 50 -w 0 -G 4")
+    draw, wanted = random.Random(7), int(os.environ.get("CAMPAIGN", "12"))
+    until = time.monotonic() + float(os.environ.get("CAMPAIGN_S", "60"))
+    n_failures, n_moves, n_jobs = 0, 0, 0
+    while n_failures < wanted and time.monotonic() < until:
+        name, options = runs[n_jobs % len(runs)].split(" ", 1)
+        done, n = run_through_failures(rig, name, options, draw)
+        rig.right(done, 2)
+        n_failures, n_jobs = n_failures + n, n_jobs + 1
+        n_moves += len(re.findall(r"It runs again after", done.stdout))
+    print(f"     {n_failures} failures in {n_jobs} jobs, {n_moves} moves of a side, 0 wrong elements")
+    check(n_failures >= wanted, f"{n_failures} of {wanted} failures, no time for more")
+
+
+def run_through_failures(rig, name, options, draw):
+    """Rails fail and return until the job ends. Returns it, and how many failures it had."""
+    kinds = ("{h} {r} down", "{h} {r} down\n{o} {r} down", "{h} {r} lose_out", "{h} {r} lose_in",
+             "{h} {r} lose_answers", "{h} 0 down\n{o} 1 down")
+    n_failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "faults")
+
+        def set_faults(text):
+            pathlib.Path(path + ".new").write_text(text + "\n", encoding="utf-8")
+            os.rename(path + ".new", path)
+
+        env = rig.environment({"VERBS_WIRE_FAULTS": path, "GYRE_FAILOVER": "1", "GYRE_TIMEOUT": "60000"})
+        set_faults("# none")
+        with subprocess.Popen(["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none",
+                               *rig.bench_words(name, options)], env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+            said = []
+            reader = threading.Thread(target=lambda: said.extend(job.stdout))
+            reader.start()
+            while not any("via NET/IB" in line for line in list(said)) and job.poll() is None:
+                time.sleep(0.02)
+            while job.poll() is None:
+                kind, host = draw.choice(kinds), draw.randrange(2)
+                time.sleep(draw.uniform(0.02, 0.2))
+                set_faults(kind.format(h=f"host{host + 1}", o=f"host{2 - host}", r=draw.randrange(2)))
+                n_failures += job.poll() is None
+                time.sleep(draw.uniform(0.6, 0.8) if "lose" in kind else draw.uniform(0.02, 0.2))
+                set_faults("# none")
+            reader.join()
+        rig.forget(env)
+        return subprocess.CompletedProcess(job.args, job.returncode, "".join(said)), n_failures
 
 
 def run_with_faults(rig, text, first, options, env=None):

@@ -160,9 +160,21 @@ static void sleep_until(uint64_t until_ns)
     (void)wire_exchange(&nic.entry->is_asleep, 0);
 }
 
+/* Linux from 6.17 on takes a time slice from a process for each yield. A process that yields often
+ * then waits for seconds for a processor that others want, and nobody's requests are answered. */
+static void give_way(bool has_many_cores)
+{
+    const struct timespec moment = {0, 1000};
+    if (has_many_cores)
+        sched_yield();
+    else
+        (void)nanosleep(&moment, NULL);
+}
+
 static void work(void)
 {
-    const uint64_t patience_ns = sysconf(_SC_NPROCESSORS_ONLN) >= MANY_CORES ? 1000000 : 20000;
+    const bool has_many_cores = sysconf(_SC_NPROCESSORS_ONLN) >= MANY_CORES;
+    const uint64_t patience_ns = has_many_cores ? 1000000 : 20000;
     uint64_t busy_at_ns = wire_now_ns();
     uint64_t look_at_ns = 0;
     uint64_t faults_at_ns = getenv("VERBS_WIRE_FAULTS") != NULL ? 0 : NIC_FOREVER;
@@ -196,7 +208,7 @@ static void work(void)
         }
         const uint64_t until_ns = next_ns < look_at_ns ? next_ns : look_at_ns;
         if (until_ns < now_ns + NAP_NS || now_ns < busy_at_ns + patience_ns)
-            sched_yield();
+            give_way(has_many_cores);
         else
             sleep_until(until_ns);
     }
@@ -225,6 +237,7 @@ static int become_daemon(void)
     (void)setsid();
     (void)!chdir("/");
     (void)prctl(PR_SET_NAME, "verbs_nic", 0, 0, 0);
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     return ready[1];
 }
 
