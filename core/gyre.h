@@ -683,7 +683,17 @@ typedef struct gyre_observed_call {
     int is_timed; /* 1: `begun` and `ended` follow, unless the call fails */
 } gyre_observed_call;
 
-/** Functions of an observer; none may be NULL. They may not call gyre, except gyre_log_text(). */
+/** With GYRE_FAILOVER=1, a connection of data to another host. */
+enum { GYRE_CONNECTION_BROKE = 1, GYRE_CONNECTION_RUNS = 2 };
+
+typedef struct gyre_connection_event {
+    int kind;
+    int peer;         /* rank */
+    const char *text; /* why it broke; the ports or the interface over which it runs again */
+} gyre_connection_event;
+
+/** Functions of an observer; only `connection` may be NULL, or lie behind struct_bytes. They may
+ * not call gyre, except gyre_log_text(). */
 typedef struct gyre_observer {
     uint32_t struct_bytes; /* sizeof(gyre_observer) of the caller */
     uint32_t version;      /* GYRE_VERSION of the caller */
@@ -701,6 +711,8 @@ typedef struct gyre_observer {
     void (*finished)(void *context, void *tag);
     /* All calls of an ended communicator are finished. On any thread, once. */
     void (*closed)(void *context);
+    /* On a thread of the library, which carries no data meanwhile. */
+    void (*connection)(void *context, const gyre_connection_event *event);
 } gyre_observer;
 
 /** gyre_comm_observe - observe the calls of this rank from now on, until the communicator ends.

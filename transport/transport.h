@@ -13,6 +13,7 @@
 #include "core/foundation/model/connector.h"
 #include "core/foundation/topo/topo.h"
 #include "core/foundation/trace/trace.h"
+#include "core/gyre.h"
 
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
@@ -83,7 +84,18 @@ struct gyre_transport_config {
     /* Sends over the health link, which may lose it. Any thread. NULL = there is none. */
     void (*post_state)(void *context, int rank, const struct gyre_transport_state *state);
     void *check_context; /* of both */
+    /* A connection broke, or runs again (GYRE_FAILOVER); NULL = nobody is told. Any thread. */
+    void (*tell)(void *context, const gyre_connection_event *event);
+    void *tell_context;
 };
+
+static inline void gyre_transport_tell(const struct gyre_transport_config *config, int rank,
+                                       int kind, const char *text)
+{
+    const gyre_connection_event event = {.kind = kind, .peer = rank, .text = text};
+    if (config->tell != NULL)
+        config->tell(config->tell_context, &event);
+}
 
 static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_transport_config *config,
                                                          int peer)

@@ -144,10 +144,13 @@ struct gyre_comm {
     struct gyre_trace_buffer *recorded; /* NULL = launches are not recorded */
     struct gyre_metrics *metrics;       /* NULL = GYRE_METRICS_FILE is unset */
     struct gyre_observing *observing;
-    uint64_t *n_p2p;  /* by peer * 2 + is_send */
-    uint32_t *latest; /* likewise: zeros, for gyre_order_messages() */
-    uint64_t stream;  /* host: address of the latest launch's stream, 0 = none. Set under the
-                       * registry's lock; the calling thread reads it without */
+    uint32_t has_metrics;  /* 1: metrics is set, for other threads; by the thread that makes the
+                            * communicator, release */
+    uint32_t has_observer; /* likewise; by the calling thread */
+    uint64_t *n_p2p;       /* by peer * 2 + is_send */
+    uint32_t *latest;      /* likewise: zeros, for gyre_order_messages() */
+    uint64_t stream;       /* host: address of the latest launch's stream, 0 = none. Set under the
+                            * registry's lock; the calling thread reads it without */
     uint64_t
         stream_works;  /* n_launched after that launch; one writer: the calling thread; release */
     bool has_captured; /* of a graph; by the calling thread */

@@ -24,11 +24,12 @@ static struct shared {
     uint32_t has_no_rail; /* no communicator is made, because a port must be active then */
     uint32_t n_wrong;
     uint32_t n_rounds;
-    uint32_t phase;  /* of late bytes */
-    uint64_t gap_ns; /* the longest between two ends of calls of rank 0 */
+    uint32_t phase;       /* of late bytes */
+    uint32_t n_events[2]; /* of connections: failures, moves; of rank 0 */
+    uint64_t gap_ns;      /* the longest between two ends of calls of rank 0 */
 } * shared;
 
-static char faults_path[64];
+static char faults_path[64], metrics_path[80];
 
 static void set_faults(const char *text)
 {
@@ -469,8 +470,76 @@ TEST_CASE("bytes that land late are kept out by the fence, and change results wi
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
+static void *keep_no_tag(void *context, const gyre_observed_call *call)
+{
+    (void)context;
+    (void)call;
+    return NULL;
+}
+
+static void see_calls(void *context, const gyre_observed_call *calls, int n_calls)
+{
+    (void)context;
+    (void)calls;
+    (void)n_calls;
+}
+
+static void see_time(void *context, void *tag, uint64_t now_ns)
+{
+    (void)context;
+    (void)tag;
+    (void)now_ns;
+}
+
+static void see_tag(void *context, void *tag)
+{
+    (void)context;
+    (void)tag;
+}
+
+static void see_end(void *context)
+{
+    (void)context;
+}
+
+static void see_connection(void *context, const gyre_connection_event *event)
+{
+    (void)context;
+    CHECK_HAS(event->text, "wire");
+    CHECK(event->peer == 1);
+    (void)gyre_fetch_add_u32(&shared->n_events[event->kind - 1], 1);
+}
+
+static const gyre_observer observer = {.struct_bytes = sizeof(observer),
+                                       .version = GYRE_VERSION,
+                                       .submitted = keep_no_tag,
+                                       .launching = see_calls,
+                                       .launched = see_calls,
+                                       .begun = see_time,
+                                       .ended = see_time,
+                                       .finished = see_tag,
+                                       .closed = see_end,
+                                       .connection = see_connection};
+
+/* Prometheus' number of a metric, -1 if it has none. */
+static int read_metric(const char *name)
+{
+    char line[512];
+    int value = -1;
+    const size_t n = strlen(name);
+    FILE *file = fopen(metrics_path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, name, n) == 0 && line[n] == '{')
+            value = atoi(strrchr(line, ' '));
+    if (file != NULL)
+        fclose(file);
+    return value;
+}
+
 TEST_RANK(call_in_a_loop)
 {
+    if (rank == 0)
+        CHECK_OK(gyre_comm_observe(comm, &observer));
     struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
     const size_t count = 4096;
     call.in = calloc(count, sizeof(*call.in));
@@ -505,6 +574,10 @@ TEST_CASE("calls go on after a port went down, and after a rail that loses all i
         {"host1 0 down\nhost1 0 gids 4\n", "host2 1 down\n", "host1 1 down\nhost2 1 down\n"},
         {"host1 0 lose_out\n", "host2 0 lose_answers\n", "host1 1 lose_in\n"}};
     uint64_t times[2][3];
+    char pattern[80];
+    snprintf(metrics_path, sizeof(metrics_path), "/tmp/failover-metrics.%d.0", (int)getpid());
+    snprintf(pattern, sizeof(pattern), "/tmp/failover-metrics.%d.%%r", (int)getpid());
+    setenv("GYRE_METRICS_FILE", pattern, 1);
     for (int i = 0; i < 6; i++) {
         pid_t pids[2];
         start_job(2, call_in_a_loop, pids);
@@ -514,9 +587,16 @@ TEST_CASE("calls go on after a port went down, and after a rail that loses all i
         runs = runs && wait_rounds(300, pids[0]);
         times[i % 2][i / 2] = shared->gap_ns;
         runs = end_job(2, pids) && runs;
+        CHECK(shared->n_events[0] >= 1 && shared->n_events[1] >= 1);
+        CHECK(read_metric("gyre_connection_failures_total") == (int)shared->n_events[0]);
+        CHECK(read_metric("gyre_connection_moves_total") == (int)shared->n_events[1]);
         CHECK_MSG(runs && shared->n_wrong == 0, "%s: %u wrong elements", texts[i % 2][i / 2],
                   shared->n_wrong);
     }
+    unsetenv("GYRE_METRICS_FILE");
+    (void)unlink(metrics_path);
+    metrics_path[strlen(metrics_path) - 1] = '1';
+    (void)unlink(metrics_path);
     print_times("a port reports", times[0], 3);
     print_times("nothing reports", times[1], 3);
 }

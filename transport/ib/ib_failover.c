@@ -323,6 +323,7 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         peer->rank, ib->config.infos[peer->rank].host_name, (unsigned long long)n_to,
         (unsigned long long)n_from, move->cause, (double)(now_ns - move->broken_ns) / 1e9, rails,
         n_used, move->n_pairs);
+    gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_RUNS, rails);
 }
 
 /* The same on both ranks. If all rails broke lately, the one that broke last is the worst. */
@@ -371,9 +372,11 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
         memcpy(move->theirs, mail, ib->state_bytes);
     move->has_mail = false;
     pthread_mutex_unlock(&ib->mail_lock);
-    if (is_higher && !move->is_halted && !move->is_broken)
+    if (is_higher && !move->is_halted && !move->is_broken) {
         snprintf(move->cause, sizeof(move->cause), "rank %d: %.*s", peer->rank,
                  (int)sizeof(move->theirs->cause) - 1, move->theirs->cause);
+        gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, move->cause);
+    }
     for (int i = 0; i < move->n_pairs && is_higher; i++)
         if ((move->theirs->last >> i & 1) != 0)
             gyre_ib_suspect(ib, peer, &ib->rails[move->pairs[i].mine]);

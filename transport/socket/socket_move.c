@@ -101,6 +101,8 @@ static bool connect_again(struct socket_link *link, const char *why, uint64_t si
     snprintf(link->broken_why, sizeof(link->broken_why),
              "%s, after %llu slots to it and %llu from it", why, (unsigned long long)n_sent,
              (unsigned long long)n_arrived);
+    gyre_transport_tell(&transport->config, link->peer->rank, GYRE_CONNECTION_BROKE,
+                        link->broken_why);
     return true;
 }
 
@@ -337,6 +339,8 @@ gyre_status socket_adopt(struct socket_link *link, int fd, uint32_t epoch,
             peer->transport->config.infos[peer->rank].host_name, link->interface,
             gyre_sock_to_text(&link->remote, address, sizeof(address)), link->broken_why,
             (double)(gyre_now_ns() - link->broken_since_ns) / 1e9);
+        gyre_transport_tell(&peer->transport->config, peer->rank, GYRE_CONNECTION_RUNS,
+                            link->interface);
         link->broken_since_ns = 0;
     }
     gyre_proxy_resume(link->thread->proxy);

@@ -156,6 +156,10 @@ struct gyre_metrics;
  * OUT_OF_MEMORY, INVALID_ARGUMENT (too long a name), SYSTEM. */
 gyre_status gyre_metrics_open(const gyre_comm *comm, struct gyre_metrics **metrics_out);
 
+/** @metrics: or NULL. Any thread. */
+void gyre_metrics_count_connection(struct gyre_metrics *metrics,
+                                   const gyre_connection_event *event);
+
 /** Waits up to two seconds for a last write. @metrics: or NULL. */
 void gyre_metrics_close(struct gyre_metrics *metrics);
 
@@ -178,6 +182,10 @@ void gyre_observe_submitted(struct gyre_observing *observing, struct gyre_call *
 
 /** After the launch, or instead of it. @observed: or NULL. */
 void gyre_observed_release(struct gyre_observed *observed);
+
+/** @observing: or NULL. Any thread, until the communicator's transports are closed. */
+void gyre_observe_connection(const struct gyre_observing *observing,
+                             const gyre_connection_event *event);
 
 /** Returns NULL if none of them is observed. */
 struct gyre_observed_launch *gyre_observe_launching(struct gyre_item *const *items, int n_items,

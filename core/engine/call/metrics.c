@@ -38,6 +38,8 @@ struct cell {
 
 struct table {
     struct cell cells[GYRE_N_COLLECTIVES][N_CLASSES];
+    uint64_t n_broken;
+    uint64_t n_resumed;
 };
 
 struct gyre_metrics {
@@ -162,6 +164,17 @@ void gyre_metrics_end(struct gyre_metrics_span *span, bool is_launched, gyre_str
         gyre_span_end(&span->span, is_launched, stream);
 }
 
+void gyre_metrics_count_connection(struct gyre_metrics *metrics, const gyre_connection_event *event)
+{
+    if (metrics == NULL)
+        return;
+    pthread_mutex_lock(&metrics->lock);
+    ++*(event->kind == GYRE_CONNECTION_BROKE ? &metrics->table.n_broken
+                                             : &metrics->table.n_resumed);
+    metrics->is_new = true;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 struct text {
     char *bytes;
     size_t n_bytes;
@@ -177,6 +190,11 @@ static const struct family {
     {"gyre_bytes_total", "counter", "Bytes of the calls' vectors."},
     {"gyre_seconds_total", "counter", "Time from a launch's turn on its stream to its end."},
     {"gyre_last_busbw_bytes_per_second", "gauge", "Bus bandwidth of the last timed launch."},
+};
+
+static const struct family connection_families[] = {
+    {"gyre_connection_failures_total", "counter", "Connections of data that broke."},
+    {"gyre_connection_moves_total", "counter", "Of these, those that run again."},
 };
 
 /* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
@@ -224,8 +242,10 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
 {
     const size_t n_families = GYRE_ARRAY_LENGTH(families);
     struct text text = {NULL, 0,
-                        (size_t)LINE_BYTES * n_families * (2 + GYRE_N_COLLECTIVES * N_CLASSES)};
-    char line[LINE_BYTES];
+                        (size_t)LINE_BYTES * n_families * (2 + GYRE_N_COLLECTIVES * N_CLASSES) +
+                            2 * LINE_BYTES * GYRE_ARRAY_LENGTH(connection_families)};
+    const uint64_t counts[] = {table->n_broken, table->n_resumed};
+    char line[LINE_BYTES], name[GYRE_TEXT_UTF8_BYTES(NAME_BYTES)];
     text.bytes = malloc(text.max_bytes);
     if (text.bytes == NULL)
         return gyre_fail_errno(ENOMEM, "metrics");
@@ -236,6 +256,15 @@ static gyre_status write_file(const struct gyre_metrics *metrics, const struct t
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             for (int size_class = 0; size_class < N_CLASSES; size_class++)
                 add_cell(metrics, &table->cells[coll][size_class], family, coll, size_class, &text);
+    }
+    escape(metrics->name, name);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(connection_families); i++) {
+        const struct family *family = &connection_families[i];
+        gyre_text_format(line, sizeof(line),
+                         "# HELP %s %s\n# TYPE %s %s\n%s{comm=\"%s\",rank=\"%d\"} %" PRIu64 "\n",
+                         family->name, family->help, family->name, family->type, family->name, name,
+                         metrics->rank, counts[i]);
+        add_line(&text, line);
     }
     const gyre_status status = gyre_file_replace(metrics->path, text.bytes, text.n_bytes);
     free(text.bytes);

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct gyre_span *of_before(struct gyre_task *task)
 {
@@ -122,7 +123,8 @@ gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_execu
     struct gyre_observing *observing = calloc(1, sizeof(*observing));
     if (observing == NULL)
         return gyre_fail_errno(ENOMEM, "observer");
-    observing->observer = *observer;
+    memcpy(&observing->observer, observer,
+           gyre_min_u64(observer->struct_bytes, sizeof(observing->observer)));
     observing->by_streams = executor == NULL;
     observing->n_holders = 1;
     pthread_mutex_init(&observing->lock, NULL);
@@ -132,6 +134,13 @@ gyre_status gyre_observing_open(const gyre_observer *observer, struct gyre_execu
         GYRE_WARN("observe: calls are told without their times: %s", gyre_cause());
     *observing_out = observing;
     return GYRE_SUCCESS;
+}
+
+void gyre_observe_connection(const struct gyre_observing *observing,
+                             const gyre_connection_event *event)
+{
+    if (observing != NULL && observing->observer.connection != NULL)
+        observing->observer.connection(observing->observer.context, event);
 }
 
 static const int kind_of[GYRE_N_COLLECTIVES] = {

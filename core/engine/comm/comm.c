@@ -12,6 +12,7 @@
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,15 +274,17 @@ static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
                          comm->self.rank, comm->self.name);
     const bool is_host = comm->self.device_info.kind == GYRE_DEVICE_HOST;
-    return gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing);
+    GYRE_TRY(gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing));
+    gyre_store_release_u32(&comm->has_observer, 1);
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer)
 {
-    if (observer == NULL || observer->struct_bytes < sizeof(*observer) || observer->version == 0 ||
-        observer->submitted == NULL || observer->launching == NULL || observer->launched == NULL ||
-        observer->begun == NULL || observer->ended == NULL || observer->finished == NULL ||
-        observer->closed == NULL)
+    if (observer == NULL || observer->struct_bytes < offsetof(gyre_observer, connection) ||
+        observer->version == 0 || observer->submitted == NULL || observer->launching == NULL ||
+        observer->launched == NULL || observer->begun == NULL || observer->ended == NULL ||
+        observer->finished == NULL || observer->closed == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "observe: the observer is NULL, lacks a function, or its struct_bytes and "
                          "version are not set");

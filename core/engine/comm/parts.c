@@ -4,6 +4,7 @@
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plugins.h"
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
@@ -258,7 +259,19 @@ static gyre_status open_calls(gyre_comm *comm)
         return gyre_fail_errno(ENOMEM, "communicator");
     GYRE_TRY(gyre_plan_cache_open(&config, &comm->plans));
     comm->recorded = gyre_trace_use(comm->self.trace, GYRE_TRACE_CALLER);
-    return gyre_metrics_open(comm, &comm->metrics);
+    GYRE_TRY(gyre_metrics_open(comm, &comm->metrics));
+    gyre_store_release_u32(&comm->has_metrics, 1);
+    return GYRE_SUCCESS;
+}
+
+/* On a transport's thread. */
+static void tell_connection(void *context, const gyre_connection_event *event)
+{
+    const gyre_comm *comm = context;
+    if (gyre_load_acquire_u32(&comm->has_metrics) != 0)
+        gyre_metrics_count_connection(comm->metrics, event);
+    if (gyre_load_acquire_u32(&comm->has_observer) != 0)
+        gyre_observe_connection(comm->observing, event);
 }
 
 static gyre_status connect_ranks(gyre_comm *comm)
@@ -267,6 +280,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
         snprintf(comm->self.name, sizeof(comm->self.name), "%08x",
                  (unsigned)(comm->self.job ^ comm->self.job >> 32));
     comm->self.stage_ns = gyre_now_ns();
+    comm->self.tell = tell_connection;
+    comm->self.tell_context = comm;
     GYRE_TRY(end_together(comm, open_links(comm)));
     /* Collective, because clocks are measured between hosts. */
     const struct gyre_rank *self = &comm->self;

@@ -111,6 +111,8 @@ static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *lin
         .check_ranks = check_ranks,
         .post_state = post_state,
         .check_context = self->bootstrap,
+        .tell = self->tell,
+        .tell_context = self->tell_context,
     };
     if (n_peers > 0) {
         GYRE_TRY_GOTO(status, ops->open(&config, &links->transports[index], &blob, &blob_bytes),

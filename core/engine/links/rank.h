@@ -10,6 +10,7 @@
 #include "core/foundation/base/thread.h"
 #include "core/foundation/device/device.h"
 #include "core/foundation/trace/trace.h"
+#include "core/gyre.h"
 
 struct gyre_rank {
     int rank;
@@ -27,6 +28,9 @@ struct gyre_rank {
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;
     uint64_t stage_ns; /* when the current stage of making it began */
+    /* Of connections; set before any is made. */
+    void (*tell)(void *context, const gyre_connection_event *event);
+    void *tell_context;
     uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release */
 };
 

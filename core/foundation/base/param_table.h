@@ -34,6 +34,7 @@ X(IB_FIFO_TC, GYRE_PARAM_INT, NCCL|EXACT, "", 0, 255, "", "", "traffic class of 
 X(IB_SL, GYRE_PARAM_INT, NCCL|EXACT, "", 0, 15, "", "", "service level")
 X(IB_PKEY, GYRE_PARAM_INT, NCCL|EXACT, "0", 0, 65535, "", "", "index into the partition key table")
 X(IB_TIMEOUT, GYRE_PARAM_INT, NCCL, "17", 1, 31, "", "", "acknowledgement timeout: 4.096 us x 2^t")
+X(IB_RETURN_ASYNC_EVENTS, GYRE_PARAM_BOOL, NCCL, "1", 0, 1, "", "", "0 = an event that says that a NIC has failed is only logged; 1 = it ends the communicator, or with GYRE_FAILOVER=1 moves its connections")
 X(IB_RETRY_CNT, GYRE_PARAM_INT, NCCL, "6", 0, 7, "", "", "retries before a peer counts as gone")
 X(IB_QPS_PER_CONNECTION, GYRE_PARAM_INT, NCCL|PLAN, "1", 1, 16, "", "", "queue pairs of one connection; slots are striped")
 X(IB_CONNECT, GYRE_PARAM_CHOICE, PLAN, "bootstrap", 0, 0, "", "bootstrap rdmacm", "how queue pairs are brought up: by what ranks tell each other, or by the kernel's rdma_cm")
