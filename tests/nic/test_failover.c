@@ -275,6 +275,7 @@ static const struct failure {
     {"%h %r down\n", false},
     {"%h %r down\n%o %r down\n", false},
     {"%h %r down\n%o %s late_ms 5\n", false},
+    {"%h %r down\n%h %r destroy_ms 20\n", false},
     {"%h 0 down\n%h 1 down\n", false}, /* it waits for a rail */
     {"%h 0 down\n%o 1 down\n", false},
     {"%h %r only_answer\n", true},
@@ -635,6 +636,35 @@ TEST_CASE("without any rail the error names each rail after GYRE_FAILOVER_WAIT")
         CHECK(test_wait_rank(pids[rank]));
     remove_faults();
     unsetenv("GYRE_FAILOVER_WAIT");
+}
+
+TEST_RANK(fail_without_fence)
+{
+    gyre_stream stream;
+    uint32_t in = 1, out = 0;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(&in, &out, 1, GYRE_UINT32, GYRE_SUM, comm, stream);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(stream, test_device());
+        if (rank == 0)
+            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+    }
+    CHECK_HAS(gyre_comm_last_error(comm), "a broken connection cannot be fenced: ibv_destroy_qp "
+                                          "has not returned for 2.");
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+TEST_CASE("a device that does not destroy a queue pair ends the communicator with that cause")
+{
+    pid_t pids[2];
+    start_job(2, fail_without_fence, pids);
+    (void)wait_rounds(10, pids[0]);
+    set_faults("host1 0 down\nhost1 0 destroy_ms 30000\nhost1 1 destroy_ms 30000\n");
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    remove_faults();
 }
 
 TEST_CASE("a thousand random failures change no bit")

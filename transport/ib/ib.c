@@ -167,6 +167,11 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
 
 static void free_transport(struct gyre_ib_transport *ib)
 {
+    if (!gyre_ib_fencer_close(ib)) {
+        GYRE_WARN("NET/IB : a device does not destroy its queue pairs, so it keeps %zu bytes",
+                  ib->fifo_bytes + ib->gpu_bytes);
+        return;
+    }
     if (ib->nap_fd >= 0)
         close(ib->nap_fd);
     gyre_ib_fences_close(ib);
@@ -178,6 +183,7 @@ static void free_transport(struct gyre_ib_transport *ib)
     free(ib->sends);
     free(ib->recvs);
     free(ib->peers);
+    pthread_cond_destroy(&ib->fencer.changed);
     pthread_mutex_destroy(&ib->mail_lock);
     free(ib);
 }
@@ -215,6 +221,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->config.peers = NULL;
     ib->nap_fd = -1;
     pthread_mutex_init(&ib->mail_lock, NULL);
+    gyre_cond_init(&ib->fencer.changed);
     gyre_status status = GYRE_SUCCESS;
     if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
         config->spec.n_fifos > 0xffff ||

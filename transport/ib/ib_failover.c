@@ -16,13 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define RTR_NS      1000000000ULL
 #define TELL_MIN_NS 200000000ULL
 #define TELL_MAX_NS 2000000000ULL
-/* No completion says that a NIC's writes have reached a GPU's memory. */
-#define GPU_WRITES_NS 10000000L
 
 /* STATE. Sent between ranks: the layout is fixed. Frozen at HALTED, but for step, seen and qps. */
 struct gyre_ib_state {
@@ -112,58 +109,35 @@ static void go_to(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, enum 
     tell(ib, peer, now_ns);
 }
 
-/* Nothing that was sent in this epoch changes memory of this rank any more. */
-static bool fence(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
-{
-    const struct timespec gpu_writes = {0, GPU_WRITES_NS};
-    char ends[400];
-    for (int i = 0; i < ib->channels_per_peer; i++)
-        if (peer->channels[i].qp != NULL)
-            gyre_ib_qp_stop(ib->verbs, peer->channels[i].qp);
-    for (int i = 0; i < ib->channels_per_peer; i++) {
-        struct gyre_ib_channel *channel = &peer->channels[i];
-        const int error = channel->qp != NULL ? ib->verbs->destroy_qp(channel->qp) : 0;
-        if (error != 0) {
-            gyre_fail_errno(error,
-                            "E401 RDMA %s/%u: a broken connection cannot be fenced: "
-                            "ibv_destroy_qp: %s",
-                            channel->rail->port.name, channel->rail->port.port,
-                            gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)));
-            gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
-            return false;
-        }
-        channel->qp = NULL;
-        channel->n_batch = 0;
-        channel->n_recv_due = 0;
-        channel->n_posted = channel->n_retired = channel->signalled_at = 0;
-        channel->silent_ns = 0;
-        channel->n_in_flight = 0;
-    }
-    /* No completion of an old queue pair may wait for a new one of the same number. */
-    for (int i = 0; i < ib->n_rails; i++)
-        for (int n = 0; n <= ib->rails[i].n_cqe && !ib->is_failed; n++)
-            if (!gyre_ib_take_completions(ib, &ib->rails[i]))
-                break;
-    if (ib->recv_gdr != GYRE_IB_GDR_NONE)
-        (void)nanosleep(&gpu_writes, NULL);
-    return !ib->is_failed;
-}
-
 static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t epoch,
                  uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;
-    struct gyre_ib_state *mine = move->mine;
     if (move->broken_ns == 0 || (!move->is_halted && peer->n_completions != move->n_run))
         move->broken_ns = now_ns;
     move->epoch = epoch;
     move->is_halted = true;
     move->is_broken = move->is_parked = false;
-    move->seen = GYRE_IB_NONE;
-    if (!fence(ib, peer))
+    move->step = move->seen = GYRE_IB_NONE;
+    if (move->fence == GYRE_IB_FENCE_NONE && gyre_ib_fence_begin(ib, peer, now_ns) != GYRE_SUCCESS)
+        gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+}
+
+/* The connection is fenced: nothing that was sent in this epoch changes memory of this rank any
+ * more. */
+static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
+{
+    struct gyre_ib_move *move = &peer->move;
+    struct gyre_ib_state *mine = move->mine;
+    /* No completion of an old queue pair may wait for a new one of the same number. */
+    for (int i = 0; i < ib->n_rails; i++)
+        for (int n = 0; n <= ib->rails[i].n_cqe && !ib->is_failed; n++)
+            if (!gyre_ib_take_completions(ib, &ib->rails[i]))
+                break;
+    if (ib->is_failed)
         return;
     memset(mine, 0, ib->state_bytes);
-    mine->epoch = epoch;
+    mine->epoch = move->epoch;
     snprintf(mine->cause, sizeof(mine->cause), "%.86s", move->cause);
     for (int i = 0; i < move->n_pairs; i++) {
         const uint8_t bit = (uint8_t)(gyre_ib_is_active(ib, &move->pairs[i]) ? 1U << i : 0);
@@ -384,7 +358,7 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
         halt(ib, peer, move->theirs->epoch, now_ns);
     if (is_news)
         move->seen = (enum gyre_ib_step)move->theirs->step;
-    else if (is_behind)
+    else if (is_behind && move->step != GYRE_IB_NONE)
         tell(ib, peer, now_ns);
 }
 
@@ -425,8 +399,11 @@ void gyre_ib_move(struct gyre_ib_transport *ib)
             halt(ib, peer, move->epoch + 1, now_ns);
         if (!move->is_halted || ib->is_failed)
             continue;
+        if (move->step == GYRE_IB_NONE && gyre_ib_fence_ends(ib, peer, now_ns))
+            freeze(ib, peer, now_ns);
         advance(ib, peer, now_ns);
-        if (move->is_halted && now_ns - move->told_ns >= move->wait_ns) {
+        if (move->is_halted && move->step != GYRE_IB_NONE &&
+            now_ns - move->told_ns >= move->wait_ns) {
             move->wait_ns = gyre_min_u64(2 * move->wait_ns, TELL_MAX_NS);
             tell(ib, peer, now_ns);
         }

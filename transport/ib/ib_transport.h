@@ -188,6 +188,17 @@ struct gyre_ib_rail_pair {
 
 struct gyre_ib_state;
 
+enum gyre_ib_fence_state { GYRE_IB_FENCE_NONE, GYRE_IB_FENCE_RUNS, GYRE_IB_FENCE_ENDED };
+
+/* A thread, from the first failure on. */
+struct gyre_ib_fencer {
+    pthread_t thread;
+    bool is_running;
+    pthread_cond_t changed; /* this and the rest: under mail_lock */
+    bool stops;
+    bool has_ended;
+};
+
 /* How the peer's connection moves to other rails (ib_failover.c). */
 struct gyre_ib_move {
     bool is_possible;
@@ -209,8 +220,13 @@ struct gyre_ib_move {
     char cause[240];
     struct gyre_ib_state *mine; /* each of state_bytes */
     struct gyre_ib_state *theirs;
-    struct gyre_ib_state *mail; /* under mail_lock */
-    bool has_mail;              /* likewise */
+    struct gyre_ib_state *mail;     /* under mail_lock */
+    bool has_mail;                  /* likewise */
+    enum gyre_ib_fence_state fence; /* likewise */
+    uint64_t fence_ns;              /* when it began */
+    struct ibv_qp *old[GYRE_IB_MAX_QPS];
+    int n_old;
+    int fence_error; /* an errno; by the fencer until the fence has ended */
 };
 
 struct gyre_ib_peer {
@@ -295,6 +311,7 @@ struct gyre_ib_transport {
     uint32_t needs_move; /* a message has come, or a connection is broken */
     size_t state_bytes;
     pthread_mutex_t mail_lock;
+    struct gyre_ib_fencer fencer;
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
@@ -420,6 +437,19 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_chann
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
                                     const struct gyre_ib_channel *channel, char *text_out,
                                     size_t text_bytes);
+
+/* ---- ib_fencer.c --------------------------------------------------------------------------- */
+
+/** The peer's queue pairs go. Errors: those of starting a thread. */
+gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                                uint64_t now_ns);
+
+/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed, or not in 2 s.
+ */
+bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns);
+
+/** False: a call has not returned, and the thread may still use the transport. */
+bool gyre_ib_fencer_close(struct gyre_ib_transport *ib);
 
 /* ---- ib_failover.c ------------------------------------------------------------------------- */
 
