@@ -378,7 +378,7 @@ def case_reorder(rig):
 class Ranks:
     """One rank a machine, started without mpirun, so that each one's error and end can be timed."""
 
-    def __init__(self, rig, options, env=None):
+    def __init__(self, rig, options, env=None, program=None):
         self.rig, self.lines, self.ends, self.threads, self.processes = rig, {}, {}, [], {}
         self.shells = {name: rig.lab.shell(name) for name in rig.lab.names}
         port = roce_lab.free_port()
@@ -386,7 +386,7 @@ class Ranks:
             sets = {"RANK": str(i), "LOCAL_RANK": "0", "WORLD_SIZE": str(rig.lab.n_vms),
                     "MASTER_ADDR": "vm1", "MASTER_PORT": str(port), "GYRE_SOCKET_IFNAME": "eth0",
                     "GYRE_IB_TC": "106", "GYRE_DEBUG": "INFO", **(env or {})}
-            words = [f"{rig.build}/bench/allreduce", *options.split()]
+            words = [*(program or [f"{rig.build}/bench/allreduce"]), *options.split()]
             self.lines[name] = []
             thread = threading.Thread(target=self.run, args=(name, words, sets))
             thread.start()
@@ -433,7 +433,7 @@ class Ranks:
             thread.join(max(0, until - time.monotonic()))
         for name, process in self.processes.items():
             if process.poll() is None and self.rig.lab.processes[name].poll() is None:
-                self.rig.lab.on(name, "pkill -9 allreduce", limit_s=20)
+                self.rig.lab.on(name, "pkill -9 allreduce; pkill -9 -f train_on_rails", limit_s=20)
             process.kill()
         for thread in self.threads:
             thread.join()
@@ -499,6 +499,67 @@ def case_flap(rig):
         time.sleep(1)
         rig.lab.monitor("vm2", "set_link nic0 on")
     costs_time_only(rig, act, "went down[^$]*active again after")
+
+
+FAILOVER = {"GYRE_FAILOVER": "1", "GYRE_IB_HCA": "=rxe1,rxe2"}
+DOWN_S, BACK_S = 10, 20
+
+
+def move_and_return(rig, ranks, said):
+    """vm2's eth1 goes down when `said` is in vm1's output, and up. The times of both."""
+    until = time.monotonic() + RUN_LIMIT_S
+    while not re.search(said, ranks.out("vm1")):
+        check(time.monotonic() < until and "vm1" not in ranks.ends, ranks.out("vm1")[-1500:])
+        time.sleep(0.1)
+    time.sleep(DOWN_S)
+    down = ranks.tell("vm2", "ip link set eth1 down")
+    time.sleep(DOWN_S)
+    return down, ranks.tell("vm2", "ip link set eth1 up")
+
+
+def ends_well(rig, ranks, words):
+    for name in rig.lab.names:
+        check(name in ranks.ends and ranks.ends[name][1] == 0, f"{name} failed:\n{ranks.out(name)[-2500:]}")
+        check(re.search(r"over rxe2/1 \(1 of 2 rails\)", ranks.out(name)),
+              f"{name} moved nothing:\n{ranks.out(name)[-2500:]}")
+    check(words in ranks.out("vm1"), ranks.out("vm1")[-800:])
+
+
+@lab(rails=3)
+def case_failover(rig):
+    """with GYRE_FAILOVER=1 an all-reduce goes on when one of its two rails goes down and up"""
+    ranks = Ranks(rig, "-b 64K -e 64K -n 1200 -w 1 -c 1", FAILOVER)
+    try:
+        move_and_return(rig, ranks, "via NET/IB")
+    finally:
+        ranks.finish(RUN_LIMIT_S)
+    ends_well(rig, ranks, "Out of bounds values : 0 OK")
+
+
+@lab(rails=3)
+def case_training(rig):
+    """and so does a training loop in Python, with a share of its speed"""
+    for result in rig.lab.on_all(f"{sys.executable} -c 'import numpy'"):
+        check(result.status == 0, f"{result.name}: {result.out[-300:]}")
+    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "train_on_rails.py")
+    ranks = Ranks(rig, str(2 * DOWN_S + BACK_S + 10),
+                  {**FAILOVER, "PYTHONPATH": f"{rig.build}/python"}, [sys.executable, path])
+    try:
+        down, up = move_and_return(rig, ranks, "speed")
+    finally:
+        ranks.finish(RUN_LIMIT_S)
+    ends_well(rig, ranks, "all sums right")
+    speeds = {"before": [], "during": [], "after": []}
+    last_at = None
+    for at, line in ranks.lines["vm1"]:
+        found = re.match(r"speed \d+ (\d+)", line)
+        if found and last_at:
+            phase = "before" if at < down else "during" if at < up + 1 else "after"
+            speeds[phase].append(float(found.group(1)) / (at - last_at))
+        last_at = at if found else last_at
+    print("     KB/s, medians of seconds: " + ", ".join(
+        f"{statistics.median(values):.0f} {phase} ({min(values):.0f} to {max(values):.0f})"
+        for phase, values in speeds.items() if values))
 
 
 def case_stopped(rig):
