@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "algorithms/library/library.h"
 #include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
@@ -324,10 +325,44 @@ static void mutate_all_shapes(int n_each)
         }
 }
 
-TEST_CASE("the verifier refuses at least 99% of the mutants that show")
+static void mutate_library(int n_each)
+{
+    static const int n_ranks_of[] = {2, 3, 4, 6, 8};
+    for (int a = 0; gyre_library[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
+            for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++) {
+                struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                           .n_ranks = (uint16_t)n_ranks_of[i]};
+                struct gyre_ability can;
+                if (gyre_algorithm_obstacle(gyre_library[a], &shape, &can) != NULL)
+                    continue;
+                shape.root = (uint16_t)(gyre_collectives[c].has_root ? shape.n_ranks / 2 : 0);
+                mutate_shape(gyre_library[a], &shape, n_each);
+                for (int most = 1; can.ranges && most < 3; most++) { /* cut */
+                    shape.most_range = (uint16_t)most;
+                    mutate_shape(gyre_library[a], &shape, (n_each + 1) / 2);
+                }
+            }
+}
+
+static void mutate_cuts(int n_each)
+{
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
+            for (int n = 4; n <= 7; n++) {
+                struct gyre_shape shape = {.coll = (enum gyre_collective)c, .n_ranks = (uint16_t)n};
+                if (!ability_of(gyre_algorithms[a], c, shape.n_ranks).ranges)
+                    continue;
+                for (int most = 1; most < 3; most++) {
+                    shape.most_range = (uint16_t)most;
+                    mutate_shape(gyre_algorithms[a], &shape, n_each);
+                }
+            }
+}
+
+static void check_counts(void)
 {
     struct count all = {0};
-    mutate_all_shapes(getenv("TEST_FEW") != NULL ? 16 : 64);
     printf("%-28s %7s %9s %8s %8s %9s %8s\n", "mutation", "made", "malformed", "harmful", "refused",
            "harmless", "refused");
     for (int i = 0; i < N_MUTATIONS; i++) {
@@ -348,4 +383,19 @@ TEST_CASE("the verifier refuses at least 99% of the mutants that show")
            100.0 * (double)all.n_refused / (double)all.n_harmful, all.n_harmless, all.n_cautious);
     CHECK(all.n_harmful > 0);
     CHECK(all.n_refused * 100 >= all.n_harmful * 99);
+}
+
+TEST_CASE("the verifier refuses at least 99% of the mutants that show")
+{
+    mutate_all_shapes(getenv("TEST_FEW") != NULL ? 16 : 64);
+    check_counts();
+}
+
+TEST_CASE("so it does with the library's programs, and with ranges that were cut")
+{
+    const char *n_each = getenv("TEST_MUTANTS"); /* of each kind and shape */
+    const int n = n_each != NULL ? atoi(n_each) : getenv("TEST_FEW") != NULL ? 1 : 4;
+    mutate_library(n);
+    mutate_cuts(n);
+    check_counts();
 }
