@@ -66,6 +66,15 @@ static const struct gyre_given_programs *find_given(const struct gyre_algorithm 
     return given;
 }
 
+static struct gyre_shape with_sides(const struct gyre_algorithm *algorithm,
+                                    const struct gyre_shape *shape)
+{
+    struct gyre_shape found = *shape;
+    if (algorithm->sides[0] > 0)
+        found.sides = algorithm->sides;
+    return found;
+}
+
 const char *gyre_algorithm_obstacle(const struct gyre_algorithm *algorithm,
                                     const struct gyre_shape *shape, struct gyre_ability *can_out)
 {
@@ -81,7 +90,8 @@ const char *gyre_algorithm_obstacle(const struct gyre_algorithm *algorithm,
         why_not = "its file has no programs for it";
     } else if (gyre_algorithm_has(algorithm, shape->coll)) {
         why_not = "it has no programs for this shape";
-        can_do = algorithm->can_do(shape, &can, &why_not);
+        const struct gyre_shape whole = with_sides(algorithm, shape);
+        can_do = algorithm->can_do(&whole, &can, &why_not);
     }
     if (!can_do)
         can = (struct gyre_ability){.places = false};
@@ -162,7 +172,8 @@ int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct
     const struct gyre_given_programs *given = find_given(algorithm, shape);
     if (given != NULL)
         return given->n_variants;
-    return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(shape);
+    const struct gyre_shape whole = with_sides(algorithm, shape);
+    return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(&whole);
 }
 
 static gyre_status cut(struct gyre_program *program, const struct gyre_shape *shape,
@@ -187,8 +198,9 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
         GYRE_TRY(gyre_program_clone(given->programs[shape->variant][rank], &program));
         return cut(program, shape, program_out);
     }
+    const struct gyre_shape whole = with_sides(algorithm, shape);
     const int n_chunks =
-        shape->n_ranks == 1 || algorithm->n_chunks == NULL ? 1 : algorithm->n_chunks(shape);
+        shape->n_ranks == 1 || algorithm->n_chunks == NULL ? 1 : algorithm->n_chunks(&whole);
     struct gyre_builder *builder;
     GYRE_TRY(gyre_builder_open(algorithm->name, shape, rank, n_chunks, &builder));
     if (shape->n_ranks == 1) {
@@ -196,7 +208,7 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
         const bool reduces = gyre_collectives[shape->coll].reduces;
         gyre_builder_step(builder, 0, &in, 1, &out, 1, reduces ? GYRE_STEP_FINAL : 0);
     } else {
-        algorithm->emit(shape, rank, builder);
+        algorithm->emit(&whole, rank, builder);
     }
     GYRE_TRY(gyre_builder_close(builder, &program));
     return cut(program, shape, program_out);

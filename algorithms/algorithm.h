@@ -8,6 +8,8 @@
 
 #include "core/foundation/model/schedule.h"
 
+#define GYRE_MAX_SIDES 3
+
 struct gyre_given_programs;
 
 /* Whom a rank sends staged data to. */
@@ -54,6 +56,8 @@ struct gyre_algorithm {
     /* By gyre_algorithms_add(): only its name or a row takes such an algorithm. */
     const char *from; /* its file, without folder; NULL = compiled in */
     uint64_t build;   /* hash of that file */
+    /* Of the shape that its functions get. "swing:8x8" makes such an instance of swing. */
+    uint16_t sides[GYRE_MAX_SIDES + 1];
 };
 
 struct gyre_given_programs {

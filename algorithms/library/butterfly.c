@@ -12,14 +12,6 @@ struct walk {
     uint8_t *mine, *theirs, *both;
 };
 
-int gyre_butterfly_steps(const struct gyre_shape *shape)
-{
-    int n_steps = 0;
-    while (1 << n_steps < shape->n_ranks)
-        n_steps++;
-    return n_steps;
-}
-
 static void name_from(struct walk *walk, int rank, int step, int *n_named)
 {
     if (step < walk->b->n_steps) {

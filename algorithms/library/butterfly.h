@@ -25,7 +25,4 @@ struct gyre_butterfly {
 
 void gyre_butterfly_emit(const struct gyre_butterfly *butterfly);
 
-/** log2 of the number of ranks, rounded up. */
-int gyre_butterfly_steps(const struct gyre_shape *shape);
-
 #endif

@@ -13,11 +13,14 @@
  *           adds  b0!                 adds  b1!                 adds  b5!
  *   all-gather, all-reduce: the same way back
  *
+ * With sides (factors:8x4) the groups are those of its dimensions, the last one first.
+ *
  * Cost (n ranks, B bytes of all blocks): as many hops as n has prime factors, and B (n-1)/n each
  * way.
  */
 #include "algorithms/blocks.h"
 #include "algorithms/library/library.h"
+#include "algorithms/library/torus.h"
 
 struct round {
     int factor;
@@ -38,9 +41,14 @@ static int smallest_factor(int n)
     return n;
 }
 
-static void find_rounds(struct factors *f)
+static void find_rounds(const struct gyre_shape *shape, struct factors *f)
 {
+    const struct gyre_torus torus = gyre_torus_of(shape);
     int weight = 1;
+    for (int dim = torus.n_dims - 1; dim >= 0 && shape->sides != NULL; dim--, f->n_rounds++) {
+        f->rounds[f->n_rounds] = (struct round){torus.sides[dim], weight};
+        weight *= torus.sides[dim];
+    }
     for (; weight < f->b.n_ranks; f->n_rounds++) {
         const int factor = smallest_factor(f->b.n_ranks / weight);
         f->rounds[f->n_rounds] = (struct round){factor, weight};
@@ -136,7 +144,7 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
 {
     struct factors f = {
         .b = {.builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank}};
-    find_rounds(&f);
+    find_rounds(shape, &f);
     gyre_builder_max_range(builder, shape->n_ranks / f.rounds[0].factor);
     if (shape->coll == GYRE_COLL_ALL_GATHER) {
         const struct gyre_ref in = gyre_in(0), out = gyre_out(rank);
@@ -148,11 +156,17 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
         all_gather(&f);
 }
 
+static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                   const char **why_not)
+{
+    return gyre_blocks_can_do(shape, can_out, why_not) && gyre_torus_fits(shape, why_not);
+}
+
 const struct gyre_algorithm gyre_algorithm_factors = {
     .name = "factors",
     .summary = "groups of the prime factors of n, for any number of ranks without folding",
     .collectives = GYRE_BLOCKS_COLLECTIVES,
-    .can_do = gyre_blocks_can_do,
+    .can_do = can_do,
     .emit = emit,
     .n_chunks = gyre_blocks_n_chunks,
 };

@@ -12,6 +12,9 @@
  * SC 2025: the butterfly whose distances halve) begins with the last step: the blocks of a message
  * follow each other. Both need even numbers of ranks.
  *
+ * In a torus (swing:8x8) dimensions take turns, and there is a variant for each dimension and
+ * direction.
+ *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way.
  *
  * `bine_tree`: broadcast from the root, which counts as rank 0, by the same pairs, the farthest
@@ -24,6 +27,7 @@
 #include "algorithms/blocks.h"
 #include "algorithms/library/butterfly.h"
 #include "algorithms/library/library.h"
+#include "algorithms/library/torus.h"
 
 /* The sum of (-2)^i for i = 0 to k. */
 static int distance_of(int k)
@@ -34,11 +38,35 @@ static int distance_of(int k)
     return distance;
 }
 
+static int log2_up(int n)
+{
+    int log = 0;
+    while (1 << log < n)
+        log++;
+    return log;
+}
+
+static int n_steps_of(const struct gyre_torus *torus)
+{
+    int n_steps = 0;
+    for (int dim = 0; dim < torus->n_dims; dim++)
+        n_steps += log2_up(torus->sides[dim]);
+    return n_steps;
+}
+
+/* Dimensions take turns, as long as they have steps left. */
 static int near_first(const struct gyre_butterfly *b, int rank, int step)
 {
-    const int n = b->shape->n_ranks;
-    const int distance = distance_of(step) * (rank % 2 == 0 ? 1 : -1);
-    return ((rank + distance) % n + n) % n;
+    const struct gyre_torus torus = gyre_torus_of(b->shape);
+    int dim = 0, own = 0; /* its own steps so far */
+    for (int turn = 0, at = -1; at < step; turn++) {
+        dim = gyre_torus_dim(&torus, b->shape->variant, turn);
+        own = turn / torus.n_dims;
+        at += own < log2_up(torus.sides[dim]);
+    }
+    const bool is_even = gyre_torus_at(&torus, rank, dim) % 2 == 0;
+    const int sign = is_even == (b->shape->variant % 2 == 0) ? 1 : -1;
+    return gyre_torus_move(&torus, rank, dim, sign * distance_of(own) % torus.sides[dim]);
 }
 
 static int far_first(const struct gyre_butterfly *b, int rank, int step)
@@ -50,9 +78,8 @@ static int far_first(const struct gyre_butterfly *b, int rank, int step)
  * the root. Returns how many. */
 static int find_children(int n, int self, uint8_t *got, int *parent_out, int *children_out)
 {
-    int n_children = 0, n_steps = 0;
-    while (1 << n_steps < n)
-        n_steps++;
+    const int n_steps = log2_up(n);
+    int n_children = 0;
     got[0] = (uint8_t)(n_steps + 1); /* the step in which it gets the vector, plus 1 */
     *parent_out = -1;
     for (int step = n_steps - 1; step >= 0; step--)
@@ -107,17 +134,29 @@ static bool can_do_tree(const struct gyre_shape *shape, struct gyre_ability *can
 static bool can_do(const struct gyre_shape *shape, struct gyre_ability *can_out,
                    const char **why_not)
 {
+    const struct gyre_torus torus = gyre_torus_of(shape);
     *can_out = (struct gyre_ability){.ranges = true};
-    *why_not = "it needs an even number of ranks";
-    return shape->n_ranks == 1 || shape->n_ranks % 2 == 0;
+    if (!gyre_torus_fits(shape, why_not))
+        return false;
+    *why_not = torus.n_dims > 1 ? "its sides are even" : "it needs an even number of ranks";
+    for (int dim = 0; dim < torus.n_dims; dim++)
+        if (torus.sides[dim] % 2 != 0 && shape->n_ranks > 1)
+            return false;
+    return true;
+}
+
+static int n_variants(const struct gyre_shape *shape)
+{
+    return shape->sides == NULL ? 1 : 2 * gyre_torus_of(shape).n_dims;
 }
 
 static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
+    const struct gyre_torus torus = gyre_torus_of(shape);
     const struct gyre_butterfly butterfly = {.shape = shape,
                                              .builder = builder,
                                              .rank = rank,
-                                             .n_steps = gyre_butterfly_steps(shape),
+                                             .n_steps = n_steps_of(&torus),
                                              .partner = near_first,
                                              .is_named = true};
     gyre_butterfly_emit(&butterfly);
@@ -125,10 +164,11 @@ static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_bui
 
 static void emit_bine(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
+    const struct gyre_torus torus = gyre_torus_of(shape);
     const struct gyre_butterfly butterfly = {.shape = shape,
                                              .builder = builder,
                                              .rank = rank,
-                                             .n_steps = gyre_butterfly_steps(shape),
+                                             .n_steps = n_steps_of(&torus),
                                              .partner = far_first};
     gyre_butterfly_emit(&butterfly);
 }
@@ -139,6 +179,7 @@ const struct gyre_algorithm gyre_algorithm_swing = {
         "pairs at distance 1, -1, 3, -5, 11, ..., the nearest first; an even number of ranks",
     .collectives = GYRE_BLOCKS_COLLECTIVES,
     .can_do = can_do,
+    .n_variants = n_variants,
     .emit = emit_swing,
     .n_chunks = gyre_blocks_n_chunks,
 };
@@ -148,6 +189,7 @@ const struct gyre_algorithm gyre_algorithm_bine = {
     .summary = "the pairs of swing, the farthest first; an even number of ranks",
     .collectives = GYRE_BLOCKS_COLLECTIVES,
     .can_do = can_do,
+    .n_variants = n_variants,
     .emit = emit_bine,
     .n_chunks = gyre_blocks_n_chunks,
 };

@@ -226,6 +226,7 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
+    filter.is_forced[request->coll] = request->algorithm != NULL; /* as --algo is in a call */
     if (table->algorithms[column]->given != NULL)
         GYRE_TRY(
             gyre_tuner_choose_given(&facts, &filter, table->algorithms[column], n_bytes, choice));

@@ -118,15 +118,44 @@ static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
     return true;
 }
 
-/* It joins this process's algorithms, so that all code knows it. */
+/* "8x8". False: it is something else. */
+static bool parse_sides(const char *text, uint16_t *sides)
+{
+    for (int i = 0; i < GYRE_MAX_SIDES; i++) {
+        char *end;
+        const long side = strtol(text, &end, 10);
+        if (!isdigit((unsigned char)*text) || side < 1 || side > GYRE_MAX_RANKS)
+            return false;
+        sides[i] = (uint16_t)side;
+        if (*end == '\0')
+            return true;
+        if (*end != 'x')
+            return false;
+        text = end + 1;
+    }
+    return false;
+}
+
+/* It joins this process's algorithms, so that all code knows it. @name: "swing" or "swing:8x8". */
 static const struct gyre_algorithm *take_from_library(const char *name)
 {
     static struct gyre_algorithm taken; /* one job a process */
-    const struct gyre_algorithm *found = gyre_library_find(name);
+    static const char *taken_as;
+    if (taken_as != NULL && strcmp(name, taken_as) == 0)
+        return &taken;
+    const size_t n = strcspn(name, ":");
+    char word[16] = "";
+    if (n >= sizeof(word))
+        return NULL;
+    memcpy(word, name, n);
+    const struct gyre_algorithm *found = gyre_library_find(word);
     if (found == NULL)
         return NULL;
     taken = *found;
     taken.from = "library";
+    if (name[n] == ':' && !parse_sides(&name[n + 1], taken.sides))
+        return NULL;
+    taken_as = name;
     return gyre_algorithms_add(&taken) == GYRE_SUCCESS ? &taken : NULL;
 }
 

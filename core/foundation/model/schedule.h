@@ -109,6 +109,9 @@ struct gyre_shape {
     uint16_t most_range; /* longer ranges are cut: gyre_program_cut(); 0 = none is */
     const struct gyre_grouping *grouping;
     bool is_placed;
+    /* Sides of the torus that the algorithm's user named, ranks along the last one first; ended by
+     * 0. NULL = none. Set by gyre_algorithm_emit() and the like. */
+    const uint16_t *sides;
 };
 
 struct gyre_program {
