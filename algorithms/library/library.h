@@ -8,11 +8,12 @@
 
 #include "algorithms/algorithm.h"
 
-/* `bine` and `bine_tree` are in swing.c, `bucket` and `rings` in torus.c, bruck3 and bruck4 in
- * algorithms/bruck.c, NCCL's in ring.c and tree.c. */
+/* `bine`, `pairs` and `bine_tree` are in swing.c, `bucket` and `rings` in torus.c, bruck3 and
+ * bruck4 in algorithms/bruck.c, NCCL's in ring.c and tree.c. */
 #define GYRE_LIBRARY_LIST(X)                         \
     X(swing)     /* distances 1, 1, 3, 5, 11, ... */ \
     X(bine)      /* the farthest first */            \
+    X(pairs)     /* distances 1, 2, 4, ... */        \
     X(circulant) /* halved distances */              \
     X(factors)   /* by digits of the rank */         \
     X(bine_tree) /* of broadcast and reduce */       \

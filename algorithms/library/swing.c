@@ -12,6 +12,8 @@
  * SC 2025: the butterfly whose distances halve) begins with the last step: the blocks of a message
  * follow each other. Both need even numbers of ranks.
  *
+ * `pairs` has distances 1, 2, 4, ... of halving, the nearest first, to compare with.
+ *
  * In a torus (swing:8x8) dimensions take turns, and there is a variant for each dimension and
  * direction.
  *
@@ -54,19 +56,36 @@ static int n_steps_of(const struct gyre_torus *torus)
     return n_steps;
 }
 
-/* Dimensions take turns, as long as they have steps left. */
+/* Dimensions take turns, as long as they have steps left. @own_out: its own steps so far. */
+static int dim_of_step(const struct gyre_torus *torus, int variant, int step, int *own_out)
+{
+    int dim = 0;
+    *own_out = 0;
+    for (int turn = 0, at = -1; at < step; turn++) {
+        dim = gyre_torus_dim(torus, variant, turn);
+        *own_out = turn / torus->n_dims;
+        at += *own_out < log2_up(torus->sides[dim]);
+    }
+    return dim;
+}
+
 static int near_first(const struct gyre_butterfly *b, int rank, int step)
 {
     const struct gyre_torus torus = gyre_torus_of(b->shape);
-    int dim = 0, own = 0; /* its own steps so far */
-    for (int turn = 0, at = -1; at < step; turn++) {
-        dim = gyre_torus_dim(&torus, b->shape->variant, turn);
-        own = turn / torus.n_dims;
-        at += own < log2_up(torus.sides[dim]);
-    }
+    int own;
+    const int dim = dim_of_step(&torus, b->shape->variant, step, &own);
     const bool is_even = gyre_torus_at(&torus, rank, dim) % 2 == 0;
     const int sign = is_even == (b->shape->variant % 2 == 0) ? 1 : -1;
     return gyre_torus_move(&torus, rank, dim, sign * distance_of(own) % torus.sides[dim]);
+}
+
+static int power_of_two(const struct gyre_butterfly *b, int rank, int step)
+{
+    const struct gyre_torus torus = gyre_torus_of(b->shape);
+    int own;
+    const int dim = dim_of_step(&torus, b->shape->variant, step, &own);
+    const int distance = (gyre_torus_at(&torus, rank, dim) >> own & 1) == 0 ? 1 << own : -(1 << own);
+    return gyre_torus_move(&torus, rank, dim, distance);
 }
 
 static int far_first(const struct gyre_butterfly *b, int rank, int step)
@@ -150,27 +169,43 @@ static int n_variants(const struct gyre_shape *shape)
     return shape->sides == NULL ? 1 : 2 * gyre_torus_of(shape).n_dims;
 }
 
-static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+static bool can_do_pairs(const struct gyre_shape *shape, struct gyre_ability *can_out,
+                         const char **why_not)
+{
+    const struct gyre_torus torus = gyre_torus_of(shape);
+    *can_out = (struct gyre_ability){.ranges = true};
+    if (!gyre_torus_fits(shape, why_not))
+        return false;
+    *why_not = torus.n_dims > 1 ? "its sides are 2^k" : "it needs 2^k ranks";
+    return (shape->n_ranks & (shape->n_ranks - 1)) == 0;
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                 int (*partner)(const struct gyre_butterfly *, int, int))
 {
     const struct gyre_torus torus = gyre_torus_of(shape);
     const struct gyre_butterfly butterfly = {.shape = shape,
                                              .builder = builder,
                                              .rank = rank,
                                              .n_steps = n_steps_of(&torus),
-                                             .partner = near_first,
-                                             .is_named = true};
+                                             .partner = partner,
+                                             .is_named = partner != far_first};
     gyre_butterfly_emit(&butterfly);
+}
+
+static void emit_swing(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit(shape, rank, builder, near_first);
 }
 
 static void emit_bine(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    const struct gyre_torus torus = gyre_torus_of(shape);
-    const struct gyre_butterfly butterfly = {.shape = shape,
-                                             .builder = builder,
-                                             .rank = rank,
-                                             .n_steps = n_steps_of(&torus),
-                                             .partner = far_first};
-    gyre_butterfly_emit(&butterfly);
+    emit(shape, rank, builder, far_first);
+}
+
+static void emit_pairs(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit(shape, rank, builder, power_of_two);
 }
 
 const struct gyre_algorithm gyre_algorithm_swing = {
@@ -191,6 +226,16 @@ const struct gyre_algorithm gyre_algorithm_bine = {
     .can_do = can_do,
     .n_variants = n_variants,
     .emit = emit_bine,
+    .n_chunks = gyre_blocks_n_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_pairs = {
+    .name = "pairs",
+    .summary = "pairs at distance 1, 2, 4, ..., the nearest first; 2^k ranks",
+    .collectives = GYRE_BLOCKS_COLLECTIVES,
+    .can_do = can_do_pairs,
+    .n_variants = n_variants,
+    .emit = emit_pairs,
     .n_chunks = gyre_blocks_n_chunks,
 };
 

@@ -7,6 +7,7 @@ which are proved before they are written.
 import argparse
 import io
 import os
+import subprocess
 import sys
 
 import from_msccl
@@ -52,7 +53,17 @@ def run(tools, options):
             raise program_text.Refused(f"the programs are not proved: {why} (--unproved writes them nevertheless)")
         say(f"not proved: {why}")
     elif not options.as_written:
-        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed), say)
+        def built_in(name):
+            shape = ["--algo", name, "--coll", variants[0].coll, "--ranks", str(len(variants[0].ranks)),
+                     "--root", str(variants[0].root)]
+            done = subprocess.run([os.path.join(tools, "schedule"), *shape], capture_output=True, text=True, check=False)
+            return program_text.parse(done.stdout)[0] if done.returncode == 0 else None
+        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed), say, built_in)
+    if why is None:
+        for one, depth in [(one, program_text.prove(tools, one.text())[1]) for one in variants]:
+            one.depth = depth
+        for one in variants:  # the same for all variants
+            one.depth = max(each.depth for each in variants)
     result = "".join(one.text() for one in variants)
     if options.output:
         write_whole(options.output, result)

@@ -105,15 +105,20 @@ def parse(text):
 
 def verify(tools, text):
     """None if all programs of the text are proved, in place and out of place; else the reason."""
+    return prove(tools, text)[0]
+
+
+def prove(tools, text):
+    """(None, the FIFO slots that are enough) if all programs are proved, in place and out of place; else (reason, 0)."""
     with tempfile.NamedTemporaryFile("w", suffix=".gyre", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         done = subprocess.run([os.path.join(tools, "schedule"), "--file", file.name, "--rank", "0", "--verify"],
                               capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        return None
+        return None, max(map(int, re.findall(r"^# proved .*: depth (\d+) is enough", done.stdout, re.M)), default=1)
     reasons = re.findall(r"^# (refused.*|step .*)$", done.stdout, re.M)
-    return ": ".join(reasons) or done.stderr.replace(file.name, "the programs").strip()
+    return ": ".join(reasons) or done.stderr.replace(file.name, "the programs").strip(), 0
 
 
 # ---- passes over imported programs ------------------------------------------------------------------
@@ -299,7 +304,49 @@ def fused(programs, *passes):
     return found
 
 
-def improve(variants, prove, say):
+# ---- recognize: programs that gyre has ------------------------------------------------------------
+
+BUILT_IN = ("ring", "tree", "direct", "twoshot", "spread", "doubling")  # of single chunks
+
+
+def routes(programs):
+    """How often each route of a chunk occurs: its steps on all ranks, without names of chunks, lanes, areas, and orders
+    of inputs, of outputs and of workers. In collectives of blocks there is one route. None: steps move ranges."""
+    def bare(ref):
+        word, _, number = ref.partition(" ")
+        kept = programs.is_vector and word in ("in", "out") or word == "scratch"
+        return word if kept else f"{word} {number.partition('/')[0]}"
+    found, chunks = {}, {}
+    for rank, workers in enumerate(programs.ranks):
+        for step in (step for steps in workers for step in steps):
+            if step.n_chunks > 1:
+                return None
+            name = step.first if programs.is_vector else 0
+            chunks.setdefault(name, []).append((rank, 0 if programs.is_vector else step.first,
+                                                tuple(sorted(map(bare, step.inputs))),
+                                                tuple(sorted(map(bare, step.outputs))), "final" in step.flags))
+    for route in chunks.values():
+        key = tuple(sorted(route))
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def recognize(variants, built_in):
+    """The programs of gyre's algorithm whose chunks take the same routes, each k times in the imported ones, for gyre's
+    own tuning is theirs. @built_in: name -> its programs of this shape, or None."""
+    for own in filter(None, map(built_in, BUILT_IN)):
+        due = routes(own)
+        for programs in variants:
+            found = routes(programs)
+            n_same = next(iter(found.values())) if found else 0
+            if not due or not found or found != {key: n_same * n for key, n in due.items()}:
+                break
+        else:
+            return [own]
+    return None
+
+
+def improve(variants, prove, say, built_in=lambda _: None):
     """The programs of all variants after the passes that help. @prove: text -> None, or why it is not proved.
     @say: gets a line for each pass that was done or left out."""
     def attempt(name, changed):
@@ -315,4 +362,7 @@ def improve(variants, prove, say):
     attempt("fold and coarsen", folded if None not in folded else None)
     attempt("fuse", [fused(one, fuse_chain, fuse_sends, fuse_chain, drop_unread) for one in variants])
     attempt("fuse sends", [fused(one, fuse_sends, drop_unread) for one in variants])
-    return variants
+    own = recognize(variants, built_in)
+    if own is not None:
+        say(f"its chunks take the routes of gyre's {own[0].name}, whose programs stand for them")
+    return own or variants

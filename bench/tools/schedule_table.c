@@ -127,17 +127,23 @@ static void print_left_out(const struct bench_table *table, const char *algorith
         printf("# left out: %s: %s\n", algorithm, reason);
 }
 
-/* Under a single leaf hosts are alike. */
+/* Under a single leaf hosts are alike. Rank 0 stands for all. */
 static bool has_unlike_pairs(const struct bench_table *table,
                              const struct gyre_algorithm *algorithm)
 {
     const struct gyre_fabric *fabric = table->request->fabric;
-    if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)))
+    const struct gyre_shape shape = {.coll = table->request->coll,
+                                     .n_ranks = (uint16_t)table->request->n_ranks,
+                                     .root = (uint16_t)table->request->root,
+                                     .grouping = table->request->grouping};
+    struct gyre_program *program = NULL;
+    if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)) ||
+        table->facts.n_hosts < 2 ||
+        gyre_algorithm_emit(algorithm, &shape, 0, &program) != GYRE_SUCCESS)
         return false;
-    /* Recursive doubling has few flows at a time. */
-    return table->facts.n_hosts > 1 && algorithm != &gyre_algorithm_doubling &&
-           gyre_tuner_ability(&table->facts, algorithm, table->request->coll, false).reach ==
-               GYRE_REACH_ALL;
+    const bool has_pairs = program->n_connections >= shape.n_ranks; /* of 2 (n - 1) */
+    gyre_program_free(program);
+    return has_pairs;
 }
 
 static gyre_status check_pairs(const struct bench_table *table,
