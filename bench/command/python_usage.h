@@ -105,6 +105,7 @@ static const char import_usage[] =
     "  --format NAME        msccl (XML), mscclpp (execution plan), teccl; default: by the "
     "content\n"
     "  --as-written         keep the steps and chunks of the file\n"
+    "  --any-order          ranks may add in different orders (their last bits may then differ)\n"
     "  --unproved           write programs that are not proved, too; no communicator runs "
     "them\n"
     "  -h, --help           print this text\n"

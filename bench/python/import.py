@@ -37,6 +37,7 @@ def make_parser():
     parser.add_argument("--format", choices=sorted(READERS))
     parser.add_argument("--as-written", action="store_true")
     parser.add_argument("--unproved", action="store_true")
+    parser.add_argument("--any-order", action="store_true")
     return parser
 
 
@@ -47,7 +48,8 @@ def run(tools, options):
     text = io.StringIO()
     READERS[options.format or format_of(options.file)](options.file, text)
     variants = program_text.parse(text.getvalue())
-    why = program_text.verify(tools, text.getvalue())
+    asked = ("--any-order",) if options.any_order else ()
+    why = program_text.verify(tools, text.getvalue(), *asked)
     if why is not None:
         if not options.unproved:
             raise program_text.Refused(f"the programs are not proved: {why} (--unproved writes them nevertheless)")
@@ -58,9 +60,9 @@ def run(tools, options):
                      "--root", str(variants[0].root)]
             done = subprocess.run([os.path.join(tools, "schedule"), *shape], capture_output=True, text=True, check=False)
             return program_text.parse(done.stdout)[0] if done.returncode == 0 else None
-        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed), say, built_in)
+        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed, *asked), say, built_in)
     if why is None:
-        for one, depth in [(one, program_text.prove(tools, one.text())[1]) for one in variants]:
+        for one, depth in [(one, program_text.prove(tools, one.text(), *asked)[1]) for one in variants]:
             one.depth = depth
         for one in variants:  # the same for all variants
             one.depth = max(each.depth for each in variants)

@@ -8,6 +8,7 @@ from program_text import Refused
 MAX_FILE_BYTES, MAX_GPUS, MAX_CHUNKS, MAX_BLOCKS, MAX_CHANNELS = 64 << 20, 256, 4096, 4096, 256
 MAX_STEPS, MAX_MOVES = 1 << 20, 1 << 22
 MAX_VARIANTS = 16  # that a shape of gyre can have
+MAX_PARTS = 256    # of a block; those whose programs are the same become one variant
 
 COLLECTIVES = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
                "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all", "broadcast": "broadcast",
@@ -204,9 +205,9 @@ class Algorithm:
         if n_moves > MAX_MOVES:
             self.element.refuse(f"{n_moves} steps of one chunk each; at most {MAX_MOVES} are translated")
         self.n_parts = 1 if self.is_vector else self.n_chunks // self.n_gpus
-        if not self.is_vector and (self.n_chunks % self.n_gpus != 0 or self.n_parts > MAX_VARIANTS):
+        if not self.is_vector and (self.n_chunks % self.n_gpus != 0 or self.n_parts > MAX_PARTS):
             self.element.refuse(f"nchunksperloop is {self.n_chunks} for {self.n_gpus} GPUs: it has to be 1 to "
-                                f"{MAX_VARIANTS} times as many, one chunk for each part of each block")
+                                f"{MAX_PARTS} times as many, one chunk for each part of each block")
         if self.coll == "all_to_all" and self.is_aliased:
             self.element.refuse("all_to_all has no form in place in gyre")
         if self.n_gpus < 2:

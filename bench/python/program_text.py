@@ -103,17 +103,18 @@ def parse(text):
     return found
 
 
-def verify(tools, text):
+def verify(tools, text, *options):
     """None if all programs of the text are proved, in place and out of place; else the reason."""
-    return prove(tools, text)[0]
+    return prove(tools, text, *options)[0]
 
 
-def prove(tools, text):
-    """(None, the FIFO slots that are enough) if all programs are proved, in place and out of place; else (reason, 0)."""
+def prove(tools, text, *options):
+    """(None, the FIFO slots that are enough) if all programs are proved, in place and out of place; else (reason, 0).
+    @options: of gyre schedule, such as --any-order."""
     with tempfile.NamedTemporaryFile("w", suffix=".gyre", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        done = subprocess.run([os.path.join(tools, "schedule"), "--file", file.name, "--rank", "0", "--verify"],
+        done = subprocess.run([os.path.join(tools, "schedule"), "--file", file.name, "--rank", "0", "--verify", *options],
                               capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None, max(map(int, re.findall(r"^# proved .*: depth (\d+) is enough", done.stdout, re.M)), default=1)

@@ -21,10 +21,10 @@ def crossing(peer, groups):
                for k in range(n.bit_length() - 1))
 
 
-def random_groups(n, dice):
+def random_groups(n, dice, least=8, most=40):
     found = []
     while len(found) < n:
-        found += [found[-1] + 1 if found else 0] * dice.randint(8, 40)
+        found += [found[-1] + 1 if found else 0] * dice.randint(least, most)
     return found[:n]
 
 

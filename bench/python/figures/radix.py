@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduce of whole vectors in groups of 2, 4 and 8 ranks: what gyre's simulator predicts."""
-import json
-import os
-import subprocess
-import tempfile
-
-from result import Result
+from result import Result, predicted
 
 PAPER = "Wilkins et al., CLUSTER 2023"
 CLAIM = "recursive multiplying with a larger radix than 2 is faster for short vectors"
@@ -16,20 +11,9 @@ N_HOSTS = 64
 ALGORITHMS = {"radix 2": "doubling", "radix 4": "multiplying4", "radix 8": "multiplying8"}
 
 
-def predicted(tools, algorithm):
-    with tempfile.TemporaryDirectory() as folder:
-        report = os.path.join(folder, "radix.json")
-        done = subprocess.run([os.path.join(tools, "schedule"), "--predict", "--algo", algorithm, "--coll", "all_reduce",
-                               "--hosts", f"{N_HOSTS}x1", "--bytes", "256:1M", "--json", report],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise OSError(0, f"{done.stderr.strip()}", "gyre schedule")
-        with open(report, encoding="utf-8") as file:
-            return [(row["bytes"], row["time_us"]) for row in json.load(file)["predictions"]]
-
-
 def run(tools):
-    curves = {name: predicted(tools, algorithm) for name, algorithm in ALGORITHMS.items()}
+    curves = {name: predicted(tools, "--algo", algorithm, "--coll", "all_reduce", "--hosts", f"{N_HOSTS}x1", "--bytes",
+                              "256:1M") for name, algorithm in ALGORITHMS.items()}
     columns = list(zip(*curves.values()))
     rows = [[points[0][0], *(time for _, time in points)] for points in columns]
     short, long = rows[0][1:], rows[-1][1:]

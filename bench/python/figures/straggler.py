@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One server keeps a fraction f of its bandwidth: the ring, and a ring of the others with the slow one as a leaf."""
-import json
 import os
-import subprocess
 import tempfile
 
 from program_text import Programs, Step, verify
-from result import Result
+from result import Result, predicted
 
 PAPER = "OptCC, arXiv 2606.01680"
 CLAIM = "with half of one server's bandwidth an all-reduce needs only O(1 / n) more time, where a ring needs twice as much"
@@ -46,16 +44,9 @@ def leaf(n):
     return programs.text()
 
 
-def predicted_us(tools, folder, n, f, shape):
-    fabric, report = os.path.join(folder, "slow.fabric"), os.path.join(folder, "slow.json")
-    with open(fabric, "w", encoding="utf-8") as file:
-        file.write(f"hosts {n} gpus 1 nics 1 rate {RATE}\nlink host {n - 1} nic 0 rate {RATE * f:g}\n")
-    done = subprocess.run([os.path.join(tools, "schedule"), "--predict", *shape, "--fabric", fabric, "--bytes", str(N_BYTES),
-                           "--channels", "8", "--proto", "simple", "--json", report], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(0, f"{done.stderr.strip()}", "gyre schedule")
-    with open(report, encoding="utf-8") as file:
-        return json.load(file)["predictions"][0]["time_us"]
+def predicted_us(tools, n, f, shape):
+    fabric = f"hosts {n} gpus 1 nics 1 rate {RATE}\nlink host {n - 1} nic 0 rate {RATE * f:g}\n"
+    return predicted(tools, *shape, "--bytes", str(N_BYTES), "--channels", "8", "--proto", "simple", fabric=fabric)[0][1]
 
 
 def run(tools):
@@ -69,10 +60,10 @@ def run(tools):
             if why is not None:
                 raise OSError(0, f"the leaf's programs are not proved: {why}", "gyre schedule")
             ring = ["--algo", "ring", "--coll", "all_reduce"]
-            healthy = predicted_us(tools, folder, n, 1, ring)
+            healthy = predicted_us(tools, n, 1, ring)
             for f in (1, 0.75, 0.5, 0.25):
-                rows.append([n, f, predicted_us(tools, folder, n, f, ring) / healthy,
-                             predicted_us(tools, folder, n, f, ["--file", own]) / healthy, bound(n, f)])
+                rows.append([n, f, predicted_us(tools, n, f, ring) / healthy,
+                             predicted_us(tools, n, f, ["--file", own]) / healthy, bound(n, f)])
     for n in (8, 32):
         for at, name in ((2, "ring"), (3, "leaf"), (4, "bound of leaf")):
             curves[f"{name}, {n} ranks"] = [(row[1], row[at]) for row in rows if row[0] == n]
