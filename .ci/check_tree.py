@@ -51,7 +51,7 @@ BENCH_ALSO = {
     "transport/transport.h": r"doctor/rdma\.c|doctor/checks/network\.c",
     "transport/ib/ib_trial.h": r"doctor/checks/rails\.c",
     "bootstrap/launch.h": r"launch/launcher\.c",
-    "algorithms/contenders/contender.h": r"tools/(predict_rows\.c|programs\.h)",
+    "algorithms/contenders/contender.h": r"tools/(predict_rows\.c|programs\.h)|command/explain_choice\.c",
     "core/foundation/model/types.h": r"limits/limits\.h|check/",  # for CUDA's compiler
     "core/foundation/model/schedule.h": r"check/",
     "kernels/numeric.h": r"check/",

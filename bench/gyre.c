@@ -117,7 +117,7 @@ static const struct command commands[] = {
     {.name = "explain-choice",
      .help = "say which measured row decides how a call is carried out, and why others do not",
      .examples = {"gyre explain-choice 1M --ranks 4 --machine h200",
-                  "gyre explain-choice 64K --coll all_gather --ranks 2 --machine host --json"},
+                  "gyre explain-choice 64M --ranks 8 --library nccl"},
      .run = bench_command_explain_choice},
     {.name = "tune",
      .help = "measure the constants that predictions use",

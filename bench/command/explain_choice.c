@@ -3,6 +3,7 @@
  * `gyre explain-choice` asks the library's own chooser, with a recorder, and variables count as in
  * a communicator.
  */
+#include "algorithms/contenders/contender.h"
 #include "bench/command/command.h"
 #include "bench/driver/option_table.h"
 #include "core/foundation/base/param.h"
@@ -29,6 +30,7 @@ struct request {
     const char *coll_name;
     int machine;
     int net; /* of net_names */
+    const char *library;
     bool in_window, as_json, wants_help;
 };
 
@@ -44,6 +46,8 @@ static const struct bench_option table[] = {
     {0, "machine", "NAME", "h200, gpu_host_memory or host [host]", BENCH_WORD, AT(machine), 0, 3,
      machine_names},
     {0, "window", NULL, "the result lies in a window", BENCH_FLAG, AT(in_window)},
+    {0, "library", "NAME", "nccl: also what NCCL would do on eight H200 a host", BENCH_TEXT,
+     AT(library)},
     {0, "json", NULL, "as JSON", BENCH_FLAG, AT(as_json)},
     {'h', "help", NULL, "print this text", BENCH_FLAG, AT(wants_help)},
     {0},
@@ -58,7 +62,8 @@ struct answer {
     struct gyre_choice choice;
     struct gyre_why why;
     struct kernel kernel;
-    double predicted_us; /* 0 = rows chose */
+    double predicted_us;            /* 0 = rows chose */
+    struct gyre_contender_way nccl; /* algorithm NULL = not asked for */
 };
 
 static gyre_status fill_facts(const struct request *request, const struct gyre_tuning *tuning,
@@ -212,6 +217,10 @@ static void print_text(const struct request *request, const struct answer *answe
         printf("  no fused kernel: the steps are interpreted\n");
     if (answer->kernel.is_known && run->measured != NULL)
         printf("    measured %s\n", run->measured);
+    if (answer->nccl.algorithm != NULL)
+        printf("NCCL 2.30: %s %s, %u channels, tiles of %u B; %.2f us by its own tables\n",
+               answer->nccl.name, gyre_proto_names[answer->nccl.proto], answer->nccl.n_channels,
+               answer->nccl.tile_bytes, answer->nccl.estimated_us);
     for (size_t i = 0; i < why->n; i++)
         printf("%s  %s:%u  %.*s: %s\n", i == 0 ? "rows that do not fit:\n" : "",
                why->lost[i].row->file, why->lost[i].row->line, text_bytes(why->lost[i].row),
@@ -252,6 +261,11 @@ static void print_json(const struct request *request, const struct answer *answe
             put_row(choice->won[i]);
         printf("%s", choice->won[i] != NULL ? "}" : "null");
     }
+    if (answer->nccl.algorithm != NULL)
+        printf(",\n \"nccl\": {\"algorithm\": \"%s\", \"protocol\": \"%s\", \"channels\": %u, "
+               "\"tile_bytes\": %u, \"estimated_us\": %.3f}",
+               answer->nccl.name, gyre_proto_names[answer->nccl.proto], answer->nccl.n_channels,
+               answer->nccl.tile_bytes, answer->nccl.estimated_us);
     printf(",\n \"lost\": [");
     for (size_t i = 0; i < why->n; i++) {
         printf("%s\n  ", i == 0 ? "" : ",");
@@ -261,6 +275,24 @@ static void print_json(const struct request *request, const struct answer *answe
         printf("}");
     }
     printf("]}\n");
+}
+
+static gyre_status ask_nccl(const struct request *request, struct gyre_contender_way *way_out)
+{
+    const struct gyre_contender_machine machine = {
+        .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = gyre_cost_h200.nic_bytes_per_ns};
+    const struct gyre_contender_call call = {.coll = request->coll,
+                                             .n_ranks = request->n_ranks,
+                                             .n_hosts = request->n_hosts,
+                                             .n_bytes = request->n_bytes};
+    if (request->library == NULL)
+        return GYRE_SUCCESS;
+    if (strcmp(request->library, "nccl") != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library %.40s: expected nccl",
+                         request->library);
+    if (request->n_ranks < 2)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library nccl needs at least 2 ranks");
+    return gyre_nccl_choose(&machine, &call, way_out);
 }
 
 static gyre_status find_answer(const struct request *request, struct answer *answer)
@@ -278,6 +310,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     GYRE_TRY(gyre_filter_of(&params, &filter));
     if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE))
         GYRE_TRY(gyre_tuning_load(gyre_param_text(&params, GYRE_PARAM_TUNING_FILE), &tuning));
+    GYRE_TRY(ask_nccl(request, &answer->nccl));
     GYRE_TRY(fill_facts(request, &tuning, &facts));
     facts.why = &answer->why;
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, &answer->choice));

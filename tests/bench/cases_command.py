@@ -77,6 +77,12 @@ def case_command(directory, source):
     shown = start(directory, "explain-choice", "1M", "--machine", "h200").stdout
     assert "h200.rows" in shown and "bytes 1048576 > 163840" in shown, shown
     assert "kernel lamport sum, 64 blocks of 288 threads" in shown, shown
+    known = json.loads(start(directory, "explain-choice", "8", "--ranks", "8", "--library", "nccl", "--json").stdout)
+    assert known["nccl"]["algorithm"] == "ring" and known["nccl"]["protocol"] == "ll", known
+    assert abs(known["nccl"]["estimated_us"] - 15) < 0.01, known  # 6.6 + 14 hops of 0.6 us (its tuning.cc)
+    shown = start(directory, "explain-choice", "64M", "--ranks", "8", "--library", "nccl").stdout
+    assert "NCCL 2.30: nvls simple, 16 channels" in shown, shown  # from about 2 MiB on (stas00/ml-engineering)
+    start(directory, "explain-choice", "8", "--library", "mpi", status=1)
     shown = start(directory, "explain-choice", "64K", "--machine", "gpu_host_memory", "--ranks", "2").stdout
     assert "the steps are interpreted" in shown, shown
     known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json").stdout)
