@@ -46,8 +46,9 @@ struct gyre_machine_file {
     char library[16];
     char algorithm[16]; /* "" = the library's choice */
     bool is_mesh;
-    unsigned n_gpus, n_nics; /* of a host */
-    double p2p_efficiency;   /* the part of links that sends reach */
+    unsigned n_gpus, n_nics;      /* of a host */
+    double p2p_efficiency;        /* the part of links that sends reach */
+    double p2p_worker_efficiency; /* and of the rate of a ring's warps that theirs reach */
 };
 
 /** @folder: of the files that others are `like`. Errors: INVALID_ARGUMENT with file and line,
@@ -96,6 +97,10 @@ int gyre_nccl_list(const struct gyre_contender_machine *machine,
  * it. */
 int gyre_mpi_list(const struct gyre_contender_machine *machine,
                   const struct gyre_contender_call *call, struct gyre_contender_way *ways_out);
+
+/** GB/s that the kernel of sends moves into a GPU, by how many warps receive. @n_local: ranks of a
+ * host. @worker_gbytes: of a ring's channel. */
+double gyre_nccl_p2p_rate(unsigned n_local, double worker_gbytes);
 
 /** As gyre_mpi_list(), for vLLM's and SGLang's all-reduce. */
 int gyre_one_kernel_list(const struct gyre_contender_call *call,

@@ -34,11 +34,9 @@ static int find_word(const char *word, const char *const *words, int n_words)
 
 static gyre_status take_constant(const char *line, struct gyre_machine_file *file)
 {
-    double share;
-    if (sscanf(line, "p2p_efficiency = %lf", &share) == 1) {
-        file->p2p_efficiency = share;
+    if (sscanf(line, "p2p_efficiency = %lf", &file->p2p_efficiency) == 1 ||
+        sscanf(line, "p2p_worker_efficiency = %lf", &file->p2p_worker_efficiency) == 1)
         return GYRE_SUCCESS;
-    }
     return gyre_cost_from_text(line, &file->cost, &file->cost);
 }
 
@@ -117,8 +115,10 @@ static gyre_status read_file(const char *path, const char *folder, int depth,
 gyre_status gyre_machine_file_read(const char *path, const char *folder,
                                    struct gyre_machine_file *file_out)
 {
-    struct gyre_machine_file file = {
-        .facts.gpu = GYRE_GPU_HOPPER, .cost = gyre_cost_h200, .p2p_efficiency = 1};
+    struct gyre_machine_file file = {.facts.gpu = GYRE_GPU_HOPPER,
+                                     .cost = gyre_cost_h200,
+                                     .p2p_efficiency = 1,
+                                     .p2p_worker_efficiency = 1};
     GYRE_TRY(read_file(path, folder, 1, &file));
     file.facts.link_gbytes = file.cost.egress_bytes_per_ns[GYRE_LINK_HOST];
     file.facts.mesh_gpus = file.is_mesh ? file.n_gpus : 0;

@@ -24,6 +24,9 @@
 #define P2P_PART        65536
 #define P2P_LL_BYTES    16384
 #define P2P_NET_CHUNK   131072
+#define P2P_WARPS       20
+#define P2P_WORKS       8
+#define RING_WARPS      16
 #define PCI_GBYTES      32 /* slower links are PCIe */
 #define FIRST_NVLS      217
 #define FIRST_PAT       223
@@ -369,6 +372,15 @@ static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *ma
         .depth = N_SLOTS,
         .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts),
         .store_factor = 1};
+}
+
+/* The 20 warps of a block are divided among up to eight peers, those of a peer between sending and
+ * receiving (src/device/sendrecv.h). A ring's channel has 16. */
+double gyre_nccl_p2p_rate(unsigned n_local, double worker_gbytes)
+{
+    const unsigned n_works = gyre_min_u32(n_local, P2P_WORKS), n_warps = P2P_WARPS / n_works;
+    const unsigned n_receiving = n_warps <= 4 ? n_warps / 2 : (n_warps - 1) / 2;
+    return P2P_CHANNELS * worker_gbytes * n_receiving * (n_works - 1) / RING_WARPS;
 }
 
 /* MSCCL in RCCL. */

@@ -24,28 +24,29 @@
 #define ROUGH_RANKS    1025
 
 /* X(word, field, how it is read) */
-#define ROW_WORDS(X)                            \
-    X(coll, coll, TEXT)                         \
-    X(library, library, TEXT)                   \
-    X(algo, algorithm, TEXT)                    \
-    X(proto, proto, TEXT)                       \
-    X(cost, cost, TEXT)                         \
-    X(fabric, fabric, TEXT)                     \
-    X(machine, machine, TEXT)                   \
-    X(p2p_efficiency, p2p_efficiency, NUMBER)   \
-    X(gpu, gpu, TEXT)                           \
-    X(version, version, TEXT)                   \
-    X(ranks, n_ranks, NUMBER)                   \
-    X(hosts, n_hosts, NUMBER)                   \
-    X(bytes, n_bytes, NUMBER)                   \
-    X(channels, n_channels, NUMBER)             \
-    X(tile, tile_bytes, NUMBER)                 \
-    X(depth, depth, NUMBER)                     \
-    X(graph, is_graph, NUMBER)                  \
-    X(graph_launch_ns, graph_launch_ns, NUMBER) \
-    X(nics, n_nics, NUMBER)                     \
-    X(nvls, has_nvls, NUMBER)                   \
-    X(nic_gbit, nic_gbit, NUMBER)               \
+#define ROW_WORDS(X)                                        \
+    X(coll, coll, TEXT)                                     \
+    X(library, library, TEXT)                               \
+    X(algo, algorithm, TEXT)                                \
+    X(proto, proto, TEXT)                                   \
+    X(cost, cost, TEXT)                                     \
+    X(fabric, fabric, TEXT)                                 \
+    X(machine, machine, TEXT)                               \
+    X(p2p_efficiency, p2p_efficiency, NUMBER)               \
+    X(p2p_worker_efficiency, p2p_worker_efficiency, NUMBER) \
+    X(gpu, gpu, TEXT)                                       \
+    X(version, version, TEXT)                               \
+    X(ranks, n_ranks, NUMBER)                               \
+    X(hosts, n_hosts, NUMBER)                               \
+    X(bytes, n_bytes, NUMBER)                               \
+    X(channels, n_channels, NUMBER)                         \
+    X(tile, tile_bytes, NUMBER)                             \
+    X(depth, depth, NUMBER)                                 \
+    X(graph, is_graph, NUMBER)                              \
+    X(graph_launch_ns, graph_launch_ns, NUMBER)             \
+    X(nics, n_nics, NUMBER)                                 \
+    X(nvls, has_nvls, NUMBER)                               \
+    X(nic_gbit, nic_gbit, NUMBER)                           \
     X(eager_bytes, eager_bytes, NUMBER)
 /* NAN or NULL = absent. */
 struct row {
@@ -335,8 +336,8 @@ static double busbw_of(const struct answer *answer)
            bench_bus_factor(answer->call.coll, answer->call.n_ranks);
 }
 
-/* The kernel of sends starts the works of its peers one by one, each in about a hop of LL, and
- * sends reach a smaller part of the links than rings do. */
+/* The kernel of sends starts the works of its peers one by one, each in about a hop of LL. Sends
+ * reach a smaller part of the links than rings do, and few of a block's warps receive. */
 static void apply_machine(const struct row *row, const struct gyre_machine_file *file,
                           struct gyre_contender_call *call, struct gyre_cost *cost)
 {
@@ -345,9 +346,15 @@ static void apply_machine(const struct row *row, const struct gyre_machine_file 
         call->algorithm = file->algorithm;
     if (call->coll == GYRE_COLL_ALL_TO_ALL) {
         const double part = number_or(row->p2p_efficiency, file->p2p_efficiency);
+        const double worker_part =
+            number_or(row->p2p_worker_efficiency, file->p2p_worker_efficiency);
         cost->launch_ns += (call->n_ranks - 1) * cost->hop_ns[GYRE_PROTO_LL][GYRE_LINK_HOST];
         cost->nic_bytes_per_ns *= part;
         *egress *= part;
+        if (cost->worker_step_bytes_per_ns > 0 && call->n_ranks > call->n_hosts)
+            *egress =
+                fmin(*egress, worker_part * gyre_nccl_p2p_rate(call->n_ranks / call->n_hosts,
+                                                               cost->worker_step_bytes_per_ns));
     }
     cost->ingress_bytes_per_ns[GYRE_LINK_HOST] = *egress;
 }
@@ -357,7 +364,8 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
     struct row own, *const row = &own;
     struct gyre_contender_way ways[GYRE_NCCL_MOST_WAYS];
-    struct gyre_machine_file file = {.facts.gpu = GYRE_GPU_HOPPER, .p2p_efficiency = 1};
+    struct gyre_machine_file file = {
+        .facts.gpu = GYRE_GPU_HOPPER, .p2p_efficiency = 1, .p2p_worker_efficiency = 1};
     struct gyre_contender_machine *const machine = &file.facts;
     struct gyre_cost cost;
     struct gyre_prediction prediction;

@@ -236,6 +236,14 @@ TEST_CASE("NVLS' all-reduce keeps a rank's link busy")
               time_ns, bound_ns);
 }
 
+/* src/device/sendrecv.h: of 20 warps 10, 5 and 2 serve a peer; of these 4, 2 and 1 receive. */
+TEST_CASE("sends of 2, 4 and 8 ranks reach 4, 6 and 7 sixteenths of what rings do on 32 channels")
+{
+    static const unsigned n_ranks[] = {2, 4, 8, 16}, sixteenths[] = {4, 6, 7, 7};
+    for (int i = 0; i < 4; i++)
+        CHECK(fabs(gyre_nccl_p2p_rate(n_ranks[i], 16) - 32 * sixteenths[i]) < 1e-9);
+}
+
 /* ompi/mca/coll/tuned/coll_tuned_decision_fixed.c */
 TEST_CASE("Open MPI's rules choose by ranks and bytes")
 {

@@ -23,6 +23,7 @@ LIBRARIES = {"nccl": "nccl", "rccl": "rccl", "sglang": "oneshot", "vllm": "onesh
              "trt": "oneshot", "msccl": "oneshot", "mpi": "mpi", "ompi": "mpi", "mpich": "mpi", "mlsl": "mpi"}
 # GB/s of one link of NVLink or xGMI as NCCL and RCCL count it, times links: src/graph/topo.h of both.
 CHIPS = {"volta": 120, "ampere": 240, "hopper": 370.8, "blackwell": 721.8, "cdna3": 336, "none": 0}
+STEP_NS = 1068  # simple_step_ns of H200 (algorithms/simulate/cost.c)
 FITTED = re.compile(r"#\s*fitted on (\w+) (\d+)x(\d+) (\d+) (.+?)\s*$")
 
 
@@ -38,11 +39,12 @@ def library_of(text):
 
 class Machine:
     """@names: of tables. @own: what its file says; @words, @constants, @fabric: with what it inherits.
-    @fits: key -> (collective, hosts, GPUs a host, bytes, library). "rate" is the NICs' rate."""
+    @fits: key -> (collective, hosts, GPUs a host, bytes, library). "rate" is the NICs' rate.
+    @clock: how much longer a step of a multiprocessor takes than on H200."""
 
     def __init__(self, path, base=None):
         self.path, self.base = path, base
-        self.names, self.fits, self.is_mixed = [], {}, False
+        self.names, self.fits, self.is_mixed, self.clock = [], {}, False, 1
         self.words = dict(base.words) if base else {}
         self.constants = dict(base.constants) if base else {}
         self.fabric = list(base.fabric) if base else []
@@ -150,11 +152,12 @@ def find_machine(machines, row):
         machine = max(alike, key=lambda found: found[:2])[2]
         if machine in mine or not mine:
             return machine, "class"
-        other = copy.copy(mine[0])  # kernels of engines are described for one GPU; others have their own links
+        other = copy.copy(mine[0])  # kernels of engines are described for one GPU; others have their links and clocks
         other.words, other.is_mixed = machine.words | {"library": library}, True
-        rate = machine.constants["host_egress_bytes_per_ns"] / mine[0].base.constants["host_egress_bytes_per_ns"]
-        other.constants = mine[0].constants | {"host_egress_bytes_per_ns":
-                                               mine[0].constants["host_egress_bytes_per_ns"] * rate}
+        mine, links = mine[0].constants, "host_egress_bytes_per_ns"  # faster links do not help: 36 blocks read
+        other.clock = machine.constants.get("simple_step_ns", STEP_NS) / STEP_NS
+        other.constants = mine | {links: mine[links] * min(1, machine.constants[links] / other.base.constants[links]),
+                                  "launch_ns": mine["launch_ns"] * other.clock}
         return other, "class"
     if library == "mpi":
         return next(machine for machine in mine if machine.base is None), "class"

@@ -17,7 +17,7 @@ COLUMNS = ("machine", "gpu", "gpus_per_host", "hosts", "nic_per_host", "nic_gbit
            "algorithm_or_proto", "bytes", "time_us", "graph", "trap")
 COLLECTIVES = {"alltoall": "all_to_all"}
 FIT_ROUNDS, FIT_STEP, FIT_MOST = 12, 0.05, 0.7
-BARRIER_NS = 1019  # a store and its sight over NVLink: step and hop of lamport on H200 (algorithms/simulate/cost.c)
+STEP_NS, HOP_NS = 166, 853  # of lamport on H200 (algorithms/simulate/cost.c)
 
 
 class TableError(Exception):
@@ -95,9 +95,10 @@ def query_of(machine, row, changed=None, as_given=True):
                 tuple(constants.items()), machine.dimensions(row["hosts"]))
     own = dict(changed or {})
     if machine.is_mixed:
-        own["host_egress_bytes_per_ns"] = constants["host_egress_bytes_per_ns"]
+        own |= {key: constants[key] for key in ("host_egress_bytes_per_ns", "launch_ns")} | \
+            {"lamport_step_ns": STEP_NS * machine.clock}
     if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
-        own["launch_ns"] = constants["launch_ns"] + 2 * BARRIER_NS
+        own["launch_ns"] = constants["launch_ns"] + 2 * (STEP_NS * machine.clock + HOP_NS)
     query = {"machine": machine.path, "coll": COLLECTIVES.get(row["collective"], row["collective"]),
              "ranks": row["ranks"], "hosts": row["hosts"], "bytes": row["bytes"], "library": library,
              "algo": algorithm_of(row, words) if as_given else "default",
