@@ -13,28 +13,29 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_CHANNELS    64
-#define SIMPLE_SLOT     524288
-#define LL_SLOT         32768
-#define LL128_SLOT      576000
-#define N_SLOTS         8
-#define CHUNK_SLOTS     4 /* of Simple's ring; a slice has two */
-#define LEAST_SLICE     32768
-#define P2P_CHANNELS    32
-#define P2P_PART        65536
-#define P2P_LL_BYTES    16384
-#define P2P_NET_CHUNK   131072
-#define P2P_WARPS       20
-#define P2P_WORKS       8
-#define RING_WARPS      16
-#define PCI_GBYTES      32 /* slower links are PCIe */
-#define FIRST_NVLS      217
-#define FIRST_PAT       223
-#define FIRST_FAST_LL   221
-#define FIRST_TRAFFIC   222 /* channels by bytes, not by threads alone */
-#define FIRST_LL_CELLS  226
-#define FIRST_C2C_LL128 227
-#define NVLS_EFFICIENCY 0.85
+#define MAX_CHANNELS      64
+#define SIMPLE_SLOT       524288
+#define LL_SLOT           32768
+#define LL128_SLOT        576000
+#define N_SLOTS           8
+#define CHUNK_SLOTS       4 /* of Simple's ring; a slice has two */
+#define LEAST_SLICE       32768
+#define P2P_CHANNELS      32
+#define P2P_PART          65536
+#define P2P_LL_BYTES      16384
+#define P2P_NET_CHUNK     131072
+#define P2P_WARPS         20
+#define P2P_WORKS         8
+#define RING_WARPS        16
+#define PCI_GBYTES        32 /* slower links are PCIe */
+#define FIRST_NVLS        217
+#define FIRST_PAT         223
+#define FIRST_FAST_LL     221
+#define FIRST_TRAFFIC     222 /* channels by bytes, not by threads alone */
+#define FIRST_LL_CELLS    226
+#define FIRST_C2C_LL128   227
+#define FIRST_P2P_BY_PART 229
+#define NVLS_EFFICIENCY   0.85
 
 const char *const gyre_gpu_names[GYRE_N_GPUS] = {
 #define GPU_NAME(id, name) #name,
@@ -355,32 +356,53 @@ static void fill_way(const struct model *model, enum algo algo, enum proto proto
         way->rate_factor *= fmin(1, (double)model->machine->n_rings / (n_local - 1));
 }
 
-/* Slots of their own protocol, no comparison. */
+/* Channels of a peer in one host: all are used, but none for two peers. */
+static unsigned p2p_channels(unsigned n_ranks)
+{
+    unsigned n = P2P_CHANNELS;
+    while (n * n_ranks > P2P_CHANNELS && n > 1)
+        n /= 2;
+    return n;
+}
+
+/* Slots of their own protocol, no comparison. Versions 2.22 to 2.28 chose LL as if each peer had
+ * all channels, and cut it into parts of an eighth of a slot. */
 static struct gyre_contender_way p2p_way(const struct gyre_contender_machine *machine,
                                          const struct gyre_contender_call *call)
 {
     const uint64_t of_peer = call->n_bytes / call->n_ranks;
-    const bool is_small = of_peer <= P2P_LL_BYTES;
-    return (struct gyre_contender_way){
-        .algorithm = &gyre_algorithm_nccl_p2p,
-        .name = "p2p",
-        .proto = is_small ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE,
-        .n_channels = gyre_clamp_u32(gyre_div_round_up(of_peer, P2P_PART), 1, P2P_CHANNELS),
-        .tile_bytes = is_small             ? LL_SLOT
-                      : call->n_hosts == 1 ? SIMPLE_SLOT
-                                           : P2P_NET_CHUNK,
-        .depth = N_SLOTS,
-        .rate_factor = mesh_share(machine, call->n_ranks / call->n_hosts),
-        .store_factor = 1};
+    const bool is_one_host = call->n_hosts == 1;
+    const bool is_generous =
+        is_one_host && machine->version >= FIRST_TRAFFIC && machine->version < FIRST_P2P_BY_PART;
+    const bool is_small = of_peer <= P2P_LL_BYTES * (is_generous ? P2P_CHANNELS : 1);
+    const uint64_t part = is_small && is_generous ? 2 * LL_SLOT / N_SLOTS : P2P_PART;
+    unsigned n_channels = gyre_clamp_u32(gyre_div_round_up(of_peer, part), 1,
+                                         is_one_host ? p2p_channels(call->n_ranks) : P2P_CHANNELS);
+    while (is_one_host && of_peer / n_channels > 32 * SIMPLE_SLOT && n_channels < P2P_CHANNELS)
+        n_channels *= 2;
+    return (struct gyre_contender_way){.algorithm = &gyre_algorithm_nccl_p2p,
+                                       .name = "p2p",
+                                       .proto = is_small ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE,
+                                       .n_channels = n_channels,
+                                       .tile_bytes = is_small      ? LL_SLOT
+                                                     : is_one_host ? SIMPLE_SLOT
+                                                                   : P2P_NET_CHUNK,
+                                       .depth = N_SLOTS,
+                                       .rate_factor =
+                                           mesh_share(machine, call->n_ranks / call->n_hosts),
+                                       .store_factor = 1};
 }
 
-/* The 20 warps of a block are divided among up to eight peers, those of a peer between sending and
- * receiving (src/device/sendrecv.h). A ring's channel has 16. */
+/* The 20 warps of a block are divided among its peers, at most eight, those of a peer between
+ * sending and receiving (src/device/sendrecv.h). A ring's channel has 16. */
 double gyre_nccl_p2p_rate(unsigned n_local, double worker_gbytes)
 {
-    const unsigned n_works = gyre_min_u32(n_local, P2P_WORKS), n_warps = P2P_WARPS / n_works;
+    const unsigned n_channels = p2p_channels(n_local) * n_local;
+    const unsigned n_works = gyre_clamp_u32(n_channels / P2P_CHANNELS, 1, P2P_WORKS);
+    const unsigned n_warps = P2P_WARPS / n_works;
     const unsigned n_receiving = n_warps <= 4 ? n_warps / 2 : (n_warps - 1) / 2;
-    return P2P_CHANNELS * worker_gbytes * n_receiving * (n_works - 1) / RING_WARPS;
+    const unsigned n_busy = gyre_min_u32(n_channels, P2P_CHANNELS);
+    return n_busy * worker_gbytes * n_receiving * n_works / RING_WARPS * (n_local - 1) / n_local;
 }
 
 /* MSCCL in RCCL. */

@@ -236,12 +236,38 @@ TEST_CASE("NVLS' all-reduce keeps a rank's link busy")
               time_ns, bound_ns);
 }
 
-/* src/device/sendrecv.h: of 20 warps 10, 5 and 2 serve a peer; of these 4, 2 and 1 receive. */
-TEST_CASE("sends of 2, 4 and 8 ranks reach 4, 6 and 7 sixteenths of what rings do on 32 channels")
+/* src/enqueue.cc: 32 channels / ranks for a peer. src/device/sendrecv.h: of a block's 20 warps 9
+ * receive; of 64 ranks two share a channel, so 4 of 10 do. */
+TEST_CASE("sends of 2, 4, 8 and 64 ranks are bound by the warps that receive")
 {
-    static const unsigned n_ranks[] = {2, 4, 8, 16}, sixteenths[] = {4, 6, 7, 7};
+    static const struct {
+        unsigned n_ranks;
+        double warps;
+    } expected[] = {{2, 16 * 9}, {4, 24 * 9}, {8, 28 * 9}, {64, 32 * 8 * 63. / 64}};
     for (int i = 0; i < 4; i++)
-        CHECK(fabs(gyre_nccl_p2p_rate(n_ranks[i], 16) - 32 * sixteenths[i]) < 1e-9);
+        CHECK(fabs(gyre_nccl_p2p_rate(expected[i].n_ranks, 16) - expected[i].warps) < 1e-9);
+}
+
+TEST_CASE("all-to-all of 2.28 sends 512 KiB by LL, that of 2.29 sends 16 KiB")
+{
+    static const struct {
+        unsigned version, n_ranks;
+        uint64_t of_peer;
+        enum gyre_proto proto;
+        unsigned n_channels;
+    } expected[] = {{228, 2, 524288, GYRE_PROTO_LL, 16},     {228, 8, 16384, GYRE_PROTO_LL, 2},
+                    {228, 8, 524289, GYRE_PROTO_SIMPLE, 4},  {229, 2, 16384, GYRE_PROTO_LL, 1},
+                    {229, 2, 524288, GYRE_PROTO_SIMPLE, 8},  {221, 2, 16385, GYRE_PROTO_SIMPLE, 1},
+                    {229, 4, 1 << 28, GYRE_PROTO_SIMPLE, 16}}; /* of at most 16 MiB */
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const struct gyre_contender_machine machine = {.gpu = GYRE_GPU_HOPPER,
+                                                       .version = expected[i].version};
+        const struct gyre_contender_way way =
+            choose(&machine, GYRE_COLL_ALL_TO_ALL, expected[i].n_ranks, 1,
+                   expected[i].of_peer * expected[i].n_ranks);
+        CHECK_MSG(way.proto == expected[i].proto && way.n_channels == expected[i].n_channels,
+                  "row %zu: %s, %u channels", i, gyre_proto_names[way.proto], way.n_channels);
+    }
 }
 
 /* ompi/mca/coll/tuned/coll_tuned_decision_fixed.c */

@@ -73,7 +73,7 @@ def case_tables(build, source):
 
 def case_errors(build, source):
     """|ln(predicted / measured)|, every series of equal weight: by hand, two series of errors ln 2, ln 2, ln 4 and ln 1."""
-    from scores import bus_factor, error_of, line_rate, summary
+    from scores import bus_factor, error_of, line_rate, set_floors, summary
     from machines import read_machine
     near(error_of(20, 10), math.log(2))
     near(error_of(10, 20), math.log(2))
@@ -83,6 +83,10 @@ def case_errors(build, source):
     near(mean, 2 ** (4 / 6) - 1)  # series a has 4/3 ln 2 on average, b has 0
     assert (median, n_rows, n_series) == (0.0, 4, 2) and summary([]) is None
     near(p90, 3)
+    falling = [{"series": "a", "row": {"bytes": 2 ** i, "time_us": us, "trap": ""}} for i, us in enumerate((4, 10, 8, 20))]
+    set_floors(falling)  # 10 and 8 become their geometric mean
+    for score, floor in zip(falling, (0, math.log(10 / 8) / 2, math.log(10 / 8) / 2, 0)):
+        assert abs(score["floor"] - floor) < 1e-12, falling
     near(bus_factor({"collective": "all_reduce", "ranks": 8}), 1.75)
     near(bus_factor({"collective": "all_gather", "ranks": 8}), 0.875)
     machine = read_machine(os.path.join(source, "algorithms", "simulate", "machines", "h100.machine"),

@@ -270,6 +270,37 @@ def summary(scored, key="error"):
     return mean, quantile(0.5), quantile(0.9), len(weighted), len(of_series)
 
 
+def set_floors(scored):
+    """Sets "floor": the error of the best times that do not fall as bytes grow, for the rows of one series and version
+    (isotonic regression of the logarithms, by medians of pooled neighbours). No prediction that grows with the bytes is
+    nearer, so it is the noise of the measurements."""
+    groups = collections.defaultdict(list)
+    for score in scored:
+        groups[score["series"], score["row"].get("library_version"), score["row"]["trap"] != ""].append(score)
+    for group in groups.values():
+        pools = []  # of alike bytes, then of neighbours out of order
+        for score in sorted(group, key=lambda score: score["row"]["bytes"]):
+            if pools and pools[-1][0]["row"]["bytes"] == score["row"]["bytes"]:
+                pools[-1].append(score)
+            else:
+                pools.append([score])
+        i = 0
+        while i + 1 < len(pools):
+            if median_log(pools[i]) > median_log(pools[i + 1]):
+                pools[i:i + 2] = [pools[i] + pools[i + 1]]
+                i = max(0, i - 1)
+            else:
+                i += 1
+        for pool in pools:
+            for score in pool:
+                score["floor"] = abs(math.log(score["row"]["time_us"]) - median_log(pool))
+
+
+def median_log(pool):
+    logs = sorted(math.log(score["row"]["time_us"]) for score in pool)
+    return (logs[(len(logs) - 1) // 2] + logs[len(logs) // 2]) / 2
+
+
 def level_of(machine, how):
     """1: this machine, with more GPUs or hosts; 2: its class; 3: another vendor or fabric than any calibrated one."""
     if machine.fits and how == "named":
@@ -311,4 +342,5 @@ def score_rows(rows, machines, simulator, calibration):
         if "error" not in own:
             score["free"] = error_of(float(own["time_us"]), row["time_us"])
         scored.append(score)
+    set_floors(scored)
     return scored, left
