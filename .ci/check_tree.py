@@ -81,12 +81,12 @@ HOMES = [
 CALLS = [
     (r"\b(secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(",
      r"core/foundation/base/param\.c$|bench/|tests/", "the environment is read in core/foundation/base/param.c only"),
-    (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/examples/", "the library never ends the process"),
+    (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/(examples|course|tutorials)/", "the library never ends the process"),
     (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
      r"(?!algorithms/)", "algorithms are pure: no clock"),
     (r"\b(strto(d|f|ld)|atof|str(n?)casecmp|strcoll|strxfrm|alphasort)\b|"
      r"\b(isalpha|isalnum|isspace|isprint|ispunct|iscntrl|isupper|islower|tolower|toupper)\s*\(",
-     r"core/foundation/base/text\.c$|tests/|docs/examples/", "depends on the locale of the caller: core/foundation/base/text.h"),
+     r"core/foundation/base/text\.c$|tests/|docs/(examples|course|tutorials)/", "depends on the locale of the caller: core/foundation/base/text.h"),
     (r"\bjson_object_new_string(_len)?\b", r"bench/report/json_add\.h$", "may write bytes that are no UTF-8: json_text()"),
     (r"\b(TODO|FIXME|XXX)\b", r"$^", "no TODO"),
 ]
