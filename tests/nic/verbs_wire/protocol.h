@@ -162,7 +162,7 @@ struct wire_pair_entry {
     uint32_t send_queue, recv_queue;
     uint32_t max_send, max_recv;
     uint32_t access, path_mtu, max_msg_bytes;
-    uint32_t dest_number, rq_psn, sq_psn;
+    uint32_t dest_number, rq_psn, sq_psn, traffic_class;
     uint32_t ps_per_byte; /* of its port; 0 = no limit */
     uint32_t latency_ns;
     uint64_t retry_window_ns; /* 0 = for ever */

@@ -151,6 +151,7 @@ static int to_rtr(struct wire_pair *pair, const struct ibv_qp_attr *attr)
         return error;
     (void)vm_parse_gid(port->gids[attr->ah_attr.grh.sgid_index].address, &entry->local_gid);
     entry->dest_gid = attr->ah_attr.grh.dgid;
+    entry->traffic_class = attr->ah_attr.grh.traffic_class;
     entry->dest_number = attr->dest_qp_num;
     entry->rq_psn = attr->rq_psn;
     entry->path_mtu = attr->path_mtu;

@@ -8,6 +8,7 @@
  *   nic_check.c    what is checked of a request at both ends
  *   nic_move.c     how a request's bytes travel
  *   nic_faults.c   what tests inject
+ *   nic_capture.c  the packets of delivered requests, as a file
  *   nic_gpu.c      GPU memory of clients, mapped by CUDA IPC
  *
  * Copies into GPU memory are batched. The requests of one round start their copies; then the round
@@ -68,6 +69,7 @@ struct nic_pair {
     uint64_t retry_at_ns;
     uint64_t unanswered_since_ns; /* 0 = no answer is lost */
     uint64_t peer_alive_at_ns;    /* when that was last looked at */
+    uint32_t n_packets;           /* captured */
 };
 
 struct nic {
@@ -106,6 +108,9 @@ enum nic_verdict nic_deliver(struct nic *nic, struct nic_pair *pair, struct wire
  * when it failed. Unless NIC_DELIVERED, nothing of it has arrived. */
 enum nic_verdict nic_deliver_copied(struct nic *nic, struct nic_pair *pair,
                                     struct wire_request *request, enum ibv_wc_status *status_out);
+
+/** The packets of a delivered request go to the file that VERBS_WIRE_PCAP names, if it does. */
+void nic_capture(const struct nic *nic, struct nic_pair *pair, const struct wire_request *request);
 
 void nic_drop_held(struct nic_copies *copies);
 

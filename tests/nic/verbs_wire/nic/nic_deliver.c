@@ -96,6 +96,7 @@ static enum nic_verdict move(struct nic_delivery *delivery)
 
 static void count(const struct nic_delivery *delivery)
 {
+    nic_capture(delivery->nic, delivery->pair, delivery->request);
     const struct wire_request *request = delivery->request;
     struct wire_stats *stats =
         &nic_process_of(delivery, delivery->mine)->stats[delivery->mine->device];
