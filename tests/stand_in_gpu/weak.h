@@ -181,7 +181,7 @@ static inline void __syncthreads(void)
 
 static inline void __syncwarp(void)
 {
-    (void)stand_in_warp_exchange(0, __FILE__, __LINE__);
+    (void)stand_in_warp_shuffle(0, __FILE__, __LINE__);
 }
 
 static inline unsigned long long atomicAdd(unsigned long long *word, unsigned long long value)
