@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of a training loop on NumPy arrays, whose sums are checked in every bit.
 
-    train_on_rails.py SECONDS        under a launcher; prints "speed SECOND KBYTES" each second
+    tests/lab/train_on_rails.py SECONDS        under a launcher; prints "speed SECOND KBYTES" each second
 """
 import sys
 import time

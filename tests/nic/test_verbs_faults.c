@@ -45,16 +45,21 @@ static void set_faults(const char *text)
     }
 }
 
-static void run(int n_qps, rig_end_fn run_a, rig_end_fn run_b)
+static void run_with(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b)
 {
     char path[96];
     snprintf(faults_path, sizeof(faults_path), "/tmp/verbs_faults.%d", (int)getpid());
     setenv("VERBS_WIRE_FAULTS", faults_path, 1);
-    rig_on_two((struct rig_options){.n_qps = n_qps}, run_a, run_b);
+    rig_on_two(options, run_a, run_b);
     for (int host = 0; host <= 2; host++) {
         snprintf(path, sizeof(path), host == 0 ? "%s" : "%s.host%d", faults_path, host);
         (void)unlink(path);
     }
+}
+
+static void run(int n_qps, rig_end_fn run_a, rig_end_fn run_b)
+{
+    run_with((struct rig_options){.n_qps = n_qps}, run_a, run_b);
 }
 
 static void start(struct rig_end *end)
@@ -271,6 +276,35 @@ TEST_CASE("an acknowledged write lands late with the bytes it had, unless its ta
     is_fenced = true;
     run(2, write_and_leave, see_late_bytes);
 }
+
+static const struct move between_places[] = {
+    {.source = HOST, .target = GPU_A, .from = 64, .to = 128, .n_bytes = 3000},
+    {.source = GPU_A, .target = GPU_B, .from = 0, .to = 4096, .n_bytes = 200000},
+    {.source = GPU_B, .target = HOST, .from = 8192, .to = 0, .n_bytes = 5000, .has_imm = true},
+};
+
+static void write_places_late(struct rig_end *end)
+{
+    set_faults("host1 0 late_ms 20\n");
+    places_post(end, 0, between_places, 3);
+    places_expect_all(end, 3);
+    rig_barrier(end);
+}
+
+static void expect_places(struct rig_end *end)
+{
+    CHECK(rig_wait_completion(end).imm_data == 2);
+    for (int i = 0; i < 3; i++) {
+        const struct move *move = &between_places[i];
+        places_expect(end, (int)move->target, move->to, places_pattern[move->source] + move->from,
+                      move->n_bytes);
+    }
+    rig_barrier(end);
+}
+
+TEST_RUNS("late bytes reach GPU memory, too",
+          run_with((struct rig_options){.has_places = true, .n_qps = 1, .n_receives = 1},
+                   write_places_late, expect_places))
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 

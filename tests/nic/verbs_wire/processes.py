@@ -376,6 +376,7 @@ def run_through_failures(rig, name, options, draw):
 
 def run_with_faults(rig, text, first, options, env=None):
     """Two ranks of allreduce; `first` holds from the start, `text` from when they are connected."""
+    print(f"     {(text or first)!r} ...", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "faults")
         env = rig.environment({"VERBS_WIRE_FAULTS": path, **(env or {})})
@@ -384,12 +385,15 @@ def run_with_faults(rig, text, first, options, env=None):
                                *rig.bench_words("allreduce", options)], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
             said = []
+            limit = threading.Timer(60, job.terminate)
+            limit.start()
             for line in job.stdout:
                 said.append(line)
                 if text and "via NET/IB" in line:
                     pathlib.Path(path + ".new").write_text(text + "\n", encoding="utf-8")
                     os.rename(path + ".new", path)
                     text = ""
+            limit.cancel()
         rig.forget(env)
         return subprocess.CompletedProcess(job.args, job.returncode, "".join(said))
 

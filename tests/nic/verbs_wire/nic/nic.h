@@ -132,6 +132,8 @@ int nic_gpu_of(const struct wire_region_entry *region);
 /** Waits for the copy. @address: in the client. False: it failed, and was said. */
 bool nic_gpu_read(const struct wire_region_entry *region, uint64_t address, void *to,
                   uint64_t n_bytes);
+bool nic_gpu_write(const struct wire_region_entry *region, uint64_t address, const void *from,
+                   uint64_t n_bytes);
 
 /** For nic_gpu_start_write. Not used again before nic_gpu_finish, or before all copies are waited
  * for because no part is left. @n_bytes: at most NIC_BOUNCE_BYTES. */

@@ -84,8 +84,8 @@ static enum nic_verdict move(struct nic_delivery *delivery)
         return NIC_BEHIND_COPIES;
     if (is_read && (nic_is_closed(delivery, delivery->mine) || nic_is_closed(delivery, peer)))
         return NIC_DELIVERED;
-    if (nic_is_late(delivery))
-        return nic_send_late(delivery);
+    if (nic_is_late(delivery)) /* after what was sent before */
+        return delivery->pair->copies.peer != NULL ? NIC_BEHIND_COPIES : nic_send_late(delivery);
     while (delivery->pair->bytes_moved < request->n_bytes) {
         const enum nic_verdict verdict = nic_move_piece(delivery);
         if (verdict != NIC_DELIVERED)

@@ -147,7 +147,7 @@ bool nic_is_late(const struct nic_delivery *delivery)
     const struct wire_request *request = delivery->request;
     return (faults->late_ms != 0 || (faults->kinds & (WIRE_ONLY_ANSWER | WIRE_HOLD)) != 0 ||
             is_behind_late(delivery->nic, delivery->pair)) &&
-           request->way == WIRE_DIRECT && request->opcode != IBV_WR_RDMA_READ &&
+           request->way != WIRE_BY_RING && request->opcode != IBV_WR_RDMA_READ &&
            (delivery->kind == WIRE_PAYLOAD || delivery->kind == WIRE_WRITE_IMM) &&
            !nic_is_closed(delivery, delivery->mine) && !nic_is_closed(delivery, delivery->peer);
 }
@@ -207,7 +207,9 @@ static bool land(struct nic *nic, struct nic_late *late)
             (gyre_load_acquire_u64(&peer->n_receives) == peer->n_spent ||
              WIRE_MESSAGES == peer->n_messages - gyre_load_acquire_u64(&peer->n_taken)))
             has_landed = false;
-        else if (nic_write_all(delivery, late->bytes) == NIC_DELIVERED && delivery->needs_receive)
+        else if (nic_write_all(delivery, late->bytes) != NIC_DELIVERED)
+            wire_say("%u late bytes could not be written", (unsigned)delivery->request->n_bytes);
+        else if (delivery->needs_receive)
             nic_announce(delivery);
     } else if (late->is_unfenced) {
         write_unfenced(late);

@@ -188,6 +188,15 @@ bool nic_gpu_read(const struct wire_region_entry *region, uint64_t address, void
            wait_for_stream(gpu);
 }
 
+bool nic_gpu_write(const struct wire_region_entry *region, uint64_t address, const void *from,
+                   uint64_t n_bytes)
+{
+    const int gpu = nic_gpu_of(region);
+    const struct mapping *to = gpu >= 0 ? map(region, gpu) : NULL;
+    return to != NULL && start(gpu, address_in(to, address), (uintptr_t)from, n_bytes) &&
+           wait_for_stream(gpu);
+}
+
 unsigned char *nic_gpu_take_buffer(uint64_t n_bytes)
 {
     if (BUFFER_BYTES - batch.n_used < n_bytes)

@@ -311,7 +311,11 @@ enum nic_verdict nic_read_all(struct nic_delivery *delivery, unsigned char *byte
 enum nic_verdict nic_write_all(struct nic_delivery *delivery, const unsigned char *bytes)
 {
     const struct part part = {&delivery->to.list[0], 0, delivery->request->n_bytes};
-    return part.n_bytes == 0
-               ? NIC_DELIVERED
-               : move_process(delivery, &part, (unsigned char *)(uintptr_t)bytes, true);
+    if (part.n_bytes == 0)
+        return NIC_DELIVERED;
+    if (is_gpu(&part))
+        return nic_gpu_write(part.segment->region, part.segment->address, bytes, part.n_bytes)
+                   ? NIC_DELIVERED
+                   : NIC_FAILED;
+    return move_process(delivery, &part, (unsigned char *)(uintptr_t)bytes, true);
 }
