@@ -7,7 +7,6 @@
 const MOST_LINES = 40;       /* steps in words that are listed at once */
 const MS_OF_A_ROUND = 1100;  /* at normal speed */
 const MS_OF_A_CALL = 12000;  /* of all of the predicted time, at normal speed */
-const STILL = 0.3;           /* how far slots are on their way while nothing moves */
 
 class Page {
     constructor(drawing) {
@@ -18,15 +17,13 @@ class Page {
         this.values = listValues(drawing);
         this.events = listEvents(drawing, this.steps);
         this.bars = new Bars(drawing, this.values);
-        this.network = new NetworkView(find('network'), drawing, this.values, this.bars);
+        this.ranks = new RankGrid(find('ranks'), drawing, this.values, this.bars);
         this.chart = new LaneChart({scroller: find('scroller'), canvas: find('tracks'),
                                     labels: find('labels'), cursor: find('cursor'),
                                     mark: find('mark')}, drawing, this.values, this.bars);
-        this.isStill = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
         this.isPlaying = false;
-        this.progress = STILL;
         if (drawing.finding !== null && drawing.finding.rank >= 0)
-            this.network.selected = drawing.finding.rank;
+            this.ranks.selected = drawing.finding.rank;
         this.writeHeader();
         this.writeLegend();
         this.connect();
@@ -63,8 +60,7 @@ class Page {
               `filled once the contribution of that rank is in the sum.`
             : 'A bar is a chunk, in the colour of the rank whose input it holds.';
         this.find('legend-text').textContent = `${bars} Each rank has two columns: left what it ` +
-            'works on, right its output. A frame around a bar: this output is complete. Arrows are ' +
-            'slots that are sent now; dotted lines are slots that wait to be read.';
+            'works on, right its output. A frame around a bar: this output is complete.';
     }
 
     connect() {
@@ -83,7 +79,7 @@ class Page {
         document.addEventListener('keydown', (event) => this.onKey(event));
         window.addEventListener('resize', () => this.onResize());
         window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.onResize());
-        this.find('network').addEventListener('pointermove', (event) => this.onPointRank(event));
+        this.find('ranks').addEventListener('pointermove', (event) => this.onPointRank(event));
         const tracks = this.find('tracks');
         tracks.addEventListener('pointermove', (event) => this.onPointStep(event));
         tracks.addEventListener('pointerleave', () => this.pointAt(undefined));
@@ -111,7 +107,7 @@ class Page {
             return;
         this.isTime = true;
         this.setFrames(framesByTime(this.events));
-        this.chart.show(chartOfTimes(this.drawing, this.events, this.network.selected));
+        this.chart.show(chartOfTimes(this.drawing, this.events, this.ranks.selected));
         const what = `time of ${describeBytes(times.bytes)}` +
             `${this.drawing.reduces ? '' : ' of one block or vector'}, `;
         const how = `${times.channels} channel${times.channels === 1 ? '' : 's'} (one is shown), ` +
@@ -135,8 +131,7 @@ class Page {
     }
 
     resize() {
-        const width = this.find('network').parentElement.clientWidth;
-        this.network.resize(width, Math.max(380, Math.min(640, width * 0.66)));
+        this.ranks.resize(this.find('ranks').parentElement.clientWidth);
     }
 
     onResize() {
@@ -155,8 +150,6 @@ class Page {
 
     goTo(position) {
         this.state.seek(position);
-        if (!this.isPlaying)
-            this.progress = STILL;
         this.show();
     }
 
@@ -174,6 +167,7 @@ class Page {
     }
 
     stop() {
+        clearTimeout(this.timer);
         this.isPlaying = false;
         this.find('play').textContent = '\u25b6 Play';
         this.find('play').setAttribute('aria-label', 'Play');
@@ -198,20 +192,7 @@ class Page {
         }
         const duration = this.millisecondsOf(this.state.position);
         this.goTo(this.state.position + 1);
-        const start = performance.now();
-        const tick = (now) => {
-            if (!this.isPlaying)
-                return;
-            const share = Math.min(1, (now - start) / Math.max(duration, 1));
-            this.progress = this.isStill ? STILL : share;
-            if (duration > 100)
-                this.network.draw(this.state, this.progress);
-            if (share < 1)
-                requestAnimationFrame(tick);
-            else
-                this.nextFrame();
-        };
-        requestAnimationFrame(tick);
+        this.timer = setTimeout(() => this.nextFrame(), duration);
     }
 
     /* ---- the parts that change ----------------------------------------------------------- */
@@ -219,7 +200,7 @@ class Page {
     show() {
         const {position} = this.state;
         const {length} = this.frames;
-        this.network.draw(this.state, this.progress);
+        this.ranks.draw(this.state);
         this.find('scrubber').value = position;
         this.find('first').disabled = this.find('back').disabled = position === 0;
         this.find('last').disabled = this.find('forward').disabled = position === length;
@@ -229,7 +210,6 @@ class Page {
         this.chart.moveCursor(this.isTime ? at : position);
         this.writeMoment(position, at);
         this.writeWords();
-        this.writeInspector();
         this.writeTable();
     }
 
@@ -268,18 +248,6 @@ class Page {
             line.textContent = `\u26a0 ${text} Here: ${this.drawing.finding.text}`;
         }
         return line;
-    }
-
-    /* Shows the selected rank in large, for shapes whose ranks are small in the picture. */
-    writeInspector() {
-        const rank = this.network.selected;
-        const {parts} = this.drawing;
-        const height = Math.max(48, Math.min(16, 190 / parts) * parts);
-        const context = prepareCanvas(this.find('inspector-bars'), 330, height);
-        this.find('inspector-title').textContent = `Rank ${rank}: what it works on, and its output`;
-        const view = new NetworkView(null, this.drawing, this.values, this.bars);
-        view.context = context;
-        view.drawChunks(rank, this.state, {x: 0, y: 0, width: 328, height}, readTheme());
     }
 
     /* Writes the state as text while its part of the page is open. */
@@ -329,12 +297,11 @@ class Page {
     }
 
     onPointRank(event) {
-        const rank = this.network.rankAt(event.offsetX, event.offsetY);
-        if (rank < 0 || rank === this.network.selected)
+        const rank = this.ranks.rankAt(event.offsetX, event.offsetY);
+        if (rank < 0 || rank === this.ranks.selected)
             return;
-        this.network.selected = rank;
-        this.network.draw(this.state, this.progress);
-        this.writeInspector();
+        this.ranks.selected = rank;
+        this.ranks.draw(this.state);
     }
 
     onPointStep(event) {
@@ -362,7 +329,7 @@ class Page {
         const item = this.chart.itemAt(event.offsetX, event.offsetY);
         if (item === undefined)
             return;
-        this.network.selected = item.step.rank;
+        this.ranks.selected = item.step.rank;
         const index = this.frames.findIndex((frame) => frame.steps.includes(item.step));
         this.stop();
         this.goTo(index < 0 ? this.frames.length : index + 1);

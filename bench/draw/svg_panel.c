@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Boxes, arrows, bars and colours look as in the page (network.js).
+ * Bars and colours look as in the page (ranks.js).
  */
 #include "bench/draw/svg.h"
 

@@ -314,7 +314,7 @@ def case_options(directory):
             (ring + ["--round", "2", "--html", "-"], "--round needs --svg"),
             (ring + ["--round", "7", "--svg", "-"], "there are 7 rounds"),
             (ring + ["--round", "x", "--svg", "-"], "expected a number"),
-            (ring + ["--dot", "-"], "unrecognized option"),
+            (ring + ["--pdf", "-"], "unrecognized option"),
             (ring + ["--bytes", "1M", "--svg", "-"], "which show times"),
             (ring + ["--bytes", "0", "--html", "-"], "expected a size"),
             (ring + ["--bytes", "64G", "--tile", "4096", "--html", "-"], "fewer --bytes"),
