@@ -142,7 +142,7 @@ static inline unsigned long long atomicCAS(unsigned long long *word, unsigned lo
                                            unsigned long long value)
 {
     (void)__atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_SEQ_CST,
-                                     __ATOMIC_SEQ_CST);
+                                      __ATOMIC_SEQ_CST);
     return expected;
 }
 
@@ -150,7 +150,7 @@ static inline uint32_t atomicInc(uint32_t *word, uint32_t last)
 {
     uint32_t before = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     while (!__atomic_compare_exchange_n(word, &before, before >= last ? 0 : before + 1, false,
-                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         ;
     return before;
 }
@@ -159,7 +159,7 @@ static inline unsigned long long atomicMin(unsigned long long *word, unsigned lo
 {
     unsigned long long before = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     while (before > value && !__atomic_compare_exchange_n(word, &before, value, false,
-                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         ;
     return before;
 }
