@@ -84,7 +84,8 @@ static int power_of_two(const struct gyre_butterfly *b, int rank, int step)
     const struct gyre_torus torus = gyre_torus_of(b->shape);
     int own;
     const int dim = dim_of_step(&torus, b->shape->variant, step, &own);
-    const int distance = (gyre_torus_at(&torus, rank, dim) >> own & 1) == 0 ? 1 << own : -(1 << own);
+    const int distance =
+        (gyre_torus_at(&torus, rank, dim) >> own & 1) == 0 ? 1 << own : -(1 << own);
     return gyre_torus_move(&torus, rank, dim, distance);
 }
 
