@@ -107,8 +107,15 @@ static inline bool gyre_cuda_has_small_areas(uint32_t n_ranks)
     return n_ranks <= GYRE_STEP_MAX_RECVS;
 }
 
-/* CUDA: likewise, of reduce-scatter whose steps move ranges, for each rank. */
-#define GYRE_CUDA_RANGE_AREA_BYTES (128 << 10)
+/** CUDA: of a tile, which a scratch area holds.
+ * @has_range_areas: of reduce-scatter and all-to-all whose steps move ranges, an area a rank. */
+static inline uint32_t gyre_cuda_most_tile_bytes(uint32_t n_ranks, bool has_areas,
+                                                 bool has_range_areas)
+{
+    if (has_areas && gyre_cuda_has_small_areas(n_ranks))
+        return GYRE_CUDA_SMALL_AREA_BYTES;
+    return has_range_areas ? 128 << 10 : UINT32_MAX;
+}
 
 /** The most chunks of a step. */
 static inline uint32_t gyre_cuda_most_range(const struct gyre_program *program,

@@ -113,19 +113,6 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
     return GYRE_SUCCESS;
 }
 
-static uint32_t count_transfers(const struct gyre_program *program)
-{
-    uint32_t n_sends = 0, n_recvs = 0;
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        const struct gyre_step *step = &program->steps[i];
-        for (uint32_t k = 0; k < step->n_outs; k++)
-            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
-        for (uint32_t k = 0; k < step->n_ins; k++)
-            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
-    }
-    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
-}
-
 /* For aligned buffers on rank 0. */
 static gyre_status find_kernel(const struct request *request, const struct gyre_tuner_facts *facts,
                                uint64_t n_bytes, const struct gyre_choice *choice,
@@ -153,7 +140,7 @@ static gyre_status find_kernel(const struct request *request, const struct gyre_
     const uint64_t chunk_bytes =
         gyre_div_round_up(n_bytes, (uint64_t)split.n_channels * split.n_chunks) + split.unit_elems;
     const uint64_t transferred =
-        gyre_div_round_up(n_bytes, split.n_chunks) * count_transfers(program);
+        gyre_div_round_up(n_bytes, split.n_chunks) * gyre_program_transfers(program);
     const struct gyre_fused_call call = {
         .proto = choice->proto,
         .pattern = found.pattern,

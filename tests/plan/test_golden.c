@@ -418,19 +418,6 @@ static void describe_call(const struct gyre_call *call, const struct launch_fact
             launch->is_recorded ? ", recorded" : "", launch->misaligned_bytes);
 }
 
-static uint32_t count_transfers(const struct gyre_program *program)
-{
-    uint32_t n_sends = 0, n_recvs = 0;
-    for (uint32_t i = 0; i < program->n_steps; i++) {
-        const struct gyre_step *step = &program->steps[i];
-        for (uint32_t k = 0; k < step->n_outs; k++)
-            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
-        for (uint32_t k = 0; k < step->n_ins; k++)
-            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
-    }
-    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
-}
-
 static void add_fused(struct text *text, const struct gyre_fused_call *call)
 {
     struct gyre_run run;
@@ -465,7 +452,7 @@ static void add_launch(struct text *text, const struct gyre_call *call,
         split.unit_elems;
     const uint64_t step_bytes = gyre_min_u64(chunk_elems, split.tile_elems) * element;
     const uint64_t transferred =
-        gyre_div_round_up(split.count, split.n_chunks) * count_transfers(program) * element;
+        gyre_div_round_up(split.count, split.n_chunks) * gyre_program_transfers(program) * element;
     struct gyre_fused_call fused = {
         .proto = choice->proto,
         .pattern = found.pattern,

@@ -288,6 +288,9 @@ gyre_status gyre_program_cut(struct gyre_program *program, uint32_t most_range);
 /** Of what executors read. */
 uint64_t gyre_program_hash(const struct gyre_program *program);
 
+/** Slots that one tile receives or sends, whichever is more. */
+uint32_t gyre_program_transfers(const struct gyre_program *program);
+
 /** The first step of the copy tail, or n_steps: a single worker's last steps that only copy from IN
  * or OUT into OUT or, placed, into other ranks' OUT, or wait for placed data, with no placing
  * before. It may run once, after all tiles of the earlier steps, because its data pass through no

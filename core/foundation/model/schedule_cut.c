@@ -37,6 +37,19 @@ uint16_t gyre_program_range_for(const struct gyre_program *program, uint64_t n_b
     return (uint16_t)range;
 }
 
+uint32_t gyre_program_transfers(const struct gyre_program *program)
+{
+    uint32_t n_sends = 0, n_recvs = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        const struct gyre_step *step = &program->steps[i];
+        for (uint32_t k = 0; k < step->n_outs; k++)
+            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
+    }
+    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
+}
+
 struct cut {
     struct gyre_program *program;
     uint32_t most;

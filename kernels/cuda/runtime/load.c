@@ -74,29 +74,17 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->tile_bytes =
         gyre_min_u32(gyre_slot_payload_bytes(config->proto, shape.slot_bytes), shape.proxied_bytes);
     const uint32_t n_parts = gyre_program_n_parts(config->program, GYRE_OPERAND_SCRATCH);
-    if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
-        loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
-    else if (loaded->n_areas > 1 && loaded->n_areas >= n_parts)
-        loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_RANGE_AREA_BYTES);
+    loaded->tile_bytes =
+        gyre_min_u32(loaded->tile_bytes,
+                     gyre_cuda_most_tile_bytes((uint32_t)executor->n_ranks, loaded->n_areas > 0,
+                                               loaded->n_areas > 1 && loaded->n_areas >= n_parts));
     loaded->tile_bytes = gyre_piece_bytes(loaded->tile_bytes, config->program->max_range);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->is_proxied = shape.is_proxied;
-    for (uint32_t v = 0; v < loaded->n_variants; v++) {
-        /* Received or sent, whichever is more. */
-        const struct gyre_program *program = gyre_load_program(config, v);
-        uint32_t n_sends = 0;
-        uint32_t n_recvs = 0;
-        for (uint32_t i = 0; i < program->n_steps; i++) {
-            const struct gyre_step *step = &program->steps[i];
-            for (uint32_t k = 0; k < step->n_outs; k++)
-                n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
-            for (uint32_t k = 0; k < step->n_ins; k++)
-                n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
-        }
-        loaded->n_transfers =
-            (uint32_t)gyre_max_u64(loaded->n_transfers, (uint32_t)gyre_max_u64(n_sends, n_recvs));
-    }
+    for (uint32_t v = 0; v < loaded->n_variants; v++)
+        loaded->n_transfers = (uint32_t)gyre_max_u64(
+            loaded->n_transfers, gyre_program_transfers(gyre_load_program(config, v)));
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;

@@ -222,11 +222,10 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
             gyre_min_u32(payload_bytes, gyre_tuner_fifos(facts, algorithm, coll).slot_bytes);
     const bool has_areas = can.ranges && facts->n_ranks > 2 &&
                            (coll == GYRE_COLL_REDUCE_SCATTER || coll == GYRE_COLL_ALL_TO_ALL);
-    if (facts->device_kind != GYRE_DEVICE_CUDA || !(has_areas || can.keeps_sums))
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
         return payload_bytes;
-    if (gyre_cuda_has_small_areas(facts->n_ranks))
-        return gyre_min_u32(payload_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
-    return has_areas ? gyre_min_u32(payload_bytes, GYRE_CUDA_RANGE_AREA_BYTES) : payload_bytes;
+    return gyre_min_u32(payload_bytes, gyre_cuda_most_tile_bytes(
+                                           facts->n_ranks, has_areas || can.keeps_sums, has_areas));
 }
 
 uint32_t gyre_tuner_net_payload_bytes(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
