@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define RTR_NS      1000000000ULL
 #define TELL_MIN_NS 200000000ULL
@@ -42,6 +43,31 @@ struct gyre_ib_state {
     } fifos[]; /* to the sender of this message */
 };
 
+static bool is_gid_of(const uint8_t *gid, const struct gyre_sock_address *address)
+{
+    static const uint8_t ipv4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return address->family == AF_INET ? memcmp(gid, ipv4, sizeof(ipv4)) == 0 &&
+                                            memcmp(gid + sizeof(ipv4), address->bytes, 4) == 0
+                                      : memcmp(gid, address->bytes, 16) == 0;
+}
+
+/* Ranks agree over the link to the rendezvous, which must not end with the rail. */
+static void warn_of_shared_port(const struct gyre_ib_transport *ib)
+{
+    const struct gyre_sock_address *own = ib->config.rendezvous;
+    char text[64];
+    for (int i = 0; own != NULL && own->family != 0 && i < ib->n_rails; i++)
+        for (int gid = 0; gid < ib->rails[i].n_gids; gid++)
+            if (is_gid_of(ib->rails[i].gids[gid].raw, own)) {
+                GYRE_WARN(
+                    "NET/IB : this rank's link to the rendezvous, %s, runs over %s/%u: if this "
+                    "port fails, the job ends. Set GYRE_SOCKET_IFNAME to another network",
+                    gyre_sock_to_text(own, text, sizeof(text)), ib->rails[i].port.name,
+                    ib->rails[i].port.port);
+                return;
+            }
+}
+
 gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib)
 {
     uint32_t most_fifos = 0;
@@ -66,6 +92,7 @@ gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib)
         return GYRE_SUCCESS;
     }
     ib->can_move = true;
+    warn_of_shared_port(ib);
     for (int i = 0; i < ib->config.n_peers; i++) {
         struct gyre_ib_move *move = &ib->peers[i].move;
         move->mine = calloc(1, ib->state_bytes);

@@ -294,6 +294,12 @@ def case_faults(rig):
 
 def case_failover(rig):
     """with GYRE_FAILOVER=1 a rail that fails in the middle of a run costs time alone"""
+    own = subprocess.run(["hostname", "-I"], text=True, capture_output=True).stdout.split()
+    if own and "." in own[0]:
+        done = rig.mpirun(2, "allreduce", "-b 8 -e 8 -n 1 -w 0", env={
+            "GYRE_FAILOVER": "1", "VERBS_WIRE_DEVICES": f"wire0={own[0]};wire1=10.77.1.1"})
+        check(re.search(rf"link to the rendezvous, {re.escape(own[0])}:\d+, runs over wire0/1", done.stdout),
+              done.stdout[-2500:])
     for text, env in (("host1 0 down", {}), ("host1 0 down\nhost2 0 down", {"GYRE_PROTO": "simple/ll"}),
                       ("host2 1 lose_answers", {}), ("host1 1 lose_out", {"GYRE_IB_QPS_PER_CONNECTION": "2"})):
         done = run_with_faults(rig, text, "", "-b 512 -e 2M -f 64 -n 40 -w 0",
