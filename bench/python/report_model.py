@@ -115,7 +115,17 @@ def verdict(report):
     return [text(f"Transport: \"{best.label}\" uses {best.transports()} and is the fastest of "
                  f"{len(report.runs)} run{'s' if len(report.runs) > 1 else ''} with {gbps(peak)} GB/s of busbw{beside}."),
             text(f"Distance from the bound: {far}."),
-            text("Change first: " + change_first(report))]
+            text("Change first: " + change_first(report)), *moves(report)]
+
+
+def moves(report):
+    """What broke while this was measured (docs/failover.md); nothing if nothing did."""
+    lines = [line for run in report.runs for _, line in run.evidence]
+    lines += [line for _, found in report.sources.logs for _, line in found]
+    lines = [line for line in lines if re.search(r"NET/\w+ : connection .*It runs again after", line)]
+    ports = sorted({port for line in lines for port in re.findall(r": (?:rank \d+: )?([\w.-]+/\d+): ", line)})
+    return [text(f"Failures: {len(lines)} move{'s' if len(lines) > 1 else ''} of connections in the logs, away from "
+                 f"{', '.join(ports) or 'TCP links'}: these runs' figures are those of the links that were left.")] if lines else []
 
 
 def step_ms(run, n_bytes):

@@ -118,7 +118,9 @@ def case_pages(directory, _source, folder):
                                                  environment={"NCCL_IB_TC": "5"}))
     roce = write(folder, "roce.json", bench_report({1024: 10.0, 1 << 20: 250.0}, "NET/IB/0", rival=1.25,
                                                    limit="x", limit_gbytes_per_s=10.0))
-    log = write(folder, "job.log", b"a:1:2 GYRE INFO NET/IB : Using [0]mlx5_0:1/RoCE\nnothing\n")
+    log = write(folder, "job.log", b"a:1:2 GYRE INFO NET/IB : Using [0]mlx5_0:1/RoCE\nnothing\n"
+                b"a:1:2 GYRE WARN NET/IB : connection to rank 1 (b), after 8 slots to it and 9 from it: rank 1: mlx5_0/1: "
+                b"its port went down. It runs again after 0.012 s, over mlx5_1/1 (1 of 2 rails)\n")
     doctor = doctor_of(directory, folder, machines.roce_server())
     done = start(directory, folder, "--json", f"before={tcp}", "--json", f"after <b>={roce}", "--doctor", doctor,
                  "--ddp", write(folder, "ddp.json", {"gloo": 150.0, "gyre": 50.0, "NCCL": "no GPU"}),
@@ -140,7 +142,8 @@ def case_pages(directory, _source, folder):
     assert "job.log:1: a:1:2 GYRE INFO NET/IB : Using [0]mlx5_0:1/RoCE" in page["Log evidence"]
     assert "nothing" not in page["Log evidence"]
     verdict = [line for line in page["Verdict"].splitlines() if line]
-    assert len(verdict) == 3, verdict
+    assert len(verdict) == 4, verdict
+    assert verdict[3].startswith("Failures: 1 move of connections in the logs, away from mlx5_0/1:"), verdict
     assert verdict[0] == ('Transport: "after &lt;b>" uses NET/IB/0 and is the fastest of 2 runs with 6.291 GB/s of busbw; '
                           "TCP reaches 0.393 GB/s.").replace("&lt;", "<"), verdict
     assert verdict[1].startswith("Distance from the bound: it reaches 63% of 10 GB/s, measured by gyre limits"), verdict
