@@ -10,11 +10,12 @@
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
 
-#define WINDOW_NS 200000000ULL
+#define LOOK_NS 200000000ULL
 /* Fewer bytes of a channel say nothing about its rate. */
 #define WINDOW_MIN_BYTES (256u << 10)
-/* Rates must be off by more than an eighth in so many windows before shares change. */
-#define N_WINDOWS 5
+/* Shares change if rates are off by more than an eighth at so many looks. Until then bytes and
+ * times add up. */
+#define N_LOOKS   5
 #define MIN_SHARE 8
 
 /* @parts: in each channel from `first` on. */
@@ -50,16 +51,23 @@ void gyre_ib_part_answered(struct gyre_ib_channel *channel)
         channel->busy_ns += gyre_now_ns() - channel->busy_since_ns;
 }
 
-static uint64_t end_window(struct gyre_ib_channel *channel, uint64_t now_ns)
+/* In MB/s since the last new_window(); 0 = not known yet. */
+static uint64_t rate_of(struct gyre_ib_channel *channel, uint64_t now_ns)
 {
     if (channel->n_in_flight > 0) {
         channel->busy_ns += now_ns - channel->busy_since_ns;
         channel->busy_since_ns = now_ns;
     }
-    const bool is_known = channel->window_bytes >= WINDOW_MIN_BYTES && channel->busy_ns > 0;
-    const uint64_t mb_per_s = is_known ? channel->window_bytes * 1000 / channel->busy_ns : 0;
-    channel->window_bytes = channel->busy_ns = 0;
-    return mb_per_s;
+    if (channel->window_bytes < WINDOW_MIN_BYTES || channel->busy_ns == 0)
+        return 0;
+    return channel->window_bytes * 1000 / channel->busy_ns;
+}
+
+static void new_window(struct gyre_ib_peer *peer)
+{
+    peer->n_off = 0;
+    for (int i = 0; i < peer->n_used; i++)
+        peer->used[i]->window_bytes = peer->used[i]->busy_ns = 0;
 }
 
 static void set_shares(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
@@ -89,27 +97,29 @@ static void look_at_peer(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
     uint32_t shares[GYRE_IB_MAX_CHANNELS];
     bool is_off = false;
     for (int i = 0; i < peer->n_used; i++) {
-        rates[i] = end_window(peer->used[i], now_ns);
+        rates[i] = rate_of(peer->used[i], now_ns);
         fastest = gyre_max_u64(fastest, rates[i]);
         slowest = gyre_min_u64(slowest, rates[i]);
     }
-    if (slowest == 0)
+    if (slowest == 0) {
+        new_window(peer);
         return;
+    }
     for (int i = 0; i < peer->n_used; i++) {
         const uint32_t is = peer->used[i]->share;
         shares[i] = (uint32_t)(rates[i] * GYRE_IB_WHOLE_SHARE / fastest);
         is_off = is_off || shares[i] * 8 < is * 7 || shares[i] * 8 > is * 9;
     }
-    peer->n_off = is_off ? peer->n_off + 1 : 0;
-    if (peer->n_off < N_WINDOWS)
+    if (is_off && ++peer->n_off < N_LOOKS)
         return;
-    peer->n_off = 0;
-    set_shares(ib, peer, shares);
+    if (is_off)
+        set_shares(ib, peer, shares);
+    new_window(peer);
 }
 
 void gyre_ib_shares_look(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
-    if (!ib->has_shares || now_ns - ib->shares_looked_ns < WINDOW_NS)
+    if (!ib->has_shares || now_ns - ib->shares_looked_ns < LOOK_NS)
         return;
     ib->shares_looked_ns = now_ns;
     for (int i = 0; i < ib->config.n_peers; i++)

@@ -237,7 +237,7 @@ struct gyre_ib_peer {
     struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS];
     int n_used;
     bool has_shares; /* that differ */
-    int n_off;       /* windows in which rates did not fit to shares */
+    int n_off;       /* looks at which rates did not fit to shares */
     struct gyre_ib_channel *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
