@@ -146,7 +146,7 @@ static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32
     move->is_halted = true;
     move->is_broken = move->is_parked = false;
     move->step = move->seen = GYRE_IB_NONE;
-    if (move->fence == GYRE_IB_FENCE_NONE && gyre_ib_fence_begin(ib, peer, now_ns) != GYRE_SUCCESS)
+    if (!move->is_fencing && gyre_ib_fence_begin(ib, peer, now_ns) != GYRE_SUCCESS)
         gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
 }
 

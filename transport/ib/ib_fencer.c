@@ -74,6 +74,7 @@ gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_pee
         channel->n_in_flight = 0;
     }
     move->fence_ns = now_ns;
+    move->is_fencing = true;
     if (!ib->fencer.is_running)
         GYRE_TRY(gyre_thread_start(&ib->fencer.thread, 0, work, ib, "failover"));
     ib->fencer.is_running = true;
@@ -94,6 +95,7 @@ bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
     if (has_ended)
         move->fence = GYRE_IB_FENCE_NONE;
     pthread_mutex_unlock(&ib->mail_lock);
+    move->is_fencing = !has_ended;
     if (!has_ended && now_ns - move->fence_ns >= HANG_NS)
         gyre_fail(GYRE_ERROR_SYSTEM,
                   "E401 RDMA %s/%u: a broken connection cannot be fenced: ibv_destroy_qp has not "

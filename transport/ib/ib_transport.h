@@ -202,10 +202,11 @@ struct gyre_ib_fencer {
 /* How the peer's connection moves to other rails (ib_failover.c). */
 struct gyre_ib_move {
     bool is_possible;
-    bool is_halted; /* nothing is posted */
-    bool is_broken; /* a new epoch shall begin */
-    bool is_parked; /* HALTED on both sides, without a rail */
-    uint8_t used;   /* a bit for each pair of rails that carries data */
+    bool is_halted;  /* nothing is posted */
+    bool is_broken;  /* a new epoch shall begin */
+    bool is_parked;  /* HALTED on both sides, without a rail */
+    bool is_fencing; /* old queue pairs are not gone yet */
+    uint8_t used;    /* a bit for each pair of rails that carries data */
     enum gyre_ib_step step;
     enum gyre_ib_step seen; /* the peer's, in this epoch */
     uint32_t epoch;

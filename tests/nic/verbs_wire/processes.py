@@ -329,10 +329,10 @@ def case_shares(rig):
 
 def case_campaign(rig):
     """with GYRE_FAILOVER=1 random failures of rails cost time alone: sums, graphs, sends, all-to-all"""
-    runs = ["allreduce -b 512 -e 4M -f 8 -n 100 -w 0", "sendrecv -b 512 -e 4M -f 8 -n 60 -w 0",
-            "alltoall -b 512 -e 4M -f 8 -n 60 -w 0"]
+    sizes = f"-b 512 -e {os.environ.get('CAMPAIGN_BYTES', '4M')} -f 8 -w 0"
+    runs = [f"allreduce {sizes} -n 100", f"sendrecv {sizes} -n 60", f"alltoall {sizes} -n 60"]
     if rig.device == "cuda":
-        runs.insert(1, "allreduce -b 512 -e 4M -f 8 -n 50 -w 0 -G 4")
+        runs.insert(0, f"allreduce {sizes} -n 50 -G 4")
     draw, wanted = random.Random(7), int(os.environ.get("CAMPAIGN", "12"))
     until = time.monotonic() + float(os.environ.get("CAMPAIGN_S", "60"))
     n_failures, n_moves, n_jobs = 0, 0, 0
