@@ -33,6 +33,8 @@ void gyre_ib_divide(struct gyre_ib_peer *peer, uint64_t n_bytes, struct gyre_ib_
         const uint64_t share = gyre_round_up(n_bytes * channel->share / sum, 128);
         parts->begins[i] = begin;
         begin = i + 1 < parts->n ? gyre_min_u64(begin + share, n_bytes) : n_bytes;
+        channel->load +=
+            (begin - parts->begins[i] + GYRE_IB_BOX_BYTES) * GYRE_IB_WHOLE_SHARE / channel->share;
     }
     parts->begins[parts->n] = n_bytes;
 }
@@ -42,7 +44,6 @@ void gyre_ib_part_posted(struct gyre_ib_channel *channel, uint64_t n_bytes, uint
     if (channel->n_in_flight++ == 0)
         channel->busy_since_ns = now_ns;
     channel->window_bytes += n_bytes;
-    channel->load += n_bytes * GYRE_IB_WHOLE_SHARE / channel->share;
 }
 
 void gyre_ib_part_answered(struct gyre_ib_channel *channel)
@@ -51,7 +52,7 @@ void gyre_ib_part_answered(struct gyre_ib_channel *channel)
         channel->busy_ns += gyre_now_ns() - channel->busy_since_ns;
 }
 
-/* In MB/s since the last new_window(); 0 = not known yet. */
+/* In KB/s since the last new_window(); 0 = not known yet. */
 static uint64_t rate_of(struct gyre_ib_channel *channel, uint64_t now_ns)
 {
     if (channel->n_in_flight > 0) {
@@ -60,7 +61,7 @@ static uint64_t rate_of(struct gyre_ib_channel *channel, uint64_t now_ns)
     }
     if (channel->window_bytes < WINDOW_MIN_BYTES || channel->busy_ns == 0)
         return 0;
-    return channel->window_bytes * 1000 / channel->busy_ns;
+    return channel->window_bytes * 1000000 / channel->busy_ns;
 }
 
 static void new_window(struct gyre_ib_peer *peer)
