@@ -683,7 +683,8 @@ typedef struct gyre_observed_call {
     int is_timed; /* 1: `begun` and `ended` follow, unless the call fails */
 } gyre_observed_call;
 
-/** With GYRE_FAILOVER=1, a connection of data to another host. */
+/** With GYRE_FAILOVER=1, a connection of data to another host broke, or runs: again, or over a rail
+ * that is back. */
 enum { GYRE_CONNECTION_BROKE = 1, GYRE_CONNECTION_RUNS = 2 };
 
 typedef struct gyre_connection_event {

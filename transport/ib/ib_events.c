@@ -24,13 +24,10 @@
 #define RETURN_NS    5000000000ULL
 #define MAX_DOUBLING 7
 
-static void want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, const char *cause)
+static void want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
 {
-    struct gyre_ib_move *move = &peer->move;
-    if (!move->is_broken && !move->is_halted) {
+    if (!move->is_broken && !move->is_halted)
         snprintf(move->cause, sizeof(move->cause), "%s", cause);
-        gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, cause);
-    }
     move->is_broken = true;
     gyre_store_release_u32(&ib->needs_move, 1);
 }
@@ -52,7 +49,9 @@ bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
         snprintf(pair->cause, sizeof(pair->cause), "%s", cause);
     }
     snprintf(text, sizeof(text), "%s/%u: %s", rail->port.name, rail->port.port, cause);
-    want_epoch(ib, peer, text);
+    if (!move->is_broken && !move->is_halted)
+        gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, text);
+    want_epoch(ib, move, text);
     return true;
 }
 
@@ -99,7 +98,7 @@ static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rai
             if (&ib->rails[move->pairs[pair].mine] == rail)
                 move->pairs[pair].bad_until_ns = 0;
         if (move->is_halted) /* its state says that the port is down */
-            want_epoch(ib, &ib->peers[i], "a port is active again");
+            want_epoch(ib, move, "a port is active again");
     }
 }
 
@@ -136,7 +135,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
         }
         if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
             now_ns - move->run_ns >= RETURN_NS << doubling)
-            want_epoch(ib, peer, "a rail is tried again");
+            want_epoch(ib, move, "a rail is tried again");
     }
 }
 

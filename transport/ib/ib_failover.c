@@ -376,7 +376,8 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (is_higher && !move->is_halted && !move->is_broken) {
         snprintf(move->cause, sizeof(move->cause), "rank %d: %.*s", peer->rank,
                  (int)sizeof(move->theirs->cause) - 1, move->theirs->cause);
-        gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, move->cause);
+        if (move->theirs->last != 0) /* else a rail is tried again */
+            gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, move->cause);
     }
     for (int i = 0; i < move->n_pairs && is_higher; i++)
         if ((move->theirs->last >> i & 1) != 0)

@@ -194,7 +194,8 @@ static const struct family {
 
 static const struct family connection_families[] = {
     {"gyre_connection_failures_total", "counter", "Connections of data that broke."},
-    {"gyre_connection_moves_total", "counter", "Of these, those that run again."},
+    {"gyre_connection_moves_total", "counter",
+     "Times that connections ran again, also over a rail that is back."},
 };
 
 /* Valid UTF-8, with backslashes, quotes and ends of lines escaped. */
