@@ -178,8 +178,10 @@ static bool find_times(struct bench_drawing *drawing, const struct options *opti
     if (options->trace != NULL)
         return bench_draw_measured_times(drawing, options->trace, options->call) == GYRE_SUCCESS ||
                say(gyre_cause());
-    if (algorithm == NULL) {
-        drawing->times.missing = "Programs that cannot run together have no predicted times.";
+    if (algorithm == NULL || shape->most_range > 0) {
+        drawing->times.missing =
+            algorithm == NULL ? "Programs that cannot run together have no predicted times."
+                              : "Ranges are drawn chunk by chunk, but move together: no times.";
         return !options->asks_for_times || say(drawing->times.missing);
     }
     request.algorithm = algorithm;
@@ -235,6 +237,11 @@ static bool draw_file(const struct options *options)
                 options->shape.file, file.n_sets);
     ok = ok && can_draw(file.programs[0]->n_ranks);
     ok = ok && bench_shape_find_hosts(&options->shape, file.programs[0]->n_ranks, &shape.grouping);
+    for (int i = 0; i < file.n_programs && ok; i++) {
+        shape.most_range = file.programs[i]->max_range > 1 ? 1 : shape.most_range;
+        ok = gyre_program_cut(file.programs[i], shape.most_range) == GYRE_SUCCESS ||
+             say(gyre_cause());
+    }
     if (ok) {
         const struct gyre_program *const *programs = gyre_program_file_set(&file, 0);
         struct gyre_given_programs given = {.n_variants = 1, .programs = {programs}};
@@ -260,6 +267,7 @@ static bool draw_algorithm(const struct options *options)
     if (!can_draw(shape.n_ranks))
         return false;
     shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
+    shape.most_range = gyre_algorithm_ability(algorithm, &shape).ranges ? 1 : 0; /* one by one */
     const bool ok = bench_programs_emit(algorithm, &shape, &programs) &&
                     draw(options, (const struct gyre_program *const *)programs.of_rank, programs.n,
                          algorithm, &shape);

@@ -24,11 +24,11 @@ static gyre_status check(struct bench_drawing *drawing)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u runs %s, rank 0 runs %s", rank,
                              gyre_collectives[program->coll].name,
                              gyre_collectives[drawing->programs[0]->coll].name);
-        if (program->max_range > 1 || program->names != NULL)
+        if (program->names != NULL)
             return gyre_fail(
                 GYRE_ERROR_UNSUPPORTED,
-                "%s %s, which draw cannot show; schedule --rounds prints them", program->algorithm,
-                program->max_range > 1 ? "moves ranges of chunks" : "names its blocks");
+                "%s names its blocks, which draw cannot show; schedule --rounds prints them",
+                program->algorithm);
         n_steps += program->n_steps;
         drawing->n_parts = n_in > drawing->n_parts ? n_in : drawing->n_parts;
         drawing->n_parts = n_out > drawing->n_parts ? n_out : drawing->n_parts;

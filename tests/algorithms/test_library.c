@@ -4,14 +4,13 @@
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 
+#include <string.h>
+
 static const int many_ranks[] = {96, 100, 128, 243};
 
 static bool can_do(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
-    struct gyre_ability ability;
-    const char *why_not = "";
-    return gyre_algorithm_has(algorithm, shape->coll) &&
-           algorithm->can_do(shape, &ability, &why_not);
+    return gyre_algorithm_obstacle(algorithm, shape, NULL) == NULL;
 }
 
 static void prove(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
@@ -25,9 +24,10 @@ static void prove(const struct gyre_algorithm *algorithm, const struct gyre_shap
                               &options, &report) == GYRE_SUCCESS,
                   "%s %s, %u ranks%s: %s", algorithm->name, gyre_collectives[shape->coll].name,
                   shape->n_ranks, in_place == 1 ? ", in place" : "", report.reason);
-        CHECK(report.same_bits &&
-              (report.min_depth == 1 || algorithm == &gyre_algorithm_nccl_ring ||
-               (shape->most_range > 0 && report.min_depth <= 2)));
+        const bool is_ring = algorithm == &gyre_algorithm_nccl_ring ||
+                             strcmp(algorithm->name, gyre_algorithm_rings.name) == 0;
+        CHECK(report.same_bits && (report.min_depth == 1 || is_ring ||
+                                   (shape->most_range > 0 && report.min_depth <= 2)));
     }
     if (programs != NULL)
         free_programs(programs, shape->n_ranks);
@@ -35,7 +35,7 @@ static void prove(const struct gyre_algorithm *algorithm, const struct gyre_shap
 
 TEST_CASE("the library is proved for every number of ranks")
 {
-    const int most = getenv("TEST_FEW") != NULL ? 24 : 64;
+    const int most = getenv("TEST_LONG") != NULL ? 256 : getenv("TEST_FEW") != NULL ? 24 : 64;
     for (int a = 0; gyre_library[a] != NULL; a++)
         for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
             struct gyre_shape shape = {.coll = (enum gyre_collective)c};
@@ -49,6 +49,64 @@ TEST_CASE("the library is proved for every number of ranks")
                 prove(gyre_library[a], &shape);
             }
         }
+}
+
+TEST_CASE("algorithms of tori are proved in every dimension and direction")
+{
+    static const struct {
+        const struct gyre_algorithm *algorithm;
+        uint16_t sides[GYRE_MAX_SIDES], n_ranks, n_variants;
+    } tori[] = {
+        {&gyre_algorithm_swing, {8, 8}, 64, 4},    {&gyre_algorithm_swing, {6, 10}, 60, 4},
+        {&gyre_algorithm_swing, {2, 4, 6}, 48, 6}, {&gyre_algorithm_bine, {4, 4, 4}, 64, 6},
+        {&gyre_algorithm_bine, {16, 2}, 32, 4},    {&gyre_algorithm_pairs, {4, 8}, 32, 4},
+        {&gyre_algorithm_bucket, {3, 5}, 15, 4},   {&gyre_algorithm_bucket, {4, 2, 3}, 24, 6},
+        {&gyre_algorithm_rings, {3, 3}, 9, 4},     {&gyre_algorithm_rings, {8, 8}, 64, 4},
+        {&gyre_algorithm_factors, {5, 6}, 30, 1},  {&gyre_algorithm_bucket, {7}, 7, 2},
+    };
+    for (size_t i = 0; i < sizeof(tori) / sizeof(tori[0]); i++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+            struct gyre_algorithm algorithm = *tori[i].algorithm;
+            struct gyre_shape shape = {.coll = (enum gyre_collective)c, .n_ranks = tori[i].n_ranks};
+            memcpy(algorithm.sides, tori[i].sides, sizeof(tori[i].sides));
+            if (!gyre_algorithm_has(&algorithm, shape.coll))
+                continue;
+            CHECK(gyre_algorithm_variants(&algorithm, &shape) == tori[i].n_variants);
+            for (; shape.variant < tori[i].n_variants; shape.variant++)
+                prove(&algorithm, &shape);
+            shape.n_ranks--;
+            shape.variant = 0;
+            CHECK(gyre_algorithm_obstacle(&algorithm, &shape, NULL) != NULL);
+        }
+}
+
+/* In a torus of k x k all variants of rings together use each link once in each direction. */
+TEST_CASE("the four rings of a square torus share no link")
+{
+    for (int k = 3; k <= 9; k++) {
+        struct gyre_algorithm rings = gyre_algorithm_rings;
+        struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)(k * k)};
+        rings.sides[0] = rings.sides[1] = (uint16_t)k;
+        for (int rank = 0; rank < k * k; rank++) {
+            int n_to[4] = {0}; /* neighbours in x and y */
+            for (shape.variant = 0; shape.variant < 4; shape.variant++) {
+                struct gyre_program *program = NULL;
+                CHECK_OK(gyre_algorithm_emit(&rings, &shape, rank, &program));
+                for (uint32_t i = 0; program != NULL && i < program->n_connections; i++) {
+                    const int dx = (program->connections[i].peer / k - rank / k + k) % k;
+                    const int dy = (program->connections[i].peer % k - rank % k + k) % k;
+                    if (program->connections[i].is_send == 0)
+                        continue;
+                    CHECK((dx == 0) != (dy == 0));
+                    n_to[dx == 1 ? 0 : dx == k - 1 ? 1 : dy == 1 ? 2 : 3]++;
+                    CHECK(dx <= 1 || dx == k - 1);
+                    CHECK(dy <= 1 || dy == k - 1);
+                }
+                gyre_program_free(program);
+            }
+            CHECK(n_to[0] == 1 && n_to[1] == 1 && n_to[2] == 1 && n_to[3] == 1);
+        }
+    }
 }
 
 /* Every range that a slot may have room for; also those of no power of two. */
@@ -131,6 +189,8 @@ TEST_CASE("rounds and blocks are those of the papers")
         {&gyre_algorithm_bruck, GYRE_COLL_ALL_TO_ALL, 64, 6, 192},
         {&gyre_algorithm_circulant, GYRE_COLL_REDUCE_SCATTER, 33, 6, 32},
         {&gyre_algorithm_circulant, GYRE_COLL_ALL_REDUCE, 24, 10, 46},
+        {&gyre_algorithm_pairs, GYRE_COLL_REDUCE_SCATTER, 64, 6, 63},
+        {&gyre_algorithm_rings, GYRE_COLL_ALL_REDUCE, 9, 16, 16},
         {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 60, 8, 59},
         {&gyre_algorithm_factors, GYRE_COLL_REDUCE_SCATTER, 7, 6, 6},
         /* 24 = 4 * 3 * 2, and 48 = 8 * 6; whole vectors */

@@ -61,6 +61,11 @@ def check_predictions(directory, folder):
     both = write(folder, "variants.gyre", "".join(variants))
     assert printed(directory, "--predict", "--file", both, "--hosts", "2x2", *sizes) == \
         printed(directory, "--predict", *ring, *sizes)
+    # An algorithm that calls do not take by themselves gets as many channels as pay, as if it was asked for.
+    predict = ["--predict", "--algo", "multiplying4", "--coll", "all_reduce", "--hosts", "64x1", "--bytes", "64K"]
+    chosen, alone = (float(printed(directory, *predict, *channels).split("\n")[-2].split()[4])
+                     for channels in ([], ["--channels", "1"]))
+    assert chosen < 0.5 * alone, (chosen, alone)
     for options, words in [(["--predict", "--hosts", "3x2"], "expected 4 numbers"),
                            (["--hosts", "2x2"], "do not go with --file"),
                            (["--json", "x"], "--json needs --verify or --predict")]:

@@ -41,6 +41,9 @@ SHAPES = [
     ("two_level_tree", "broadcast", ["--hosts", "4x3", "--root", "5"]),
     ("two_level_log", "all_reduce", ["--hosts", "5x2"]),
     ("two_level_ring", "reduce_scatter", ["--hosts", "3x2"]),
+    ("halving", "all_reduce", ["--ranks", "6"]),
+    ("swing:4x2", "all_reduce", ["--ranks", "8", "--variant", "1"]),
+    ("bruck", "all_to_all", ["--ranks", "5"]),
 ]
 LARGE = [("ring", "all_reduce", ["--ranks", "64"]), ("twoshot", "all_reduce", ["--ranks", "64"]),
          ("direct", "all_to_all", ["--ranks", "64"]), ("tree", "all_reduce", ["--ranks", "64"]),
@@ -220,7 +223,7 @@ def case_svg(directory):
     """The SVG is well-formed, uses each value that it defines, and shows every round once."""
     for shape in SHAPES + [LARGE[0], LARGE[4]]:
         root = parse_svg(draw(directory, options_of(shape), "svg").stdout)
-        assert root.find(SVG + "title").text.startswith(" ".join(shape[:2])), shape
+        assert root.find(SVG + "title").text.startswith(f"{shape[0].split(':')[0]} {shape[1]}"), shape
     root = parse_svg(draw(directory, options_of(SHAPES[0]), "svg").stdout)
     captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
     assert captions == ["start"] + [f"round {i}" for i in range(7)], captions
@@ -327,8 +330,10 @@ def case_options(directory):
             (ring + ["--hosts", "3x3", "--svg", "-"], "HOSTSxRANKS"),
             (ring + ["--html", "/nonexistent/x"], "No such file"),
             (ring + ["--html", "-", "more"], "unexpected argument"),
-            (["--algo", "halving", "--coll", "all_reduce", "--ranks", "4", "--html", "-"],
-             "moves ranges of chunks"),
+            (["--algo", "swing", "--coll", "all_gather", "--ranks", "4", "--html", "-"],
+             "names its blocks"),
+            (["--algo", "halving", "--coll", "all_reduce", "--ranks", "4", "--html", "-", "--bytes", "1M"],
+             "chunk by chunk"),
             (["--algo", "ring", "--coll", "all_reduce", "--svg", "-", "--hosts",
               ",".join(["0"] * 20000)], "HOSTSxRANKS"),
             (["--algo", "ring", "--coll", "all_reduce", "--ranks", "1025", "--svg", "-"],

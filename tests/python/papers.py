@@ -19,6 +19,8 @@ def case_values(_build, _source):
     import bine_groups
     import bruck_radix
     import pat_buffers
+    import quantized
+    import skew
     import straggler
     import swing_tori as swing
     # Swing's and doubling's congestion: counted in another way, over all links of the whole torus
@@ -48,6 +50,18 @@ def case_values(_build, _source):
     assert [bruck_radix.counts(64, radix) for radix in (2, 4, 8, 64)] == [(6, 192), (9, 144), (14, 112), (63, 63)]
     near(straggler.bound(8, 0.5), 1.143)
     near(straggler.bound(64, 0.5), 1.016)
+    # A block of 1 and -1 is exact in 8 bits; 0.4 of a step is lost. Each hop of a ring loses again, an owner once.
+    assert quantized.rounded([127.0, 1.4, -127.0], 8) == [127.0, 1.0, -127.0]
+    assert quantized.two_shot([[127.0, 0.4]] * 2, 8) == [254.0, 0.0]
+    equal = [[float(skew.N_BYTES) / 64] * 64 for _ in range(64)]
+    direct, balanced = skew.times_us(equal)
+    near(direct, 56 / 64 * skew.N_BYTES / skew.NIC / 1e3)  # 56 of 64 GPUs are on other servers
+    near(balanced, direct)
+    one = [[0.0] * 64 for _ in range(64)]
+    one[0][8] = 64e6  # one pair: 1 NIC, or all 8, and 7 / 8 over NVLink twice
+    direct, balanced = skew.times_us(one)
+    near(direct, 64e6 / 50 / 1e3)
+    near(balanced, (8e6 / 50 + 2 * 56e6 / 450) / 1e3)
 
 
 def case_pages(build, source):
@@ -73,11 +87,21 @@ def case_pages(build, source):
             assert line.startswith(("*showed*: ", "*did not show*: ", "*cannot be tested here: ")), line
             assert f"{name}: {line}" in done.stdout, done.stdout
             assert os.path.getsize(os.path.join(folder, f"{name}.csv")) > 50
+        # Hops, messages and bytes over links by hand: bucket has 2 * 14 steps of 1.2 us, rings 2 * 63; all but a 64th of
+        # the vector leaves over four links; Swing's busiest links carry 1.10 times that.
+        with open(os.path.join(folder, "swing-simulated.csv"), encoding="utf-8") as file:
+            rows = [[float(cell) for cell in row.split(",")] for row in file.read().splitlines()[1:]]
+            ideal = 2 * rows[-1][0] * 63 / 64 / 200e3
+            near(rows[0][4], 28 * 1.2)
+            near(rows[0][5], 126 * 1.2)
+            near(rows[-1][4], ideal + 28 * 1.2)
+            near(rows[-1][2], 1.10 * ideal)
         with open(os.path.join(folder, "straggler.csv"), encoding="utf-8") as file:
             for row in file.read().splitlines()[1:]:
-                n, f, ring, leaf, bound = map(float, row.split(","))
+                n, f, ring, leaf, bound, split = map(float, row.split(","))
                 near(ring, 1 / f) if n == 8 else None
                 assert leaf >= 0.99 * bound, (n, f, leaf, bound)
+                assert split <= 1.001 * min(bound, 1 / f) and split >= 1, (n, f, split)  # both are parts of it
     done = subprocess.run([os.path.join(tools, "gyre"), "reproduce", "nope"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "there is no figure nope" in done.stderr, done.stderr
 

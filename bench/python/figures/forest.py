@@ -9,14 +9,14 @@ INEQUALITY = "2, 4 and 8 boxes: two_level_ring, whose trees cross to each box on
 EVIDENCE = "simulated: proved programs of gyre that have the shape of the paper's trees; not its generator's files"
 MINUTES = 1
 N_GPUS, NIC, NVLINK = 8, 50, 450  # GB/s
-N_BYTES = 1 << 30
+N_BYTES, TILES = 1 << 30, ("131072", "524288", "2097152")  # the best one counts
 
 
 def bound_us(n_boxes):
-    """A box must get all blocks of the others through its NICs, and a GPU all blocks but its own."""
+    """The cuts round a box, through its NICs, and round a GPU, through its NVLink and its NIC."""
     n = n_boxes * N_GPUS
-    return max(N_BYTES * (n_boxes - 1) / n_boxes / N_GPUS / NIC if n_boxes > 1 else 0,
-               N_BYTES * (n - 1) / n / NVLINK) / 1e3
+    return max(N_BYTES * (n_boxes - 1) / n_boxes / N_GPUS / NIC,
+               N_BYTES * (n - 1) / n / (NVLINK + (NIC if n_boxes > 1 else 0))) / 1e3
 
 
 def run(tools):
@@ -25,8 +25,8 @@ def run(tools):
     rows = []
     for n_boxes in (1, 2, 4, 8):
         fabric = f"hosts {n_boxes} gpus {N_GPUS} nics {N_GPUS} rate {NIC}\n"
-        us = [predicted(tools, "--algo", way, "--coll", "all_gather", "--bytes", str(N_BYTES), "--channels", "8", "--tile",
-                        "262144", fabric=fabric, cost=cost)[0][1]
+        us = [min(predicted(tools, "--algo", way, "--coll", "all_gather", "--bytes", str(N_BYTES), "--channels", "8",
+                            "--tile", tile, fabric=fabric, cost=cost)[0][1] for tile in TILES)
               for way in (("two_level_ring", "ring") if n_boxes > 1 else ("direct", "ring"))]
         rows.append([n_boxes, *(each / bound_us(n_boxes) for each in us), bound_us(n_boxes)])
     shown = all(row[1] <= 1.15 for row in rows[1:]) and all(row[2] >= 1.1 for row in rows[1:3])

@@ -6,7 +6,7 @@ import tempfile
 from program_text import Programs, Step, verify
 from result import Result, predicted
 
-PAPER = "OptCC, arXiv 2606.01680"
+PAPER = "OptCC, arXiv 2606.01680; R2CCL, arXiv 2512.25059"
 CLAIM = "with half of one server's bandwidth an all-reduce needs only O(1 / n) more time, where a ring needs twice as much"
 INEQUALITY = "f = 1/2, simulated: ring at least 1.8 times its healthy time; leaf at most 1.25 (8 ranks), 1.1 (32 ranks)"
 EVIDENCE = "simulated by gyre schedule --predict --fabric; the leaf is a program of ours, not the paper's four stages"
@@ -17,6 +17,14 @@ N_BYTES, RATE = 1 << 30, 1  # so slow that the NICs alone count, as the formula 
 def bound(n, f):
     """The leaf's time over that of the healthy ring: others move 2B - B / (n - 1), the slow one B over f."""
     return max(2 - 1 / (n - 1), 1 / f) / (2 * (n - 1) / n)
+
+
+def split(n, f):
+    """Likewise for R2CCL's split: a part of the vector goes round a ring of all, the rest as the leaf's."""
+    def longest(part):
+        slow = part * 2 * (n - 1) / n + 1 - part
+        return max(slow / f, part * 2 * (n - 1) / n + (1 - part) * (2 - 1 / (n - 1)))
+    return min(longest(part / 1000) for part in range(1001)) / (2 * (n - 1) / n)
 
 
 def leaf(n):
@@ -63,12 +71,13 @@ def run(tools):
             healthy = predicted_us(tools, n, 1, ring)
             for f in (1, 0.75, 0.5, 0.25):
                 rows.append([n, f, predicted_us(tools, n, f, ring) / healthy,
-                             predicted_us(tools, n, f, ["--file", own]) / healthy, bound(n, f)])
+                             predicted_us(tools, n, f, ["--file", own]) / healthy, bound(n, f),
+                             split(n, f)])
     for n in (8, 32):
-        for at, name in ((2, "ring"), (3, "leaf"), (4, "bound of leaf")):
+        for at, name in ((2, "ring"), (3, "leaf"), (4, "bound of leaf"), (5, "bound of split")):
             curves[f"{name}, {n} ranks"] = [(row[1], row[at]) for row in rows if row[0] == n]
     half = {row[0]: row for row in rows if row[1] == 0.5}
     return Result(all(half[n][2] >= 1.8 for n in (8, 32)) and half[8][3] <= 1.25 and half[32][3] <= 1.1,
                   f"with half the bandwidth, ring {half[8][2]:.2f} and leaf {half[8][3]:.2f} for 8 ranks, {half[32][2]:.2f} and "
-                  f"{half[32][3]:.2f} for 32", ["ranks", "f", "ring", "leaf", "bound of leaf"], rows, curves,
+                  f"{half[32][3]:.2f} for 32; R2CCL's split at best {half[8][5]:.2f}", ["ranks", "f", "ring", "leaf", "bound of leaf", "bound of split"], rows, curves,
                   "bandwidth that is left", "time over the healthy ring's")
