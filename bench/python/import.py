@@ -16,6 +16,7 @@ import from_teccl
 import program_text
 from report_sources import write_whole
 
+MOST_SLOTS = 4  # of a FIFO of a communicator
 READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_teccl.translate}
 
 
@@ -62,10 +63,20 @@ def run(tools, options):
             return program_text.parse(done.stdout)[0] if done.returncode == 0 else None
         variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed, *asked), say, built_in)
     if why is None:
-        for one, depth in [(one, program_text.prove(tools, one.text(), *asked)[1]) for one in variants]:
+        def depth_of(changed):
+            return max(program_text.prove(tools, one.text(), *asked)[1] for one in changed)
+        depth = depth_of(variants)
+        if depth > MOST_SLOTS:
+            changed = list(map(program_text.chunk_by_chunk, variants))
+            proved = program_text.verify(tools, "".join(one.text() for one in changed), *asked) is None
+            least = depth_of(changed) if proved else depth
+            if least < depth:
+                say(f"chunk by chunk: {least} slots of a FIFO are enough in place of {depth}")
+                variants, depth = changed, least
+        if depth > MOST_SLOTS:
+            say(f"no communicator runs it: it needs {depth} slots of a FIFO, which has {MOST_SLOTS}")
+        for one in variants:
             one.depth = depth
-        for one in variants:  # the same for all variants
-            one.depth = max(each.depth for each in variants)
     result = "".join(one.text() for one in variants)
     if options.output:
         write_whole(options.output, result)

@@ -317,17 +317,21 @@ def routes(programs):
         word, _, number = ref.partition(" ")
         kept = programs.is_vector and word in ("in", "out") or word == "scratch"
         return word if kept else f"{word} {number.partition('/')[0]}"
-    found, chunks = {}, {}
+    if any(step.n_chunks > 1 for step in programs.steps()):
+        return None
+    alone, found = {}, {}  # the steps of each chunk by themselves, which more of them can be fused
     for rank, workers in enumerate(programs.ranks):
-        for step in (step for steps in workers for step in steps):
-            if step.n_chunks > 1:
-                return None
-            name = step.first if programs.is_vector else 0
-            chunks.setdefault(name, []).append((rank, 0 if programs.is_vector else step.first,
-                                                tuple(sorted(map(bare, step.inputs))),
-                                                tuple(sorted(map(bare, step.outputs))), "final" in step.flags))
-    for route in chunks.values():
-        key = tuple(sorted(route))
+        for number, steps in enumerate(workers):
+            for step in steps:
+                of_chunk = alone.setdefault(step.first if programs.is_vector else 0, [{} for _ in programs.ranks])
+                of_chunk[rank].setdefault(number, []).append(step)
+    for of_chunk in alone.values():
+        one = copy.copy(programs)
+        one.ranks = [list(workers.values()) for workers in of_chunk]
+        one = fused(one, fuse_chain, fuse_sends, fuse_chain, drop_unread)
+        key = tuple(sorted((rank, 0 if one.is_vector else step.first, tuple(sorted(map(bare, step.inputs))),
+                            tuple(sorted(map(bare, step.outputs))), "final" in step.flags)
+                           for rank, workers in enumerate(one.ranks) for steps in workers for step in steps))
         found[key] = found.get(key, 0) + 1
     return found
 
@@ -345,6 +349,15 @@ def recognize(variants, built_in):
         else:
             return [own]
     return None
+
+
+def chunk_by_chunk(programs):
+    """Each worker finishes a chunk before it begins the next one: slower, but few chunks are under way."""
+    found = copy.deepcopy(programs)
+    for workers in found.ranks:
+        for steps in workers:
+            steps.sort(key=lambda step: step.first)
+    return found
 
 
 def improve(variants, prove, say, built_in=lambda _: None):
