@@ -190,7 +190,7 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
                                              .rank = rank,
                                              .n_steps = n_steps_of(&torus),
                                              .partner = partner,
-                                             .is_named = partner != far_first};
+                                             .is_named = partner == near_first};
     gyre_butterfly_emit(&butterfly);
 }
 

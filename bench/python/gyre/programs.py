@@ -19,6 +19,7 @@ Prediction.__doc__ = "The predicted time of one call. Bandwidths as in docs/read
 
 _INPUT = re.compile(r"in \d+|out \d+|scratch \d+|(?:from|placed) \d+(?:/\d+)?")
 _OUTPUT = re.compile(r"out \d+|scratch \d+|(?:to|into) \d+(?:/\d+)?")
+_CHUNKS = re.compile(r"(\d+)(?:-(\d+)(?: by (\d+)(?:/(\d+))?)?)?")
 _NAME = re.compile(r"(?:(?!->)[^\s#:,+/]){1,15}")  # a word of the text; gyre's limit is 15 bytes
 _HEAD = re.compile(r"^\s*program (\S+) (\w+)\s*\n(?:\s*#.*\n|\s*\n)*\s*ranks (\d+)", re.M)
 
@@ -208,28 +209,40 @@ class Builder:
             raise InvalidArgument(f"{name!r} cannot name programs: a name has 1 to 15 bytes and no blank, "
                                   "'#', ':', ',', '+', '/' or '->'")
         self.name, self.collective, self.n_ranks = name, collective, n_ranks
+        self._n_parts = n_chunks * (1 if collective in ("all_reduce", "broadcast", "reduce") else n_ranks)
+        self._max_range = 1
         self._numbers = f"root {root} chunks {n_chunks} lanes {n_lanes} depth {depth}"
         self._workers = [collections.defaultdict(list) for _ in range(n_ranks)]
 
     def step(self, rank, chunk, inputs, outputs, final=False, with_next=False, worker=0):
-        """Adds a step: outputs <- reduction of inputs, of one chunk. Operands as in the text form: "in 0",
-        "out 0", "scratch 0", "from 1", "to 1", "placed 1", "into 1"."""
+        """Adds a step: outputs <- reduction of inputs. @chunk: its number, or a range as in the text form: "2-5",
+        "0-11 by 8/4". Operands likewise: "in 0", "out 0", "scratch 0", "from 1", "to 1", "placed 1", "into 1";
+        of a range they name the first chunk's."""
         if not 0 <= rank < self.n_ranks:
             raise InvalidArgument(f"rank {rank} is not one of {self.n_ranks} ranks")
         for operands, pattern, what in ((inputs, _INPUT, "an input"), (outputs, _OUTPUT, "an output")):
             for operand in operands:
                 if not pattern.fullmatch(operand):
                     raise InvalidArgument(f"{operand!r} is not {what} of a step")
-        words = [f"chunk {chunk}: {' + '.join(inputs)} -> {', '.join(outputs)}".rstrip()]
+        found = _CHUNKS.fullmatch(str(chunk))
+        if found is None:
+            raise InvalidArgument(f"{chunk!r} is neither the number of a chunk nor a range such as 2-5 or 0-11 by 8/4")
+        first, last, stride, run = (int(number or 0) for number in found.groups())
+        span = (last - first) % self._n_parts + 1 if found[2] else 1
+        n_moved = sum(at % stride < (run or 1) for at in range(span)) if stride else span
+        self._max_range = max(self._max_range, n_moved)
+        kind = "chunks" if n_moved > 1 else "chunk"
+        words = [f"{kind} {chunk if n_moved > 1 else first}: {' + '.join(inputs)} -> {', '.join(outputs)}".rstrip()]
         words += ["final"] if final else []
         words += ["with_next"] if with_next else []
         self._workers[rank][worker].append(" ".join(words))
 
     def programs(self, hosts=None):
         """What was built."""
-        lines = []
+        lines, of_range = [], f" range {self._max_range}" if self._max_range > 1 else ""
         for rank, workers in enumerate(self._workers):
-            lines += [f"program {self.name} {self.collective}", f"ranks {self.n_ranks} rank {rank} {self._numbers}"]
+            lines += [f"program {self.name} {self.collective}",
+                      f"ranks {self.n_ranks} rank {rank} {self._numbers}{of_range}"]
             for worker in sorted(workers):
                 lines += [f"worker {worker}", *(f"  {step}" for step in workers[worker])]
             lines.append("end")
