@@ -152,11 +152,11 @@ static bool check_together(const struct options *options)
     const struct bench_schedule_request *request = &options->request;
     const char *wrong = NULL;
     const bool has_way = request->proto != NULL || request->n_channels > 0 ||
-                         request->tile_bytes > 0 || request->depth > 0 || request->trace != NULL;
-    const bool is_about_predictions = request->first_bytes > 0 || request->cost != NULL ||
-                                      has_way || request->nic_gbytes_per_s > 0 ||
-                                      request->net != BENCH_NET_UNNAMED ||
-                                      request->fabric_path != NULL;
+                         request->tile_bytes > 0 || request->depth > 0;
+    const bool is_about_predictions =
+        request->first_bytes > 0 || request->cost != NULL || has_way || request->trace != NULL ||
+        request->nic_gbytes_per_s > 0 || request->net != BENCH_NET_UNNAMED ||
+        request->fabric_path != NULL;
     const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
@@ -179,7 +179,8 @@ static bool check_together(const struct options *options)
              (!options->predict || is_given || options->shape.algorithm != NULL ||
               options->json_path != NULL || options->csv_path != NULL || has_way))
         wrong = "--library needs --predict, and goes with --coll, --ranks, --hosts, --nics, "
-                "--nic-rate, --fabric, --cost and --bytes only: --library nccl,algo=tree,proto=ll";
+                "--nic-rate, --fabric, --cost, --trace and --bytes only: --library "
+                "nccl,algo=tree,proto=ll";
     else if (options->any_order && !options->verify)
         wrong = "--any-order needs --verify";
     else if (options->csv_path != NULL && !options->predict)

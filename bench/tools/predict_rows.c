@@ -290,45 +290,47 @@ static gyre_status list_ways(const struct row *row, const struct gyre_machine_fi
     return GYRE_SUCCESS;
 }
 
-static gyre_status predict_way(struct rows *rows, const struct row *row,
-                               const struct gyre_contender_call *call,
-                               const struct gyre_cost *machine_cost, struct gyre_contender_way *way,
-                               struct gyre_prediction *prediction)
+struct answer {
+    struct gyre_contender_call call;
+    struct gyre_contender_way way;
+    struct gyre_cost cost;             /* of this way */
+    struct gyre_simulation simulation; /* but for its cost */
+    struct gyre_prediction prediction;
+    double bound_ns; /* 0 = unknown */
+    char busiest[GYRE_FABRIC_NAME_BYTES];
+};
+
+/* @answer: its call, way and cost are set, the cost as the machine's. */
+static gyre_status predict_way(struct rows *rows, const struct row *row, struct answer *answer)
 {
     struct kept_simulator *kept;
-    struct gyre_cost cost = *machine_cost;
+    struct gyre_cost *const cost = &answer->cost;
+    struct gyre_contender_way *const way = &answer->way;
+    const struct gyre_contender_call *call = &answer->call;
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const bool has_blocks = traits->in_blocks || traits->out_blocks;
     GYRE_TRY(find_simulator(rows, row, call, way->algorithm, &kept));
-    cost.egress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
-    cost.ingress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
-    cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] *= way->store_factor;
+    cost->egress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
+    cost->ingress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
+    cost->worker_send_bytes_per_ns[GYRE_LINK_HOST] *= way->store_factor;
     if (number_or(row->n_channels, 0) > 0)
         way->n_channels = (uint32_t)row->n_channels;
     if (number_or(row->tile_bytes, 0) > 0)
         way->tile_bytes = (uint32_t)row->tile_bytes;
     if (number_or(row->depth, 0) > 0)
         way->depth = (uint32_t)row->depth;
-    const uint32_t least_depth = gyre_simulator_min_depth(kept->simulator);
-    const struct gyre_simulation simulation = {
-        .cost = &cost,
+    answer->simulation = (struct gyre_simulation){
         .proto = way->proto,
         .net_proto = way->proto,
         .n_channels = way->n_channels,
         .tile_bytes = way->tile_bytes,
-        .depth = way->depth > least_depth ? way->depth : least_depth,
+        .depth = (uint32_t)gyre_max_u64(way->depth, gyre_simulator_min_depth(kept->simulator)),
         .n_bytes = has_blocks ? call->n_bytes / call->n_ranks : call->n_bytes,
         .is_rough = row->fabric != NULL || call->n_ranks >= ROUGH_RANKS};
-    return gyre_simulator_run(kept->simulator, &simulation, prediction);
+    struct gyre_simulation simulation = answer->simulation;
+    simulation.cost = cost;
+    return gyre_simulator_run(kept->simulator, &simulation, &answer->prediction);
 }
-
-struct answer {
-    struct gyre_contender_call call;
-    struct gyre_contender_way way;
-    struct gyre_prediction prediction;
-    double bound_ns; /* 0 = unknown */
-    char busiest[GYRE_FABRIC_NAME_BYTES];
-};
 
 static double busbw_of(const struct answer *answer)
 {
@@ -368,7 +370,6 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
         .facts.gpu = GYRE_GPU_HOPPER, .p2p_efficiency = 1, .p2p_worker_efficiency = 1};
     struct gyre_contender_machine *const machine = &file.facts;
     struct gyre_cost cost;
-    struct gyre_prediction prediction;
     struct kept_simulator *kept;
     int n_ways;
     GYRE_TRY(read_row(line, row));
@@ -388,11 +389,10 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
     GYRE_TRY(list_ways(row, &file, &answer->call, ways, &n_ways));
     answer->prediction.time_ns = INFINITY;
     for (int i = 0; i < n_ways; i++) {
-        GYRE_TRY(predict_way(rows, row, &answer->call, &cost, &ways[i], &prediction));
-        if (prediction.time_ns >= answer->prediction.time_ns)
-            continue;
-        answer->prediction = prediction;
-        answer->way = ways[i];
+        struct answer trial = {.call = answer->call, .way = ways[i], .cost = cost};
+        GYRE_TRY(predict_way(rows, row, &trial));
+        if (trial.prediction.time_ns < answer->prediction.time_ns)
+            *answer = trial;
     }
     GYRE_TRY(find_simulator(rows, row, &answer->call, answer->way.algorithm, &kept));
     answer->bound_ns = gyre_bound_ns(&kept->shape, &cost, answer->call.n_bytes);
@@ -478,6 +478,9 @@ gyre_status bench_predict_library(const struct bench_schedule_request *request, 
     const uint64_t last_bytes = request->last_bytes > 0 ? request->last_bytes : 1 << 30;
     gyre_status status =
         rows == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for rows") : GYRE_SUCCESS;
+    if (request->trace != NULL && first_bytes * BENCH_PREDICT_SIZE_FACTOR <= last_bytes)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                           "--trace shows one call: name one size (--bytes 1M)");
     printf("# %s of %u ranks by %s\n#%13s %12s %8s %8s %10s %14s %10s %9s  %s\n",
            gyre_collectives[request->coll].name, request->n_ranks, words, "bytes", "algorithm",
            "proto", "channels", "tile", "predicted us", "busbw GB/s", "of bound", "busiest");
@@ -494,6 +497,12 @@ gyre_status bench_predict_library(const struct bench_schedule_request *request, 
                    answer.way.n_channels, answer.way.tile_bytes, answer.prediction.time_ns / 1e3,
                    busbw_of(&answer), 100 * answer.bound_ns / answer.prediction.time_ns,
                    answer.busiest, answer.prediction.busy_share * 100);
+        if (status == GYRE_SUCCESS && request->trace != NULL) {
+            struct bench_schedule_request traced = *request;
+            traced.algorithm = answer.way.algorithm;
+            answer.simulation.cost = &answer.cost;
+            status = bench_simulated_trace(&traced, n_bytes, &answer.simulation, request->trace);
+        }
     }
     close_rows(rows);
     return status;

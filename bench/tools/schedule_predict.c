@@ -157,7 +157,7 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
         status = print_line(&table, n_bytes);
     bench_table_close(&table);
     if (status == GYRE_SUCCESS && request->trace != NULL)
-        status = bench_simulated_trace(request, first_bytes, request->trace);
+        status = bench_simulated_trace(request, first_bytes, NULL, request->trace);
     return status;
 }
 
@@ -184,11 +184,12 @@ gyre_status bench_schedule_fastest(const struct bench_schedule_request *request,
     return status;
 }
 
-static gyre_status check_steps(const struct bench_table *table,
-                               const struct gyre_simulation *simulation, uint64_t most_steps)
+gyre_status bench_schedule_check_steps(struct gyre_simulator *simulator,
+                                       const struct gyre_simulation *simulation,
+                                       uint64_t most_steps)
 {
     uint64_t n_steps;
-    GYRE_TRY(gyre_simulator_steps(table->simulators[0], simulation, &n_steps));
+    GYRE_TRY(gyre_simulator_steps(simulator, simulation, &n_steps));
     if (n_steps <= most_steps)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -210,7 +211,7 @@ gyre_status bench_schedule_simulate(const struct bench_schedule_request *request
     if (status == GYRE_SUCCESS) {
         bench_table_fill(&table, &choice, n_call, simulation);
         simulation->all_tiles = true;
-        status = check_steps(&table, simulation, most_steps);
+        status = bench_schedule_check_steps(table.simulators[0], simulation, most_steps);
     }
     if (status == GYRE_SUCCESS)
         status = gyre_simulator_run(table.simulators[0], simulation, prediction_out);

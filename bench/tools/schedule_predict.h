@@ -82,7 +82,7 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
 bool bench_predict_rows(const char *path, FILE *out);
 
 /** Prints what another library would do (schedule --library). @request: its coll, hosts, sizes,
- * cost, fabric and NICs count. @words: name and a row's words behind commas. Errors: as
+ * cost, fabric, NICs and trace count. @words: name and a row's words behind commas. Errors: as
  * bench_schedule_predict(). */
 gyre_status bench_predict_library(const struct bench_schedule_request *request, const char *words);
 
@@ -107,11 +107,17 @@ gyre_status bench_schedule_simulate(const struct bench_schedule_request *request
                                     uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out);
 
+/** Of all ranks, rail programs and tiles. Errors: UNSUPPORTED (too many). */
+gyre_status bench_schedule_check_steps(struct gyre_simulator *simulator,
+                                       const struct gyre_simulation *simulation,
+                                       uint64_t most_steps);
+
 /** Writes tracks as a measured trace has them (docs/trace.md), for one channel of each rail
- * program. @request: one algorithm. @n_bytes: of the vector or all blocks. Errors: as
- * bench_schedule_simulate() and gyre_file_replace(). */
+ * program. @request: one algorithm. @n_bytes: of the vector or all blocks. @given: NULL, or what is
+ * simulated in place of a communicator's choice. Errors: as bench_schedule_simulate() and
+ * gyre_file_replace(). */
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                  const char *path);
+                                  const struct gyre_simulation *given, const char *path);
 
 /* What all sizes of a table share, and its cells. */
 #define BENCH_TABLE_ALGORITHMS 16

@@ -306,16 +306,38 @@ static gyre_status write_file(const struct trace *trace, const char *path)
     return status;
 }
 
+static gyre_status simulate_given(const struct bench_schedule_request *request,
+                                  const struct gyre_simulation *simulation)
+{
+    const struct gyre_shape shape = {.coll = request->coll,
+                                     .n_ranks = (uint16_t)request->n_ranks,
+                                     .root = (uint16_t)request->root,
+                                     .grouping = request->grouping};
+    const struct gyre_machine machine = {.grouping = request->grouping, .fabric = request->fabric};
+    struct gyre_simulator *simulator;
+    struct gyre_prediction prediction;
+    GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, true, &simulator));
+    gyre_status status = bench_schedule_check_steps(simulator, simulation, MAX_STEPS);
+    if (status == GYRE_SUCCESS)
+        status = gyre_simulator_run(simulator, simulation, &prediction);
+    gyre_simulator_close(simulator);
+    return status;
+}
+
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                  const char *path)
+                                  const struct gyre_simulation *given, const char *path)
 {
     struct trace trace = {.request = request};
     struct gyre_prediction prediction;
+    if (given != NULL)
+        trace.simulation = *given;
+    trace.simulation.all_tiles = true;
     trace.simulation.observe = observe;
     trace.simulation.arrive = arrive;
     trace.simulation.observer = &trace;
-    gyre_status status =
-        bench_schedule_simulate(request, n_bytes, MAX_STEPS, &trace.simulation, &prediction);
+    gyre_status status = given != NULL ? simulate_given(request, &trace.simulation)
+                                       : bench_schedule_simulate(request, n_bytes, MAX_STEPS,
+                                                                 &trace.simulation, &prediction);
     if (status == GYRE_SUCCESS)
         status = trace.status;
     if (status == GYRE_SUCCESS)

@@ -5,6 +5,7 @@ the summary of a sample, and the command itself.
 
     tests/published/published.py CASE BUILD_FOLDER SOURCE_FOLDER"""
 import csv
+import json
 import math
 import os
 import shutil
@@ -179,6 +180,16 @@ def case_command(build, source):
                                "--coll", "all_reduce", "--library", "nccl", "--bytes", "64M"],
                               capture_output=True, text=True, check=True).stdout
     near(float(schedule.splitlines()[-1].split()[5]), told, 0.001)
+    with tempfile.TemporaryDirectory() as place:  # a trace of another library's call ends when the prediction says so
+        for library, words in (("nccl", ("--ranks", "4")), ("mpi", ("--machine", "leonardo", "--hosts", "4x1"))):
+            path = os.path.join(place, f"{library}.json")
+            told = run("schedule", "--predict", "--library", library, *words, "--coll", "all_reduce", "--bytes", "1M",
+                       "--trace", path).splitlines()[-1].split()[5]
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            near(max(event.get("ts", 0) + event.get("dur", 0) for event in events), float(told), 0.01)
+        assert "one size" in run("schedule", "--predict", "--library", "nccl", "--ranks", "4", "--coll", "all_reduce",
+                                 "--trace", path, status=1)
     assert "machines are: a100" in run("validate", "--expect", "all_reduce", "1G", "64x8", "--machine", "nope", status=1)
 
 
