@@ -23,6 +23,7 @@ struct options {
     const char *html; /* "-" = standard output */
     const char *svg;
     const char *json;
+    const char *fabric;
     const char *trace; /* of measured times */
     int call;          /* of the trace, -1 = the last that fits */
     uint64_t n_bytes;
@@ -41,6 +42,10 @@ static const struct bench_option table[] = {
     {0, "svg", "FILE", "a picture of the rounds, side by side", BENCH_TEXT, AT(svg)},
     {0, "round", "R", "this round alone, in the SVG", BENCH_NUMBER, AT(round), 0, 1000000},
     {0, "json", "FILE", "the data of the page", BENCH_TEXT, AT(json)},
+    {0, "fabric", "FILE",
+     "draw hosts, switches and links (docs/fabric.md), or those of a machine,\nsuch as alps, of "
+     "which --hosts 16x4 may say how many; with --svg",
+     BENCH_TEXT, AT(fabric)},
     BENCH_SHAPE_OPTIONS(struct options, shape),
     {0, "bytes", "SIZE", "the size whose times are predicted (default 1M); all blocks together",
      BENCH_BYTES, AT(n_bytes), 1, .expected = "a size from 1 on, such as 64K or 1M"},
@@ -63,8 +68,9 @@ static void print_usage(const char *program, FILE *out)
 {
     fprintf(out,
             "usage: %s --algo NAME --coll NAME --ranks N --html FILE [options]\n"
-            "       %s --file PROGRAMS {--html FILE | --svg FILE | --json FILE}\n",
-            program, program);
+            "       %s --file PROGRAMS {--html FILE | --svg FILE | --json FILE}\n"
+            "       %s --fabric FILE --svg FILE\n",
+            program, program, program);
     bench_options_print(table, 22, out);
     fputs("Exit status: 0, also if the programs are wrong; 1 nothing was drawn; 2 wrong usage.\n"
           "\nalgorithms:\n",
@@ -216,6 +222,41 @@ static bool draw(const struct options *options, const struct gyre_program *const
     return ok;
 }
 
+static int draw_fabric(const struct options *options)
+{
+    struct bench_fabric fabric = {.fabric = NULL};
+    unsigned n_hosts = 0, n_gpus = 0;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    const struct bench_shape_options *shape = &options->shape;
+    const char *slash = strrchr(options->fabric, '/');
+    if (options->svg == NULL || options->html != NULL || options->json != NULL ||
+        shape->file != NULL || shape->algorithm != NULL || shape->n_ranks > 0 ||
+        (shape->hosts != NULL && (!bench_fabric_is_machine(options->fabric) ||
+                                  sscanf(shape->hosts, "%5ux%5u", &n_hosts, &n_gpus) != 2))) {
+        fputs("draw: --fabric needs --svg, and goes with nothing else but, for a machine, --hosts "
+              "16x4\n",
+              stderr);
+        return 2;
+    }
+    FILE *file = open_memstream(&text, &n_bytes);
+    gyre_status status = file == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the picture")
+                             : bench_fabric_load(options->fabric, n_hosts, n_gpus, &fabric);
+    if (status == GYRE_SUCCESS)
+        status =
+            bench_draw_fabric(fabric.fabric, slash == NULL ? options->fabric : slash + 1, file);
+    if (file != NULL && fclose(file) != 0 && status == GYRE_SUCCESS)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the picture");
+    if (status == GYRE_SUCCESS && strcmp(options->svg, "-") == 0)
+        fputs(text, stdout);
+    else if (status == GYRE_SUCCESS)
+        status = gyre_file_replace(options->svg, text, n_bytes);
+    bench_fabric_close(&fabric);
+    free(text);
+    return status == GYRE_SUCCESS || say(gyre_cause()) ? 0 : 1;
+}
+
 static bool can_draw(uint32_t n_ranks)
 {
     if (n_ranks <= BENCH_DRAW_MAX_RANKS)
@@ -283,6 +324,8 @@ static int run(int argc, char **argv)
     const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
     if (ended >= 0)
         return ended;
+    if (options.fabric != NULL)
+        return draw_fabric(&options);
     options.asks_for_times = options.n_bytes > 0 || request->cost != NULL ||
                              request->proto != NULL || request->n_channels > 0 ||
                              request->tile_bytes > 0 || request->depth > 0 ||

@@ -69,7 +69,7 @@ static const struct bench_option table[] = {
                      "what is between hosts, for --predict: ib (RDMA, default) or socket (TCP)"),
     {0, "fabric", "FILE",
      "hosts, NICs, switches and links for --predict, in place of --hosts,\n--nics and --nic-rate "
-     "(docs/fabric.md)",
+     "(docs/fabric.md); or a machine, of which --hosts 16x4 may\nsay how many",
      BENCH_TEXT, AT(request.fabric_path)},
     {0, "library", "NAME",
      "what nccl, rccl, mpi or oneshot (inference engines) would do, for\n--predict; words of a row "
@@ -186,8 +186,9 @@ static bool check_together(const struct options *options)
     else if (options->csv_path != NULL && !options->predict)
         wrong = "--csv needs --predict";
     else if (request->fabric_path != NULL &&
-             (options->shape.hosts != NULL || options->shape.n_ranks > 0 ||
-              options->shape.n_nics > 0 || request->nic_gbytes_per_s > 0))
+             ((options->shape.hosts != NULL && !bench_fabric_is_machine(request->fabric_path)) ||
+              options->shape.n_ranks > 0 || options->shape.n_nics > 0 ||
+              request->nic_gbytes_per_s > 0))
         wrong =
             "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all of "
             "that";
@@ -201,7 +202,7 @@ static bool check_together(const struct options *options)
     if (wrong != NULL)
         fprintf(stderr, "schedule: %s\n", wrong);
     struct bench_shape_options shape = options->shape;
-    if (request->fabric_path != NULL) /* the file tells the ranks */
+    if (request->fabric_path != NULL && shape.hosts == NULL) /* the file tells the ranks */
         shape.n_ranks = 1;
     return wrong == NULL && check_files(options) &&
            (is_given ||
@@ -404,9 +405,17 @@ static bool predict(const struct options *options)
 {
     static struct bench_fabric fabric;
     struct options copy = *options;
-    if (!is_done(bench_fabric_load(options->request.fabric_path, &fabric)))
+    unsigned n_hosts = 0, n_gpus = 0;
+    if (options->request.fabric_path != NULL && options->shape.hosts != NULL &&
+        sscanf(options->shape.hosts, "%5ux%5u", &n_hosts, &n_gpus) != 2) {
+        fprintf(stderr, "schedule: --hosts %s: of a machine's fabric, expected 16x4\n",
+                options->shape.hosts);
+        return false;
+    }
+    if (!is_done(bench_fabric_load(options->request.fabric_path, n_hosts, n_gpus, &fabric)))
         return false;
     if (fabric.fabric != NULL) {
+        copy.shape.hosts = NULL;
         copy.request.fabric = fabric.fabric;
         copy.shape.grouping = &fabric.grouping;
         copy.shape.n_ranks = (int)fabric.fabric->n_ranks;
@@ -432,7 +441,9 @@ static int run(int argc, char **argv)
     }
     if ((options.sizes != NULL && !parse_sizes(options.sizes, &options.request)) ||
         !bench_take_machine(&options.request, options.machine,
-                            options.shape.hosts == NULL ? NULL : &options.shape.n_nics) ||
+                            options.shape.hosts == NULL || options.request.fabric_path != NULL
+                                ? NULL
+                                : &options.shape.n_nics) ||
         !check_together(&options))
         return 2;
     if (options.json_path != NULL && !is_done(bench_schedule_json_open(argc, argv, &job.json)))

@@ -46,7 +46,9 @@ struct gyre_machine_file {
     char library[16];
     char algorithm[16]; /* "" = the library's choice */
     bool is_mesh;
+    unsigned n_hosts;             /* unless more or fewer are asked for */
     unsigned n_gpus, n_nics;      /* of a host */
+    char fabric[2048];            /* the lines of its fabric but for `hosts` */
     double p2p_efficiency;        /* the part of links that sends reach */
     double p2p_worker_efficiency; /* and of the rate of a ring's warps that theirs reach */
 };
@@ -55,6 +57,11 @@ struct gyre_machine_file {
  * SYSTEM. */
 gyre_status gyre_machine_file_read(const char *path, const char *folder,
                                    struct gyre_machine_file *file_out);
+
+/** The fabric of so many hosts of such a machine, from the lines of its file. @n_hosts, @n_gpus: 0
+ * = as the file says. Errors: as gyre_fabric_from_text(). */
+gyre_status gyre_machine_file_fabric(const struct gyre_machine_file *file, unsigned n_hosts,
+                                     unsigned n_gpus, struct gyre_fabric **fabric_out);
 
 struct gyre_contender_call {
     enum gyre_collective coll;

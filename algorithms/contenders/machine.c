@@ -4,6 +4,7 @@
  */
 #include "algorithms/contenders/contender.h"
 
+#include "algorithms/simulate/fabric.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
@@ -18,11 +19,6 @@
 #define MOST_FILES     4 /* that are like each other */
 
 static const char *const cpu_names[] = {"amd", "intel", "grace"};
-
-/* Lines for people, for tables, and for --fabric. */
-static const char *const other_words[] = {"name",   "like",   "leaves",  "spines",
-                                          "wiring", "attach", "uplinks", "latency",
-                                          "route",  "link",   "torus",   "dragonfly"};
 
 static int find_word(const char *word, const char *const *words, int n_words)
 {
@@ -40,6 +36,31 @@ static gyre_status take_constant(const char *line, struct gyre_machine_file *fil
     return gyre_cost_from_text(line, &file->cost, &file->cost);
 }
 
+/* Drops the lines that begin with a word, or with @keeps all others. */
+static void drop_lines(char *text, const char *word, bool keeps)
+{
+    const size_t n_bytes = strlen(word);
+    while (*text != '\0') {
+        char *next = text + strcspn(text, "\n") + 1;
+        const bool is_it = strncmp(text, word, n_bytes) == 0 && text[n_bytes] == ' ';
+        if (is_it != keeps)
+            memmove(text, next, strlen(next) + 1);
+        else
+            text = next;
+    }
+}
+
+/* Of lines of one word the last one counts, as with constants, but links and tori add up. */
+static gyre_status take_fabric(const char *line, const char *word, struct gyre_machine_file *file)
+{
+    if (strcmp(word, "link") != 0 && strcmp(word, "torus") != 0)
+        drop_lines(file->fabric, word, false);
+    const size_t used = strlen(file->fabric), room = sizeof(file->fabric) - used;
+    if ((size_t)snprintf(&file->fabric[used], room, "%s\n", line) >= room)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the lines of its fabric are too long");
+    return GYRE_SUCCESS;
+}
+
 static gyre_status take_words(const char *line, struct gyre_machine_file *file)
 {
     struct gyre_contender_machine *facts = &file->facts;
@@ -47,12 +68,15 @@ static gyre_status take_words(const char *line, struct gyre_machine_file *file)
     double rate;
     char word[32] = "", value[32] = "", more[32] = "";
     const int n_words = sscanf(line, "%31s %31s %31s", word, value, more);
-    if (n_words < 1 || find_word(word, other_words, GYRE_ARRAY_LENGTH(other_words)) >= 0)
+    if (n_words < 1 || strcmp(word, "name") == 0 || strcmp(word, "like") == 0)
         return GYRE_SUCCESS;
     if (sscanf(line, "hosts %u gpus %u nics %u rate %lf", &n_hosts, &n_gpus, &n_nics, &rate) == 4) {
+        file->n_hosts = n_hosts;
         file->n_gpus = n_gpus;
         file->n_nics = n_nics;
         file->cost.nic_bytes_per_ns = rate;
+    } else if (gyre_fabric_has_word(word)) {
+        return take_fabric(line, word, file);
     } else if (strcmp(word, "gpu") == 0) {
         const int gpu = find_word(value, gyre_gpu_names, GYRE_N_GPUS);
         facts->gpu = gpu < 0 ? facts->gpu : (enum gyre_gpu)gpu; /* none: host memory */
@@ -88,6 +112,10 @@ static gyre_status take_text(const char *text, const char *folder, int depth,
             snprintf(path, sizeof(path), "%s/%s.machine", folder, like);
             GYRE_TRY(read_file(path, folder, depth + 1, file));
         }
+    for (const char *at = text; *at != '\0'; at += strcspn(at, "\n"), at += *at == '\n')
+        if (strncmp(at, "torus ", 6) == 0 || strncmp(at, "dragonfly ", 10) == 0 ||
+            strncmp(at, "leaves ", 7) == 0) /* a shape of its own */
+            drop_lines(file->fabric, "latency", true);
     for (int number = 1; *text != '\0'; number++) {
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "#\n"), text);
         const gyre_status status =
@@ -110,6 +138,17 @@ static gyre_status read_file(const char *path, const char *folder, int depth,
     const gyre_status status = take_text(text, folder, depth, file);
     free(text);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
+}
+
+gyre_status gyre_machine_file_fabric(const struct gyre_machine_file *file, unsigned n_hosts,
+                                     unsigned n_gpus, struct gyre_fabric **fabric_out)
+{
+    char text[sizeof(file->fabric) + 128];
+    n_hosts = n_hosts > 0 ? n_hosts : file->n_hosts;
+    n_gpus = n_gpus > 0 ? n_gpus : file->n_gpus;
+    snprintf(text, sizeof(text), "hosts %u gpus %u nics %u rate %.6f\n%s", n_hosts, n_gpus,
+             file->n_nics, file->cost.nic_bytes_per_ns, file->fabric);
+    return gyre_fabric_from_text(text, fabric_out);
 }
 
 gyre_status gyre_machine_file_read(const char *path, const char *folder,

@@ -40,6 +40,8 @@ gyre_status gyre_fabric_set_uplinks(struct gyre_fabric *fabric, double rate,
             fabric->bytes_per_ns[link] = rate;
         return GYRE_SUCCESS;
     }
+    if (fabric->kind == GYRE_FABRIC_DRAGONFLY && fabric->n_spines > 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a dragonfly has no spines");
     double *down = calloc(fabric->n_leaves, sizeof(*down));
     if (down == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");

@@ -60,6 +60,9 @@ struct gyre_fabric_route {
 /** @text: untrusted. Errors: INVALID_ARGUMENT with the line and the reason, OUT_OF_MEMORY. */
 gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_out);
 
+/** Does a line of the text form begin with the word? */
+bool gyre_fabric_has_word(const char *word);
+
 void gyre_fabric_free(struct gyre_fabric *fabric);
 
 /* Steps of gyre_fabric_from_text(). */

@@ -17,7 +17,7 @@
 #define MAX_KEYWORDS   16
 #define MAX_TORI       16
 #define MAX_LATENCY_NS 1e6
-
+#define MAX_RATE       1e6
 #define LINE_BYTES     128
 #define LINE_WORDS     16
 
@@ -32,8 +32,6 @@ struct value {
     uint32_t first, last;
     double number;
 };
-
-#define MAX_RATE 1e6
 
 static gyre_status cut_line(const char *text, size_t n_bytes, struct line *line)
 {
@@ -115,8 +113,7 @@ static bool matches(const struct line *line, const char *form, struct value *val
         } else if (strlen(line->words[word]) != n || strncmp(line->words[word], at, n) != 0) {
             return false;
         }
-        at += n;
-        at += *at == ' ';
+        at += n + (at[n] == ' ');
     }
     return word == line->n_words;
 }
@@ -150,7 +147,6 @@ static gyre_status check_rate(const struct line *line, double rate)
 
 enum pass { COUNTS, WIRES, RATES, LINKS };
 
-/* A file may give a torus for each of several numbers of hosts. */
 struct torus {
     uint32_t n_dims, n_hosts;
     uint32_t dims[GYRE_FABRIC_MAX_DIMS];
@@ -162,9 +158,8 @@ struct reader {
     struct line line;
     struct torus tori[MAX_TORI];
     uint32_t n_tori;
-    uint32_t hosts_of_leaf;  /* 0 = by the number of leaves */
-    double oversubscription; /* if uplink_rate is 0 */
-    double uplink_rate;
+    uint32_t hosts_of_leaf;               /* 0 = by the number of leaves */
+    double uplink_rate, oversubscription; /* the latter if the former is 0 */
     bool is_given[MAX_KEYWORDS];
 };
 
@@ -255,7 +250,7 @@ static gyre_status take_torus(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* The torus of as many hosts as there are. */
+/* A file may give a torus for each of several numbers of hosts. */
 static gyre_status choose_torus(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
@@ -419,14 +414,12 @@ static gyre_status take_link(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-struct keyword {
+static const struct {
     const char *word;
     enum pass pass;
     gyre_status (*take)(struct reader *);
     bool is_single;
-};
-
-static const struct keyword keywords[] = {
+} keywords[] = {
     {"hosts", COUNTS, take_count, false},    {"leaves", COUNTS, take_count, true},
     {"spines", COUNTS, take_count, true},    {"wiring", WIRES, take_wire, true},
     {"attach", WIRES, take_wire, false},     {"uplinks", RATES, take_rate, true},
@@ -435,6 +428,13 @@ static const struct keyword keywords[] = {
     {"dragonfly", COUNTS, take_count, true},
 };
 _Static_assert(GYRE_ARRAY_LENGTH(keywords) <= MAX_KEYWORDS, "is_given has one flag for each");
+bool gyre_fabric_has_word(const char *word)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(keywords); i++)
+        if (strcmp(word, keywords[i].word) == 0)
+            return true;
+    return false;
+}
 
 static gyre_status take_line(struct reader *reader, enum pass pass)
 {

@@ -19,7 +19,6 @@
 
 #define MAX_LINE       4096
 #define N_SIMULATORS   32
-#define N_COSTS        64
 #define MAX_PATH_BYTES 512
 #define ROUGH_RANKS    1025
 
@@ -58,11 +57,6 @@ struct row {
     char constants[MAX_LINE]; /* for gyre_cost_from_text() */
 };
 
-struct kept_cost {
-    char path[MAX_PATH_BYTES];
-    struct gyre_cost cost;
-};
-
 struct kept_simulator {
     const struct gyre_algorithm *algorithm; /* NULL = free place */
     struct gyre_shape shape;
@@ -74,8 +68,6 @@ struct kept_simulator {
 };
 
 struct rows {
-    struct kept_cost costs[N_COSTS];
-    unsigned n_costs;
     struct kept_simulator simulators[N_SIMULATORS];
     uint64_t now;
 };
@@ -178,26 +170,18 @@ static gyre_status read_machine(const struct row *row, const struct gyre_cost *c
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gpu=%.40s is not known", row->gpu);
 }
 
-static gyre_status load_cost(struct rows *rows, const char *path, struct gyre_cost *cost_out)
+static gyre_status load_cost(const char *path, struct gyre_cost *cost_out)
 {
     const struct gyre_cost *shipped = gyre_cost_find(path);
-    for (unsigned i = 0; i < N_COSTS && shipped == NULL; i++)
-        if (strcmp(rows->costs[i].path, path) == 0)
-            shipped = &rows->costs[i].cost;
-    if (shipped == NULL) {
-        struct kept_cost *kept = &rows->costs[rows->n_costs++ % N_COSTS];
-        char *text;
-        kept->path[0] = '\0';
-        GYRE_TRY(gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, NULL));
-        const gyre_status status = gyre_cost_from_text(text, &gyre_cost_h200, &kept->cost);
-        free(text);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "%s", path);
-        snprintf(kept->path, sizeof(kept->path), "%s", path);
-        shipped = &kept->cost;
+    char *text;
+    if (shipped != NULL) {
+        *cost_out = *shipped;
+        return GYRE_SUCCESS;
     }
-    *cost_out = *shipped;
-    return GYRE_SUCCESS;
+    GYRE_TRY(gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, NULL));
+    const gyre_status status = gyre_cost_from_text(text, &gyre_cost_h200, cost_out);
+    free(text);
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
 }
 
 static void drop_simulator(struct kept_simulator *kept)
@@ -214,7 +198,8 @@ static gyre_status open_simulator(const struct row *row, const struct gyre_conte
 {
     const char *path = row->fabric == NULL ? "" : row->fabric;
     snprintf(kept->fabric_path, sizeof(kept->fabric_path), "%s", path);
-    GYRE_TRY(bench_fabric_load(row->fabric, &kept->fabric));
+    GYRE_TRY(bench_fabric_load(row->fabric, call->n_hosts, call->n_ranks / call->n_hosts,
+                               &kept->fabric));
     kept->grouping = calloc(1, sizeof(*kept->grouping));
     if (kept->grouping == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for hosts");
@@ -379,7 +364,7 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
     if (row->machine != NULL && row->cost == NULL)
         cost = file.cost;
     else
-        GYRE_TRY(load_cost(rows, row->cost == NULL ? "h200" : row->cost, &cost));
+        GYRE_TRY(load_cost(row->cost == NULL ? "h200" : row->cost, &cost));
     GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
     if (row->machine != NULL)
         apply_machine(row, &file, &answer->call, &cost);

@@ -177,22 +177,43 @@ int bench_programs_take(const struct gyre_program_file *file, int set,
     return given.n_variants;
 }
 
-gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out)
+bool bench_fabric_is_machine(const char *path)
+{
+    const char *end = path == NULL ? NULL : strrchr(path, '.');
+    return path != NULL && ((end != NULL && strcmp(end, ".machine") == 0) ||
+                            (strpbrk(path, "./") == NULL && access(path, R_OK) != 0));
+}
+
+static gyre_status load_fabric_text(const char *path, struct gyre_fabric **fabric_out)
 {
     char *text = NULL;
     size_t n_bytes = 0;
-    fabric_out->fabric = NULL;
-    if (path == NULL)
-        return GYRE_SUCCESS;
     gyre_status status = gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, &n_bytes);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "--fabric");
     status = strlen(text) < n_bytes ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                                                 "it has a byte of value 0, so it is no text")
-                                    : gyre_fabric_from_text(text, &fabric_out->fabric);
+                                    : gyre_fabric_from_text(text, fabric_out);
     free(text);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "--fabric %s", path);
+    return status != GYRE_SUCCESS ? gyre_fail_context(status, "--fabric %s", path) : status;
+}
+
+gyre_status bench_fabric_load(const char *path, unsigned n_hosts, unsigned n_gpus,
+                              struct bench_fabric *fabric_out)
+{
+    struct gyre_machine_file file;
+    fabric_out->fabric = NULL;
+    if (path == NULL)
+        return GYRE_SUCCESS;
+    if (bench_fabric_is_machine(path)) {
+        gyre_status status = bench_machine_load(path, &file);
+        if (status == GYRE_SUCCESS)
+            status = gyre_machine_file_fabric(&file, n_hosts, n_gpus, &fabric_out->fabric);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "--fabric %s", path);
+    } else {
+        GYRE_TRY(load_fabric_text(path, &fabric_out->fabric));
+    }
     gyre_fabric_group(fabric_out->fabric, &fabric_out->grouping);
     return GYRE_SUCCESS;
 }

@@ -39,9 +39,14 @@ struct bench_fabric {
     struct gyre_grouping grouping;
 };
 
-/** @path: NULL = none. Errors: INVALID_ARGUMENT with file, line and reason, SYSTEM,
+/** @path: a file, a machine's name or its file (*.machine), NULL = none. @n_hosts, @n_gpus: of a
+ * machine, 0 = as its file says. Errors: INVALID_ARGUMENT with file, line and reason, SYSTEM,
  * OUT_OF_MEMORY. */
-gyre_status bench_fabric_load(const char *path, struct bench_fabric *fabric_out);
+gyre_status bench_fabric_load(const char *path, unsigned n_hosts, unsigned n_gpus,
+                              struct bench_fabric *fabric_out);
+
+/** Is it a machine's name or file, so that the number of hosts is free? */
+bool bench_fabric_is_machine(const char *path);
 
 void bench_fabric_close(struct bench_fabric *fabric);
 

@@ -6,6 +6,7 @@
 #include "algorithms/contenders/contender.h"
 
 #include "algorithms/library/library.h"
+#include "algorithms/simulate/fabric.h"
 #include "tests/support/simulated.h"
 
 #include <stdio.h>
@@ -140,7 +141,8 @@ TEST_CASE("a machine file says what the file that it is like does not, and lines
     snprintf(own, sizeof(own), "%s/own.machine", folder);
     write_text(base, "name Base\nlibrary nccl\ngpu ampere A100\ninside switch reduces\n"
                      "hosts 1 gpus 8 nics 8 rate 24.3 # HDR\nlaunch_ns = 5000\nfence_ns = 7\n"
-                     "host_egress_bytes_per_ns = 240\n");
+                     "host_egress_bytes_per_ns = 240\ndragonfly groups of 2 hosts\n"
+                     "latency nic 10 uplink 20\n");
     write_text(own, "launch_ns = 6000   # mine\nlike base\ninside mesh\ncpu grace\n"
                     "nics behind cpu\np2p_efficiency = 0.5\nhosts 2 gpus 4 nics 2 rate 12\n"
                     "torus 2 2 rate 5\nalgorithm ring\n");
@@ -152,6 +154,12 @@ TEST_CASE("a machine file says what the file that it is like does not, and lines
     CHECK(fabs(file.cost.launch_ns - 6000) < 1e-9 && fabs(file.cost.fence_ns - 7) < 1e-9 &&
           fabs(file.facts.nic_gbytes - 12) < 1e-9 && fabs(file.p2p_efficiency - 0.5) < 1e-9 &&
           fabs(file.facts.link_gbytes - 240) < 1e-9);
+    struct gyre_fabric *fabric;
+    CHECK_OK(gyre_machine_file_fabric(&file, 4, 1, &fabric)); /* a torus, not the base's groups */
+    CHECK(fabric->kind == GYRE_FABRIC_TORUS && fabric->n_ranks == 4 && fabric->n_nics == 8 &&
+          fabs(fabric->uplink_latency_ns - 20) < 1e-9);
+    gyre_fabric_free(fabric);
+    CHECK_BAD_ARGUMENT(gyre_machine_file_fabric(&file, 0, 0, &fabric), "no torus has 2 hosts");
     write_text(own, "inside mesh\nspeed 3\n");
     CHECK_FAILS(gyre_machine_file_read(own, folder, &file), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
     write_text(own, "like own\n");

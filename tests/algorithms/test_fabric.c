@@ -602,6 +602,7 @@ TEST_CASE("texts that are wrong are refused")
         {HOSTS "dragonfly groups of 1 hosts\nwiring rails\n", "line 3: wiring: a torus"},
         {HOSTS "dragonfly groups of 0 hosts\n", "line 2: \"dragonfly"},
         {"leaves 2\n", "no line says \"hosts"},
+        {HOSTS "dragonfly groups of 2 hosts\nspines 3\n", "a dragonfly has no spines"},
         {HOSTS "towers 3\n", "line 2: \"towers\" is none of: hosts leaves"},
         {"# one\n\nhosts 2 gpus 2\n", "line 3: \"hosts ...\": expected hosts N gpus N nics N"},
         {"hosts 0 gpus 2 nics 2 rate 10\n", "line 1: 0 hosts"},

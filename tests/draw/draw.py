@@ -240,6 +240,33 @@ def case_svg(directory):
     assert captions == ["round 2"], captions
 
 
+def case_fabric(directory):
+    """A fabric's picture has a box for each host and switch, a line for each bundle of links, and all lie within it."""
+    examples = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples")
+    # name, hosts, switches, lines, slow, dead: of a torus each of two directions of a host; NICs to one leaf are a line
+    for name, *expected in (("rails", 8, 12, 8 * 8 + 8 * 4, 0, 0), ("hurt", 8, 12, 8 * 8 + 8 * 4, 1, 2),
+                            ("racks", 8, 6, 8 + 4 * 2, 0, 0), ("torus", 64, 0, 64 * 2, 0, 0),
+                            ("dragonfly", 64, 4, 64 + 4 * 3 // 2, 0, 0)):
+        root = xml.etree.ElementTree.fromstring(
+            draw(directory, ["--fabric", os.path.join(examples, f"{name}.fabric")], "svg").stdout)
+        boxes = [box.get("class") for box in root.iter(SVG + "rect")]
+        lines = [line.get("class").split() for line in root.iter(SVG + "path")]
+        assert [boxes.count("b"), boxes.count("s"), len(lines), sum("slow" in line for line in lines),
+                sum("dead" in line for line in lines)] == expected, (name, boxes, lines)
+        width, height = (float(word) for word in root.get("viewBox").split()[2:])
+        for box in root.iter(SVG + "rect"):
+            x, y = float(box.get("x", 0)), float(box.get("y", 0))
+            assert 0 <= x <= x + float(box.get("width")) <= width, (name, box.attrib)
+            assert 0 <= y <= y + float(box.get("height")) <= height, (name, box.attrib)
+    alps = draw(directory, ["--fabric", "alps", "--hosts", "336x4"], "svg").stdout  # three groups of 112
+    assert alps.count('class="b"') == 336 and alps.count('class="s"') == 3, alps[:500]
+    for words in (["--fabric", "alps"], ["--fabric", "alps", "--svg", "-", "--algo", "ring"],
+                  ["--fabric", os.path.join(examples, "torus.fabric"), "--hosts", "4x4", "--svg", "-"]):
+        assert "--fabric needs --svg" in run([os.path.join(directory, "draw"), *words], status=2).stderr, words
+    assert "too many to draw" in run([os.path.join(directory, "draw"), "--fabric", "alps", "--hosts", "2048x4", "--svg",
+                                      "-"], status=1).stderr
+
+
 def case_pictures(directory):
     """The pictures of the pages are those that draw makes today, and small."""
     pictures = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/pictures")
@@ -248,6 +275,7 @@ def case_pictures(directory):
             "twoshot.svg": ["--algo", "twoshot", "--coll", "all_reduce", "--ranks", "4"],
             "two_level.svg": ["--algo", "two_level_log", "--coll", "all_reduce", "--hosts", "2x3"],
             "wrong.svg": ["--file", "-"]}
+    made["hurt.svg"] = ["--fabric", os.path.join(pictures, "../examples/hurt.fabric")]
     assert sorted(os.listdir(pictures)) == sorted([*made, "published.svg"])  # that one is gyre validate's
     for name, options in made.items():
         with open(os.path.join(pictures, name), encoding="utf-8") as file:

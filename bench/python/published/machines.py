@@ -18,6 +18,7 @@ import os
 import re
 
 WORDS = ("gpu", "library", "like", "inside", "cpu", "nics", "algorithm", "hosts")
+SHAPES = ("torus", "dragonfly", "leaves")  # a file that has one inherits nothing of another but latencies
 FABRIC = ("leaves", "spines", "wiring", "attach", "uplinks", "latency", "route", "link", "torus", "dragonfly", "wire")
 LIBRARIES = {"nccl": "nccl", "rccl": "rccl", "sglang": "oneshot", "vllm": "oneshot", "tensorrt": "oneshot",
              "trt": "oneshot", "msccl": "oneshot", "mpi": "mpi", "ompi": "mpi", "mpich": "mpi", "mlsl": "mpi"}
@@ -124,6 +125,8 @@ def read_machine(path, folder, depth=0):
         raise MachineError(f"{path}: the files named by \"like\" are a circle")
     base = read_machine(os.path.join(folder, f"{like}.machine"), folder, depth + 1) if like else None
     machine = Machine(path, base)
+    if any(line.startswith(SHAPES) for line in lines):
+        machine.fabric = [line for line in machine.fabric if line.startswith("latency")]
     for number, line in enumerate(lines, 1):
         machine.take(number, line)
     return machine
