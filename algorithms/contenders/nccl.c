@@ -137,6 +137,11 @@ static bool is_older(const struct model *model, unsigned version)
     return model->machine->version != 0 && model->machine->version < version;
 }
 
+static bool is_rccl(const struct model *model)
+{
+    return model->machine->gpu == GYRE_GPU_CDNA3;
+}
+
 static bool is_possible(const struct model *model, enum algo algo, enum proto proto)
 {
     const enum gyre_collective coll = model->call->coll;
@@ -147,6 +152,9 @@ static bool is_possible(const struct model *model, enum algo algo, enum proto pr
                           model->gpu->nvls_efficiency > 0 && !is_older(model, FIRST_NVLS);
     const bool is_by_c2c =
         model->machine->cpu == GYRE_CPU_GRACE && !is_older(model, FIRST_C2C_LL128);
+    if (is_rccl(model) &&
+        (algo > RING || proto == LL128 || (algo == TREE && proto == SIMPLE && n_hosts == 1)))
+        return false;
     if (proto == LL128 && n_hosts > 1 && model->machine->has_far_nics && !is_by_c2c)
         return false;
     switch (algo) {
@@ -203,6 +211,10 @@ static double rate(const struct model *model, enum algo algo, enum proto proto)
     double bus = n_channels * (is_nvls  ? nvls_rate(model, algo)
                                : at < 2 ? graph->intra
                                         : graph->inter);
+    if (is_rccl(model)) {
+        bus *= rccl_ratio[at < 2 ? 0 : 1][algo][proto];
+        return algo == TREE ? bus / 2 : bus * model->call->n_ranks / count_steps(model);
+    }
     if (algo == RING && proto == LL)
         bus = fmin(most_ll, bus * (!is_older(model, FIRST_FAST_LL) ? 0.5
                                    : is_half && at == 0            ? 1.0 / 3
@@ -228,28 +240,31 @@ static double latency_us(const struct model *model, enum algo algo, enum proto p
     const bool is_all_reduce = model->call->coll == GYRE_COLL_ALL_REDUCE;
     const enum hw inside = model->link > PCI_GBYTES ? NVLINK : PCI;
     const double own = model->machine->net_latency_us * (proto == SIMPLE ? 2 : 1);
-    const double inter = hop_us[NET][model->n_local == 1 ? TREE : algo][proto] + own;
+    const double base = is_rccl(model) ? rccl_base_us[proto] : base_us[algo][proto];
+    const double(*hops)[N_NCCL_PROTOS] = is_rccl(model) ? rccl_hop_us[NET] : hop_us[NET];
+    const double(*near)[N_NCCL_PROTOS] = is_rccl(model) ? rccl_hop_us[inside] : hop_us[inside];
+    const double inter = hops[model->n_local == 1 && !is_rccl(model) ? TREE : algo][proto] + own;
     const double levels = floor(log2(n_hosts) + 1e-9);
-    double intra = hop_us[inside][algo][proto];
+    double intra = near[algo][proto];
     switch (algo) {
     case RING: {
         const unsigned n_steps = count_steps(model);
         if (model->call->coll == GYRE_COLL_BROADCAST || model->call->coll == GYRE_COLL_REDUCE)
-            return base_us[algo][proto] + hop_us[n_hosts == 1 ? inside : NET][algo][proto];
+            return base + (n_hosts == 1 ? near : hops)[algo][proto];
         const unsigned n_inter = n_hosts == 1 ? 0 : (is_all_reduce ? 2 : 1) * (n_hosts - 1);
         if (n_hosts > 1)
             intra = fmax(intra,
                          (model->machine->cpu == GYRE_CPU_AMD ? 2 : 1) * (proto == SIMPLE ? 3 : 1));
-        return base_us[algo][proto] + (n_steps - n_inter) * intra + n_inter * inter;
+        return base + (n_steps - n_inter) * intra + n_inter * inter;
     }
     case TREE:
-        return base_us[algo][proto] + 2 * ((model->n_local - 1) * intra + levels * inter);
+        return base + 2 * ((model->n_local - 1) * intra + levels * inter);
     case NVLS:
         return intra;
     case NVLS_TREE:
         return intra + 2 * levels * inter;
     default:
-        return base_us[algo][proto] + levels * inter / 3.5 + n * 2.8;
+        return base + levels * inter / 3.5 + n * 2.8;
     }
 }
 
@@ -257,12 +272,13 @@ static double estimate_us(const struct model *model, enum algo algo, enum proto 
 {
     const uint64_t n_bytes = model->call->n_bytes;
     double gbytes = rate(model, algo, proto), us = latency_us(model, algo, proto);
-    if (algo == TREE && n_bytes >= 64) {
-        const uint64_t log_size = (uint64_t)floor(log2((double)(n_bytes / 64)) + 1e-9);
-        if (log_size < 23)
-            gbytes *= tree_percent[proto][log_size] / 100.0;
-    }
-    if (algo == RING && proto == SIMPLE && model->call->n_hosts > 1 &&
+    const uint64_t log_size =
+        n_bytes < 64 ? 0 : (uint64_t)floor(log2((double)(n_bytes / 64)) + 1e-9);
+    if (is_rccl(model) && (algo == TREE || model->call->n_hosts > 1))
+        gbytes *= rccl_percent[algo][proto][gyre_min_u64(log_size, RCCL_SIZES - 1)] / 100.0;
+    else if (algo == TREE && n_bytes >= 64 && log_size < 23)
+        gbytes *= tree_percent[proto][log_size] / 100.0;
+    if (algo == RING && proto == SIMPLE && !is_rccl(model) && model->call->n_hosts > 1 &&
         model->call->coll == GYRE_COLL_ALL_REDUCE &&
         n_bytes / (model->n_channels * (uint64_t)model->call->n_ranks) >= 64)
         us *= model->machine->gpu < GYRE_GPU_AMPERE ? 1.9 : 1.4;

@@ -81,15 +81,34 @@ static const struct gpu_facts facts_of[GYRE_N_GPUS] = {
                             .nvls_efficiency = 0.74,
                             .intra = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
                             .inter = {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 12, 6, 3}},
-    /* RCCL's tables were not read: protocols are Ampere's. */
-    [GYRE_GPU_CDNA3] = {.link = 448,
-                        .ll = {87.7, 22.5, 19},
-                        .ring_ll128 = 36.7,
-                        .tree_ll128 = {36.7, 36.7, 29},
-                        .tree = {38.7, 41.4, 36},
+    [GYRE_GPU_CDNA3] = {.link = 448, /* rates: rccl_ratio */
                         .intra = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
                         .inter = {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 1.2}},
 };
+
+/* RCCL 2.20 (ROCm 6.3, src/graph/tuning.cc): baseLat, and tuning_model_5, which MI300X takes.
+ * Trees and rings have LL and Simple; rates are parts of all channels', on up to 2 hosts and on
+ * more. */
+static const double rccl_base_us[N_NCCL_PROTOS] = {12, 12, 17};
+static const double rccl_hop_us[N_HW][2][N_NCCL_PROTOS] = {
+    [NVLINK] = {[TREE] = {0.9, 0, 2.3}, [RING] = {0.8, 0, 2.1}},
+    [PCI] = {[TREE] = {2.2, 0, 5.7}, [RING] = {2.2, 0, 5.7}},
+    [NET] = {[TREE] = {10.5, 0, 25}, [RING] = {9.5, 0, 320}}};
+static const double rccl_ratio[2][2][N_NCCL_PROTOS] = {
+    {[TREE] = {0.06, 0, 0.11}, [RING] = {0.08, 0, 1}},
+    {[TREE] = {0.06, 0, 0.59}, [RING] = {0.08, 0, 1}}};
+
+/* Percent of these, by log2(bytes / 64); rings' only on several hosts. */
+#define RCCL_SIZES 27
+static const uint8_t rccl_percent[2][N_NCCL_PROTOS][RCCL_SIZES] = {
+    [TREE] = {[LL] = {10,  10,  10, 10, 10, 10, 100, 100, 100, 100, 100, 60, 100, 90,
+                      100, 100, 10, 10, 10, 10, 10,  10,  10,  10,  10,  10, 10},
+              [SIMPLE] = {10, 10, 10,  10,  10,  10,  10,  10,  10,  10,  10,  10,  10, 10,
+                          10, 70, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 80}},
+    [RING] = {[LL] = {10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 100, 20, 100,
+                      40, 40, 10, 20, 20, 10, 10, 10, 10, 10, 10, 10,  10},
+              [SIMPLE] = {10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10,  10,  10, 10,
+                          10, 10, 10, 10, 10, 10, 10, 10, 10, 80, 100, 100, 100}}};
 
 /* Percent of a tree's rate, by log2(bytes / 64). */
 static const uint8_t tree_percent[N_NCCL_PROTOS][23] = {

@@ -278,6 +278,25 @@ TEST_CASE("all-to-all of 2.28 sends 512 KiB by LL, that of 2.29 sends 16 KiB")
     }
 }
 
+/* RCCL, src/graph/tuning.cc, tuning_model_5: 12 us and 14 hops of 0.8 us. */
+TEST_CASE("eight MI300X take LL for small vectors, then Simple, and never LL128")
+{
+    const struct gyre_contender_machine mi300x = {
+        .gpu = GYRE_GPU_CDNA3, .mesh_gpus = 8, .link_gbytes = 336, .nic_gbytes = 44};
+    const struct gyre_contender_way small = choose(&mi300x, GYRE_COLL_ALL_REDUCE, 8, 1, 8);
+    const struct gyre_contender_way large = choose(&mi300x, GYRE_COLL_ALL_REDUCE, 8, 1, 1 << 30);
+    CHECK(small.proto == GYRE_PROTO_LL && strcmp(small.name, "ring") == 0);
+    CHECK_MSG(fabs(small.estimated_us - (12 + 14 * 0.8)) < 0.01, "%g", small.estimated_us);
+    CHECK(large.proto == GYRE_PROTO_SIMPLE && strcmp(large.name, "ring") == 0);
+    const struct gyre_contender_call ll128 = {.coll = GYRE_COLL_ALL_REDUCE,
+                                              .n_ranks = 8,
+                                              .n_hosts = 1,
+                                              .n_bytes = 1 << 20,
+                                              .proto = "ll128"};
+    struct gyre_contender_way way;
+    CHECK(gyre_nccl_choose(&mi300x, &ll128, &way) == GYRE_ERROR_UNSUPPORTED);
+}
+
 /* ompi/mca/coll/tuned/coll_tuned_decision_fixed.c */
 TEST_CASE("Open MPI's rules choose by ranks and bytes")
 {
