@@ -201,12 +201,18 @@ static const char head[] =
     "color:#1c2330;background:#fff}\n"
     "table{border-collapse:collapse;margin:1em 0}th,td{border:1px solid #d5dae2;padding:.35em .6em;"
     "text-align:left;vertical-align:top}th{background:#f2f4f8}\n"
-    "pre{margin:0;white-space:pre-wrap;font:13px/1.4 ui-monospace,monospace}\n"
+    "pre{margin:0;white-space:pre-wrap;font:13px/1.4 ui-monospace,monospace}"
+    ".f pre,.f td{overflow-wrap:anywhere}.f td:nth-child(-n+4){overflow-wrap:normal}\n"
+    "@media(min-width:60em){.f td:nth-child(5){width:42%}.f td:last-child{width:25%}}\n"
     ".s{font-weight:600;white-space:nowrap}.ok .s{color:#18794e}.skipped{color:#6b7280}"
     ".unknown .s{color:#8e4ec6}.warn .s{color:#ad5700}.fail .s{color:#c62a2f}"
     ".warn{background:#fff8ec}.fail{background:#fff0ef}\n"
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
-    "@media(max-width:60em){table{display:block;overflow-x:auto}}\n"
+    "@media(max-width:60em){.heat{display:block;overflow-x:auto}.f th,.f br{display:none}"
+    ".f,.f tbody,.f tr,.f td{display:block;border:0;padding:0}"
+    ".f tr{border-top:1px solid #d5dae2;padding:.5em}.f small{margin-left:.7em}"
+    ".f td:nth-child(-n+4){display:inline;margin-right:.7em}"
+    ".f td:last-child pre:not(:empty)::before{content:'fix: '}}\n"
     "</style></head><body>\n";
 
 /* gyre_text_put_markup() would make line ends blanks. */
@@ -230,7 +236,8 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
     fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ", report->summary,
             bench_version_text(), bench_version_commit());
     gyre_text_put_markup(file, report->hosts);
-    fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
+    fputs("</p>\n<table "
+          "class=\"f\"><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
           file);
     /* The worst on top, then by check. */

@@ -521,7 +521,9 @@ def case_browser(directory, _source, folder):
         path = write(folder, f"{rate}.json", bench_report({size: 9 + size / (rate * 1e3) for size in sizes}, transports,
                                                           environment={"GYRE_IB_HCA": ports}))
         arguments += ["--json", f"{label}={path}"]
-    doctor = doctor_of(directory, folder, machines.roce_server())
+    machine = machines.roce_server()
+    machine["proc/self/limits"] = machines.limits(memlock="8388608")  # a finding with a long fix
+    doctor = doctor_of(directory, folder, machine)
     with open(doctor, encoding="utf-8") as file:
         value = json.load(file)
     names = [f"host{i} (rank {8 * i})" for i in range(8)]
@@ -534,8 +536,8 @@ def case_browser(directory, _source, folder):
     for name, width in (("out.html", 1200), ("out.html", 400), ("doctor.html", 1200), ("doctor.html", 400)):
         found = overflow_of(browser, folder, read(folder, name), width)
         assert found[0] <= width, (name, width, found)
-        # In a narrow window tables scroll within the page, so what lies in them may be further right.
-        assert width == 400 or not found[1], (name, width, found)
+        # In a narrow window the report's tables scroll within the page, so what lies in them may be further right.
+        assert (name, width) == ("out.html", 400) or not found[1], (name, width, found)
 
 
 def case_refusals(directory, source, folder):
