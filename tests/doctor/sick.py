@@ -118,7 +118,7 @@ def translated():
 
 HOST_CAUSES = {
     "memlock_8_mib": Cause(changed(roce, {"proc/self/limits": limits("8388608")}),
-                           "host.memlock", "fail", "8388608 bytes", "* - memlock unlimited"),
+                           "host.memlock", "fail", "8388608 bytes", "memlock unlimited\\n' '*' root"),
     "memlock_in_a_user_namespace": Cause(
         changed(roce, {"proc/self/limits": limits("65536"), "proc/self/uid_map": "0 100000 65536",
                        "proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-31"}),

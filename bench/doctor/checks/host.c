@@ -69,7 +69,8 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
                  soft);
     else
         bench_say(doctor, soft < MEMLOCK_LEAST ? BENCH_FAIL : BENCH_WARN, NULL,
-                  "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, then log "
+                  "printf '%s - memlock unlimited\\n' '*' root > "
+                  "/etc/security/limits.d/99-memlock.conf, then log "
                   "in and start the launcher's daemon again (slurmd, sshd: LimitMEMLOCK=infinity); "
                   "containers: docker run --ulimit memlock=-1",
                   "/proc/self/limits: Max locked memory %" PRId64

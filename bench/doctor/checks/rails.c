@@ -140,7 +140,8 @@ static const struct {
      "set one MTU on every interface and switch port of the rail: ip link set dev NETDEV mtu 9000; "
      "tracepath -n ADDRESS shows where packets are cut"},
     {{"memlock"},
-     "echo '* - memlock unlimited' > /etc/security/limits.d/99-memlock.conf, and in the launcher's "
+     "printf '%s - memlock unlimited\\n' '*' root > /etc/security/limits.d/99-memlock.conf, and in "
+     "the launcher's "
      "limits (host.memlock)"},
     {{"INIT->RTR"},
      "ping -I NETDEV ADDRESS from the GID's interface; look at the rail's VLAN and cabling, and at "
