@@ -27,6 +27,7 @@ COMMANDS = {
     "roce": ({}, "gyre doctor --root {roce} --all"), "gpus": ({}, "gyre doctor --root {gpus} --all"),
     "bond": ({}, "gyre doctor --root {bond} --all"), "faults": ({}, "gyre doctor --root {faults} --quiet"),
     "expected": ({}, "gyre doctor --root {roce} --all --expect gpus=8,ports=2,rate=200,mtu=4096"),
+    "lossless": ({"GYRE_IB_TC": "106"}, "gyre doctor --root {lossless} --only rdma.qos --all"),
     "tc 5": ({"NCCL_IB_TC": "5"}, "gyre doctor --root {roce} --only job"),
     "gid 0": ({"NCCL_IB_GID_INDEX": "0"}, "gyre doctor --root {roce} --only rdma"),
     "typo": ({"NCCL_IB_HAC": "mlx5_0"}, "gyre doctor --root {roce} --only job"),
@@ -46,7 +47,7 @@ COMMANDS = {
     "scaling": ({}, "gyre report --json {2.json} --json {3.json} --output {page}"),
 }
 LAB, LAB_REPORT, TWO = "docs/examples/doctor/lab.txt", "docs/examples/report.md", "docs/examples/doctor/two_gpus.txt"
-CLUSTER, READ = "docs/cluster.md", "docs/read_your_result.md"
+CLUSTER, RUN, READ = "docs/cluster.md", "docs/examples/cluster.txt", "docs/read_your_result.md"
 UNTRIED = "the page shows it from documentation or sources; it was not run"
 # (thing, where, words as a regular expression, what is missing: "" = whole)
 GUIDES = {
@@ -70,7 +71,7 @@ GUIDES = {
         ("cables have a link", "roce", r"net\.link .*every enabled port has a link", ""),
         ("speed of the interface", "roce", r"net\.speed .*200 Gbit/s", ""),
         ("MTU 9000 on the interface", "roce", r"net\.mtu .*9000", ""),
-        ("MTU that stays after a start (netplan)", CLUSTER, r"mtu: 9000\}", UNTRIED),
+        ("MTU that stays after a start (netplan)", RUN, r"netplan generate[\s\S]*Name=ens1f0[\s\S]*MTUBytes=9000", ""),
         ("a jumbo packet passes whole (ping -M do)", LAB, r"job\.path_mtu .*pass whole", ""),
         ("bonds: ports and mode", "bond", r"net\.bond .*2 ports are up, IEEE 802\.3ad", ""),
         ("VLAN on a bond", "bond", r"bond0\.100", ""),
@@ -80,9 +81,9 @@ GUIDES = {
         ("port range for the firewall", "roce", r"net\.ports .*32768 to 60999", ""),
         ("the firewall lets TCP and UDP pass", LAB, r"job\.firewall .*TCP connections and UDP packets pass", ""),
         ("host names resolve to no loopback", "roce", r"host\.hostname .*10\.0\.0\.1", ""),
-        ("ssh without a password", CLUSTER, r"ssh -o BatchMode=yes b hostname", ""),
-        ("a host file with slots", CLUSTER, r"a slots=8", ""),
-        ("mpirun reaches all hosts", CLUSTER, r"sort \| uniq -c", ""),
+        ("ssh without a password", RUN, r"ssh -o BatchMode=yes b hostname\nb$", ""),
+        ("a host file with slots", RUN, r"a slots=8", ""),
+        ("mpirun reaches all hosts", RUN, r"sort \| uniq -c\n +8 a\n +8 b", ""),
         ("locked memory unlimited", "roce", r"host\.memlock .*unlimited", ""),
         ("and how to mend it for ever", "faults", r"host\.memlock[\s\S]*fix: .*limits\.d", ""),
         ("open files", "roce", r"host\.nofile .*1048576", ""),
@@ -114,9 +115,9 @@ GUIDES = {
         ("a misspelt variable is named", "typo", r"NCCL_IB_HAC", ""),
         ("traffic class 5 is DSCP 1", "tc 5", r"(?i)DSCP 1\b", ""),
         ("the traffic class and its DSCP", "env", r"GYRE_IB_TC .*DSCP x 4", ""),
-        ("PFC on one priority", CLUSTER, r"--pfc 0,0,0,1,0,0,0,0", UNTRIED),
-        ("trust DSCP", CLUSTER, r"--trust dscp", UNTRIED),
-        ("ECN on the same priority", CLUSTER, r"ecn/roce_np/enable/3", UNTRIED),
+        ("PFC on one priority", "lossless", r"priority 3; .*PFC on for it", ""),
+        ("trust DSCP", "lossless", r"trust dscp", ""),
+        ("ECN on the same priority", "lossless", r"roce_np on, roce_rp on", ""),
         ("pause frames and discards", "roce", r"rdma\.congestion .*21 pause frames, 0 thrown away", ""),
         ("congestion notifications", "roce", r"rdma\.congestion .*1200 congestion notifications sent, 900 handled", ""),
         ("settings of the switch", CLUSTER, r"on the switches", "a host cannot read them; the page says what to set"),
@@ -184,7 +185,7 @@ LEAST_WHOLE = 110
 def outputs(directory, source, folder):
     """A function that gives what a command of COMMANDS prints, or a page of the sources."""
     for name, make in (("roce", machines.roce_server), ("gpus", machines.gpu_server), ("bond", machines.bonded_roce),
-                       ("faults", machines.roce_server)):
+                       ("lossless", machines.lossless_server), ("faults", machines.roce_server)):
         machine = make()
         if name == "faults":
             machine.update({"proc/self/limits": machines.limits(memlock="8388608")})
