@@ -141,8 +141,8 @@ static const char course_usage[] =
     "usage: gyre course LESSON FILE\n"
     "Checks the exercise of a lesson of docs/course, and says what is wrong. Start it from the "
     "folder that has docs/.\n"
-    "  LESSON               1 to 8\n"
-    "  FILE                 your programs, or your copy of docs/course/cost.txt (lesson 7)\n"
+    "  LESSON               1 to 13\n"
+    "  FILE                 your programs, or your copy of the file that the lesson names\n"
     "  -h, --help           print this text\n"
     "Exit status: 0 right, 1 something is wrong, 2 wrong usage, or the file cannot be read.\n";
 

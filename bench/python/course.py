@@ -156,20 +156,161 @@ def why_not(name, value, n, n_bytes, right):
     return f"it is {value / right:.3g} times the right number"
 
 
-def exercise_7(text):
+def compare_answers(text, answers, why):
+    """answers: the right ones, in the order of the file. why(name, value): what may have been meant by a wrong one."""
     found = dict(re.findall(r"^(\w+) *=[ \t]*(\S*)", text, re.M))
-    for name, right in costs(N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA).items():
+    for name, right in answers.items():
         if not found.get(name):
-            yield f"{name} has no number yet"
+            yield f"{name} has no {'word' if isinstance(right, str) else 'number'} yet"
             return
-        try:
-            value = float(found[name])
-        except ValueError:
-            yield f"{name} = {found[name]}: not a number"
+        value = found[name]
+        if not isinstance(right, str):
+            try:
+                value = float(value)
+            except ValueError:
+                yield f"{name} = {found[name]}: not a number"
+                return
+        if value.lower() != right.lower() if isinstance(right, str) else abs(value - right) > 0.005 * abs(right):
+            yield f"{name} = {found[name]}: {why(name, value)}"
             return
-        if abs(value - right) > 0.005 * right:
-            yield f"{name} = {found[name]}: {why_not(name, value, N_COST_RANKS, COST_BYTES, right)}"
-            return
+
+
+def exercise_7(text):
+    answers = costs(N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA)
+    yield from compare_answers(text, answers,
+                               lambda name, value: why_not(name, value, N_COST_RANKS, COST_BYTES, answers[name]))
+
+
+ORDER = re.compile(r"memory_order_(?!relaxed)\w+")
+FENCE = re.compile(r"^ *atomic_thread_fence.*\n", re.M)
+
+
+def exercise_9(given, text):
+    """A litmus test of docs/course/orders, mended by its orders and its fence, and by no more than it needs."""
+    sys.path.insert(0, given.beside("tests", "litmus"))
+    import rc11
+    name = re.search(r"^C (\w+)", text, re.M)
+    folder = given.page("orders")
+    old = next((file for file in os.listdir(folder) if name and file[2:-len(".litmus")] == name[1]), None)
+    if old is None:
+        return [f"its first line is \"C {name[1]}\", as of none of {folder}" if name else "its first line is not \"C NAME\""]
+
+    def bare(words):
+        return re.sub(r"\(\*.*?\*\)|memory_order_\w+|\s", "", FENCE.sub("", words), flags=re.S)
+
+    with open(os.path.join(folder, old), encoding="utf-8") as file:
+        if bare(file.read()) != bare(text):
+            return [f"more than orders and the fence differs from {old}"]
+    holds, races = rc11.decide(text)
+    outcome = text[text.index("exists"):].strip()
+    if holds:
+        return [f"this outcome can still happen: {outcome}"]
+    if races:
+        return ["the outcome cannot happen, but there is a data race: a plain access is not ordered against the other one"]
+    code = re.sub(r"\(\*.*?\*\)", lambda note: " " * len(note[0]), text, flags=re.S)
+    for strong in list(ORDER.finditer(code)) + list(FENCE.finditer(code)):
+        is_fence = strong[0].lstrip().startswith("atomic_thread_fence")
+        line = code[code.rfind("\n", 0, strong.start()) + 1:].split("\n")[0].strip()
+        if not is_fence and line.startswith("atomic_thread_fence"):
+            continue
+        if rc11.decide(code[:strong.start()] + ("" if is_fence else "memory_order_relaxed") + code[strong.end():]) == \
+                (False, False):
+            return [f"right, but stronger than needed: \"{line}\" may be {'left out' if is_fence else 'relaxed'}"]
+    return []
+
+
+def answers_of_10():
+    n, n_bytes, n_channels, line = 4, 65536, 16, 16
+    chunk = n_bytes // n_channels // n
+    lines = n_channels * 2 * (n - 1) * chunk // line
+    return {"chunk_bytes": chunk, "chunk_lines": chunk // line, "threads_that_scatter": min(128, chunk // line),
+            "lines_a_thread": n - 1, "lines_sent": lines, "lines_cleared": lines, "fences": 0, "hops": 2}
+
+
+HINTS_10 = {
+    ("chunk_bytes", 16384): "each channel has a sixteenth of the vector, and a chunk is a quarter of that",
+    ("chunk_bytes", 4096): "that is the channel's part; a chunk is 1 / n of it",
+    ("chunk_lines", 128): "a line of lamport is all data: 16 bytes",
+    ("threads_that_scatter", 128): "thread t begins with line t of each chunk; a chunk has fewer lines than there are threads",
+    ("lines_a_thread", 4): "nothing is sent to the own rank",
+    ("lines_a_thread", 1): "a thread sends the same line of the chunks of all peers",
+    ("lines_sent", 3072): "that is the first shot; the second one sends as many",
+    ("lines_cleared", 3072): "lines of both shots are cleared",
+    ("lines_cleared", 0): "the receiver makes its lines zero again: lamport_clear() and lamport_clear_in_bulk()",
+    ("fences", 1): "each line tells by itself that it has arrived; look for fence_acq_rel_sys() in the file",
+    ("fences", 2): "each line tells by itself that it has arrived; look for fence_acq_rel_sys() in the file",
+    ("hops", 1): "the second shot needs the first one's sum",
+}
+
+
+def predicted_rows(tools, *options):
+    """(algorithm, protocol, us) of each size, as gyre schedule --predict prints them; without --library no algorithm."""
+    text = subprocess.run([os.path.join(tools, "schedule"), "--predict", "--coll", "all_reduce", *options],
+                          capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in text.split("\n") if line and not line.startswith("#")]
+    return {int(row[0]): ((row[1], row[2], float(row[5])) if "--library" in options else (None, row[1], float(row[4])))
+            for row in rows}
+
+
+def answers_of_11(tools):
+    host = predicted_rows(tools, "--library", "nccl", "--ranks", "8", "--bytes", "1K:1G")
+    hosts = predicted_rows(tools, "--library", "nccl", "--hosts", "8x8", "--bytes", "1M:1G")
+    switch = predicted_rows(tools, "--library", "nccl,nvls=1", "--ranks", "8", "--bytes", "64M")
+    own = predicted_rows(tools, "--algo", "direct", "--proto", "lamport", "--ranks", "8", "--bytes", "1K")
+    return {"small_proto": host[1 << 14][1], "large_proto": host[1 << 24][1], "algorithm_1m": hosts[1 << 20][0],
+            "algorithm_1g": hosts[1 << 30][0], "hops_8": 14, "hops_64": 126, "switch_64m": switch[1 << 26][0],
+            "ratio_1k": float(f"{host[1024][2] / own[1024][2]:.2g}")}
+
+
+HINTS_11 = {
+    ("hops_8", 7): "results go round, too: 2 (n - 1)", ("hops_8", 8): "2 (n - 1): lesson 1",
+    ("hops_64", 63): "results go round, too: 2 (n - 1)", ("switch_64m", "ring"): "that is without the switch: nccl,nvls=1",
+    ("large_proto", "simple"): "only from 64 MiB on",
+    ("algorithm_1m", "ring"): "126 hops would take longer than all bytes of 1 MiB",
+    ("algorithm_1g", "tree"): "at 1 GiB bytes count, and a ring sends the fewest",
+}
+
+
+def answers_of_12():
+    timeout_ms = 4.096e-3 * 2 ** 17
+    return {"dscp": 106 >> 2, "ecn": 106 & 3, "first_takes": "RTR", "first_sends": "RTS", "packets_4096": 8,
+            "packets_1024": 32, "first_packet_bytes": 14 + 20 + 8 + 12 + 16 + 4096 + 4, "lacks": "RETH",
+            "timeout_ms": timeout_ms, "window_ms": 7 * timeout_ms}
+
+
+HINTS_12 = {
+    ("dscp", 106): "the class is DSCP x 4 + ECN", ("dscp", 13): "the upper six of eight bits: divide by 4",
+    ("first_takes", "RTS"): "ready to receive comes before ready to send",
+    ("first_takes", "INIT"): "in INIT packets are dropped", ("first_sends", "RTR"): "ready to receive only",
+    ("first_packet_bytes", 4096): "that is the payload alone", ("first_packet_bytes", 4166): "the ICRC follows the payload",
+    ("lacks", "BTH"): "each packet has one: it says to which queue pair it belongs",
+    ("lacks", "ICRC"): "each packet has one, at its end",
+    ("timeout_ms", 536870.912): "that is in us", ("window_ms", 6 * 4.096e-3 * 2 ** 17): "the first time counts as well: 7 sendings",
+}
+
+
+def answers_of_13():
+    return {"look_at": 2, "timeout_slack_ms": 3000, "death_ms": 3000, "cable_ms": 10000, "first_again": 7, "last_allowed": 8}
+
+
+HINTS_13 = {
+    ("look_at", 3): "rank 3 waits, too: follow the chain to its end", ("look_at", 0): "rank 0 is where the chain begins",
+    ("death_ms", 10000): "a kernel closes the connections of a dead process at once",
+    ("cable_ms", 3000): "nobody closes a connection here: silence must tell",
+    ("first_again", 8): "arrived = 7 counts slots, and they begin at 0", ("first_again", 5): "head is credit, not arrival",
+    ("first_again", 10): "slots 7 to 9 are lost: the receiver does not have them",
+    ("last_allowed", 9): "5 slots were consumed and 4 may be in flight: the slots 5 to 8",
+    ("last_allowed", 10): "arrived gives no credit, head does",
+}
+ANSWERS = {10: (lambda tools: answers_of_10(), HINTS_10), 11: (answers_of_11, HINTS_11),
+           12: (lambda tools: answers_of_12(), HINTS_12), 13: (lambda tools: answers_of_13(), HINTS_13)}
+
+
+def check_answers(tools, lesson, text):
+    answers, hints = ANSWERS[lesson]
+    return list(compare_answers(text, answers(tools), lambda name, value: hints.get(
+        (name, value.lower() if name in ("switch_64m", "large_proto", "algorithm_1m", "algorithm_1g") else
+         value.upper() if isinstance(value, str) else value), "look at the lesson again")))
 
 
 class Given:
@@ -182,6 +323,11 @@ class Given:
         if not os.path.exists(path):
             raise Refused(f"{path} is not here: start this command from the folder that has docs/")
         return path
+
+    def beside(self, *names):
+        """A folder of gyre's sources, beside docs."""
+        self.page("")
+        return os.path.join(*names)
 
 
 PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 3: (exercise_3, "reduce_scatter", 4),
@@ -225,6 +371,10 @@ def check(tools, lesson, path):
         text = file.read()
     if lesson == 7:
         return list(exercise_7(text))
+    if lesson == 9:
+        return exercise_9(Given(tools, path), text)
+    if lesson in ANSWERS:
+        return check_answers(tools, lesson, text)
     if not re.search(r"^program ", text, re.M):
         return ["there is no line \"program NAME COLLECTIVE\": is this a file of programs?"]
     return check_repaired(tools, path, text) if lesson == 8 else check_program(tools, lesson, path, text)
@@ -232,8 +382,8 @@ def check(tools, lesson, path):
 
 def main():
     tools, words = sys.argv[1], sys.argv[2:]
-    if len(words) != 2 or not words[0].isdigit() or int(words[0]) not in range(1, 9):
-        print("gyre course: a lesson, 1 to 8, and a file are needed: gyre course 1 mine.gyre", file=sys.stderr)
+    if len(words) != 2 or not words[0].isdigit() or int(words[0]) not in range(1, 14):
+        print("gyre course: a lesson, 1 to 13, and a file are needed: gyre course 1 mine.gyre", file=sys.stderr)
         return 2
     try:
         wrong = check(tools, int(words[0]), words[1])

@@ -50,8 +50,6 @@ struct link {
                      do */
 };
 
-#define FOR_EACH(i, n) for (uint32_t i = threadIdx.x; i < (n); i += THREADS)
-
 /* Not 0, and different in each message. */
 static __device__ uint64_t value(uint64_t message, uint32_t word)
 {
@@ -73,8 +71,8 @@ static __device__ void simple_send(const struct link *link, uint64_t *slot, uint
 {
     if (link->broken == FLAG_FIRST && threadIdx.x == 0)
         store_relaxed_sys(link->tail, m);
-    FOR_EACH(i, WORDS)
-    store_weak(&slot[i], value(m, i));
+    for (uint32_t i = threadIdx.x; i < WORDS; i += THREADS)
+        store_weak(&slot[i], value(m, i));
     __syncthreads(); /* the stores of all threads come before what thread 0 does next */
     if (threadIdx.x == 0) {
         if (link->broken != NO_FENCE)
@@ -90,16 +88,15 @@ static __device__ void simple_receive(const struct link *link, uint64_t *slot, u
                                            : load_acquire_sys(link->tail)) < m)
             ;
     __syncthreads(); /* what thread 0 has acquired, all may read */
-    FOR_EACH(i, WORDS)
-    check(link->result, m, i, load_weak(&slot[i]));
+    for (uint32_t i = threadIdx.x; i < WORDS; i += THREADS)
+        check(link->result, m, i, load_weak(&slot[i]));
 }
 
 /* ---- ll: each 8 bytes are 4 of data and 4 of a flag ---- */
 
 static __device__ void ll_send(const struct link *link, uint64_t *slot, uint64_t m)
 {
-    FOR_EACH(i, WORDS)
-    {
+    for (uint32_t i = threadIdx.x; i < WORDS; i += THREADS) {
         const uint64_t data = value(m, i);
         if (link->broken == FLAG_APART) {
             store_relaxed_sys(&slot[i], data);
@@ -112,8 +109,7 @@ static __device__ void ll_send(const struct link *link, uint64_t *slot, uint64_t
 
 static __device__ void ll_receive(const struct link *link, uint64_t *slot, uint64_t m)
 {
-    FOR_EACH(i, WORDS)
-    {
+    for (uint32_t i = threadIdx.x; i < WORDS; i += THREADS) {
         if (link->broken == FLAG_APART) {
             while (load_relaxed_sys(&link->flags[i]) < m)
                 ;
@@ -167,8 +163,8 @@ static __device__ void ll128_receive(const struct link *link, uint64_t *slot, ui
 static __device__ void lamport_send(const struct link *link, uint64_t *slot, uint64_t m)
 {
     (void)link;
-    FOR_EACH(l, WORDS / 2)
-    store_line(&slot[2 * l], value(m, 2 * l), value(m, 2 * l + 1));
+    for (uint32_t l = threadIdx.x; l < WORDS / 2; l += THREADS)
+        store_line(&slot[2 * l], value(m, 2 * l), value(m, 2 * l + 1));
 }
 
 static __device__ void lamport_receive(const struct link *link, uint64_t *slot, uint64_t m)
@@ -179,8 +175,7 @@ static __device__ void lamport_receive(const struct link *link, uint64_t *slot, 
                 ;
         __syncthreads();
     }
-    FOR_EACH(l, WORDS / 2)
-    {
+    for (uint32_t l = threadIdx.x; l < WORDS / 2; l += THREADS) {
         ulonglong2 line = load_line(&slot[2 * l]);
         while (link->broken != LAST_LINE && (line.x == 0 || line.y == 0))
             line = load_line(&slot[2 * l]);
@@ -190,8 +185,8 @@ static __device__ void lamport_receive(const struct link *link, uint64_t *slot, 
     if (link->broken == LAST_LINE)
         __syncthreads();
     if (link->broken != NOT_CLEARED)
-        FOR_EACH(l, WORDS / 2)
-    store_line(&slot[2 * l], 0, 0);
+        for (uint32_t l = threadIdx.x; l < WORDS / 2; l += THREADS)
+            store_line(&slot[2 * l], 0, 0);
 }
 
 /* ---- credit, the same for all: the slot of message m was that of message m - DEPTH ---- */
