@@ -80,7 +80,7 @@ HOMES = [
 # Call -> the only files that may contain it.
 CALLS = [
     (r"\b(secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(",
-     r"core/foundation/base/param\.c$|bench/|tests/", "the environment is read in core/foundation/base/param.c only"),
+     r"core/foundation/base/param\.c$|bench/|docs/tutorials/|tests/", "the environment is read in core/foundation/base/param.c only"),
     (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/(examples|course|tutorials)/", "the library never ends the process"),
     (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
      r"(?!algorithms/)", "algorithms are pure: no clock"),

@@ -286,4 +286,5 @@ def main():
     print("ok")
 
 
-main()
+if __name__ == "__main__":
+    main()
