@@ -71,7 +71,7 @@ HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
      r"kernels/cuda/(?!host/)|core/foundation/device/[^/]*cuda[^/]*$|(transport|core/foundation/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
-     r"|docs/examples/gpu\.c$"),
+     r"|docs/(examples/gpu|tutorials/graph)\.c$"),
     (r"mpi\.h$", r"bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"
      r"|docs/examples/mpi\.c$"),
     (r"nccl\.h$", r"core/nccl/|tests/"),

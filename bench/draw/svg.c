@@ -128,6 +128,11 @@ static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t m
     return n_lines;
 }
 
+static bool leaves_out(const struct bench_svg *picture)
+{
+    return picture->n_panels > 1 && picture->n_panels < picture->drawing->n_rounds + 1;
+}
+
 static void draw_legend(const struct bench_svg *picture, double y, double width)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -149,9 +154,10 @@ static void draw_legend(const struct bench_svg *picture, double y, double width)
     const char *const lines[] = {
         reduces ? "Bar: a chunk, with a cell for each rank that has contributed."
                 : "Bar: a chunk, in the colour of the rank whose input it holds.",
-        "Left column: what the rank works on. Right: its output; framed = complete. Arrows: slots "
-        "that are sent."};
-    for (uint32_t i = 0; i < GYRE_ARRAY_LENGTH(lines); i++)
+        "Left: what the rank works on. Right: its output; framed = complete. Arrows: slots "
+        "that are sent.",
+        "Some rounds are left out: draw --round R shows one of them, draw --html all."};
+    for (uint32_t i = 0; i < GYRE_ARRAY_LENGTH(lines) - !leaves_out(picture); i++)
         fprintf(picture->file, "<text class=\"s\" x=\"%d\" y=\"%.0f\" font-size=\"11\">%s</text>\n",
                 MARGIN, y + 17 + 15 * i, lines[i]);
 }
@@ -165,6 +171,7 @@ static void draw_panel(struct bench_svg *picture, uint32_t panel)
             MARGIN + panel % picture->n_columns * width,
             HEADER_ROOM + panel / picture->n_columns * height);
     advance(picture, picture->panels[panel]);
+    picture->n_left_out = panel > 0 ? picture->panels[panel] - picture->panels[panel - 1] - 1 : 0;
     bench_svg_draw_panel(picture);
     fputs("</g>\n", picture->file);
 }
@@ -182,7 +189,7 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
         drawing->is_proved
             ? 0
             : ceil((double)(strlen(drawing->report.reason) + 20) / (double)letters) + 1;
-    const double height = panels_end + FOOTER_ROOM + 16 * n_lines;
+    const double height = panels_end + FOOTER_ROOM + 16 * n_lines + (leaves_out(picture) ? 15 : 0);
     fprintf(picture->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
             "height=\"%.0f\" role=\"img\">\n<title>",

@@ -46,6 +46,7 @@ struct bench_svg {
     uint32_t n_applied;                    /* rounds in `state` */
     uint32_t panels[BENCH_SVG_MAX_PANELS]; /* rounds before each */
     uint32_t n_panels;
+    uint32_t n_left_out; /* rounds between the panel before and this one */
     uint32_t n_columns;
     double scale;
 };

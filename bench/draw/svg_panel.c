@@ -337,6 +337,11 @@ void bench_svg_draw_panel(const struct bench_svg *picture)
                 "%d, step %d</text>",
                 drawing->report.place.rank, drawing->report.place.worker,
                 drawing->report.place.step);
+    else if (picture->n_left_out > 0)
+        fprintf(picture->file,
+                "<text class=\"s\" x=\"70\" y=\"14\" font-size=\"11\">%u round%s before it left "
+                "out</text>",
+                picture->n_left_out, picture->n_left_out > 1 ? "s" : "");
     else if (is_end && drawing->is_stuck)
         fputs("<text class=\"x\" x=\"70\" y=\"14\" font-size=\"12\">no further step can run</text>",
               picture->file);

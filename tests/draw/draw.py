@@ -227,6 +227,10 @@ def case_svg(directory):
     root = parse_svg(draw(directory, options_of(SHAPES[0]), "svg").stdout)
     captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
     assert captions == ["start"] + [f"round {i}" for i in range(7)], captions
+    long = parse_svg(draw(directory, ["--algo", "ring", "--coll", "all_reduce", "--ranks", "16"], "svg").stdout)
+    texts = [text.text or "" for text in long.iter(SVG + "text")]
+    n_left_out = sum(int(text.split()[0]) for text in texts if text.endswith("before it left out"))
+    assert n_left_out + sum(text.startswith("round ") for text in texts) == 2 * 15 + 1, "every round is shown or counted"
     arrows = [path for path in root.iter(SVG + "path") if path.get("class") == "a"]
     assert len(arrows) == 4 * 6, "a ring of 4 ranks sends 6 slots each"
     assert count_framed(root) == 4 * (1 + 2 + 3 + 4), "from round 3 on a rank completes a chunk a round"
