@@ -306,11 +306,35 @@ ANSWERS = {10: (lambda tools: answers_of_10(), HINTS_10), 11: (answers_of_11, HI
            12: (lambda tools: answers_of_12(), HINTS_12), 13: (lambda tools: answers_of_13(), HINTS_13)}
 
 
+# How to find an answer, for wrong ones that are not among the hints.
+WAYS = {
+    "chunk_bytes": "V / channels / n", "chunk_lines": "the chunk's bytes / 16", "threads_that_scatter": "thread t begins with "
+    "line t; one thread a line", "lines_a_thread": "one for each peer", "lines_sent": "channels x 2 shots x peers x lines of a "
+    "chunk", "lines_cleared": "as many as arrive", "fences": "count fence_acq_rel_sys() in fused_lamport.cuh", "hops": "a shot "
+    "is a hop", "small_proto": "ask gyre schedule --predict --library nccl --ranks 8, row 16384", "large_proto": "row 16777216",
+    "algorithm_1m": "--library nccl --hosts 8x8, row 1048576", "algorithm_1g": "row 1073741824 of the same table",
+    "hops_8": "2 (n - 1)", "hops_64": "2 (n - 1)", "switch_64m": "--library nccl,nvls=1 --ranks 8, row 67108864",
+    "ratio_1k": "NCCL's predicted us of 1024 B / that of --algo direct --proto lamport", "dscp": "TC / 4", "ecn": "TC modulo 4",
+    "first_takes": "the table of states", "first_sends": "the table of states", "packets_4096": "bytes / MTU",
+    "packets_1024": "bytes / MTU", "first_packet_bytes": "add the headers to 4096", "lacks": "which header says where the bytes "
+    "go?", "timeout_ms": "0.004096 ms x 2^17", "window_ms": "7 times the timeout", "look_at": "the end of the chain",
+    "timeout_slack_ms": "docs/failures.md, a rank stands still and GYRE_TIMEOUT is set", "death_ms": "docs/failures.md, a process "
+    "dies", "cable_ms": "docs/failures.md, a host vanishes", "first_again": "arrived counts the slots that it has",
+    "last_allowed": "head + depth slots may be sent in all",
+}
+
+
 def check_answers(tools, lesson, text):
     answers, hints = ANSWERS[lesson]
-    return list(compare_answers(text, answers(tools), lambda name, value: hints.get(
-        (name, value.lower() if name in ("switch_64m", "large_proto", "algorithm_1m", "algorithm_1g") else
-         value.upper() if isinstance(value, str) else value), "look at the lesson again")))
+
+    def why(name, value):
+        for (of, wrong), words in hints.items():
+            is_word = isinstance(wrong, str)
+            if of == name and (value.lower() == wrong.lower() if is_word else abs(value - wrong) <= 0.005 * abs(wrong)):
+                return words
+        return WAYS[name]
+
+    return list(compare_answers(text, answers(tools), why))
 
 
 class Given:

@@ -37,10 +37,10 @@ class Command:
         self.text, self.first, self.end = text, first, first
 
     def is_exact(self):
-        return not re.search(r"(?<![\w.])gyre (?!schedule\b|draw\b)|protocols (?!.*cu$)|packets\.py|\.sh ", self.text)
+        return not re.search(r"(?<![\w.])gyre (?!schedule\b|draw\b)|protocols (?!.*cu$)|packets\.py|\.sh |stop\.txt", self.text)
 
     def needs_mpi(self):
-        return "mpirun" in self.text or "rail_down" in self.text
+        return re.search(r"mpirun|rail_down|wire\.host", self.text) is not None
 
 
 def commands_of(lines):
