@@ -205,7 +205,8 @@ class Page {
         this.find('first').disabled = this.find('back').disabled = position === 0;
         this.find('last').disabled = this.find('forward').disabled = position === length;
         const at = position === 0 ? 0 : this.frames[position - 1].at;
-        this.find('position').textContent = this.isTime ? describeTime(at) : `${position} of ${length}`;
+        this.find('position').textContent = this.isTime ? describeTime(at)
+            : position === 0 ? `start, ${length} rounds` : `round ${position - 1} of 0 to ${length - 1}`;
         this.find('scrubber').setAttribute('aria-valuetext', this.find('position').textContent);
         this.chart.moveCursor(this.isTime ? at : position);
         this.writeMoment(position, at);
