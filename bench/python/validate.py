@@ -69,10 +69,20 @@ def tables(scored):
              for coll in dict.fromkeys(score["row"]["collective"] for score in clean) for name, least, most in CLASSES]
     places = [(machine, where(lambda row, machine=machine: row["machine"] == machine))
               for machine in dict.fromkeys(score["row"]["machine"] for score in clean)]
+    # where the aims are missed: a class without the rows that miss them
+    def without(name, words, test):
+        return f"{name}, {words}", where(lambda row: class_of(row) == name and not test(row))
+    parts = [without(CLASS_NAMES[0], "without GB200", lambda row: row["machine"].startswith("GB200")),
+             without(CLASS_NAMES[0], "16 MiB and more, without GB200",
+                     lambda row: row["machine"].startswith("GB200") or row["bytes"] < 1 << 24),
+             without(CLASS_NAMES[1], "without GB200", lambda row: row["machine"].startswith("GB200")),
+             without(CLASS_NAMES[2], "without 64 KiB to 32 MiB", lambda row: 1 << 16 < row["bytes"] <= 1 << 25),
+             without(CLASS_NAMES[2], "256 MiB and more", lambda row: row["bytes"] < 1 << 28),
+             without(CLASS_NAMES[3], "without 65 B to 2 KiB", lambda row: 64 < row["bytes"] <= 2048)]
     traps = [(f"trap: {trap}", [score for score in scored if score["row"]["trap"] == trap])
              for trap in sorted({score["row"]["trap"] for score in scored if score["row"]["trap"]})]
     return [(title, [HEADER] + [line for line in (table_line(*entry) for entry in entries) if line])
-            for title, entries in (("classes", goals), ("sizes", sizes), ("machines", places), ("traps", traps))]
+            for title, entries in (("classes", goals), ("parts", parts), ("sizes", sizes), ("machines", places), ("traps", traps))]
 
 
 def given_table(scored):
