@@ -204,7 +204,7 @@ uint32_t ib_rig_step_bytes(const struct ib_rig *rig, uint64_t step)
     return step_bytes(rig->spec.slot_bytes[GYRE_PROTO_SIMPLE], step);
 }
 
-bool ib_rig_exchange(struct ib_rig *rig, uint64_t n_slots)
+bool ib_rig_send_all(struct ib_rig *rig, uint64_t n_slots)
 {
     const uint64_t until_ns = gyre_now_ns() + 60000000000ULL;
     uint64_t n_left = 0;

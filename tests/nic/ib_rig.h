@@ -53,7 +53,7 @@ void ib_rig_describe_far(struct ib_rig *rig, struct gyre_fifo_size far);
 void ib_rig_prepare(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes);
 void ib_rig_open(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes);
 
-/** Exchanges blobs as the bootstrap does. */
+/** Passes on blobs as the bootstrap does. */
 gyre_status ib_rig_connect(struct ib_rig *rig);
 
 /** Checks that nothing of the device is left; the thread's cause stays. */
@@ -73,6 +73,6 @@ bool ib_rig_send(struct ib_rig *rig, int from, int to, uint32_t fifo, uint32_t n
 bool ib_rig_receive(struct ib_rig *rig, int from, int to, uint32_t fifo, uint32_t n_bytes);
 
 /** N slots through every FIFO of every ordered pair, or until a fault or 60 s. True if all came. */
-bool ib_rig_exchange(struct ib_rig *rig, uint64_t n_slots);
+bool ib_rig_send_all(struct ib_rig *rig, uint64_t n_slots);
 
 #endif

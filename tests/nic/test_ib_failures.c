@@ -23,7 +23,7 @@ static void start_ranks(struct ib_rig *rig, uint32_t slot_bytes)
     ib_rig_load_params(rig, NULL);
     ib_rig_describe(rig, 2, 2, slot_bytes);
     CHECK_OK(ib_rig_connect(rig));
-    CHECK(ib_rig_exchange(rig, 5));
+    CHECK(ib_rig_send_all(rig, 5));
 }
 
 TEST_CASE("each completion error is put in words")
@@ -50,7 +50,7 @@ TEST_CASE("each completion error is put in words")
             struct ib_rig rig;
             start_ranks(&rig, 4096);
             vm_fail_send(large ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, cases[i].status);
-            CHECK(!ib_rig_exchange(&rig, 30));
+            CHECK(!ib_rig_send_all(&rig, 30));
             wait_for_fault(&rig);
             CHECK_HAS(gyre_cause(), cases[i].name);
             CHECK_HAS(gyre_cause(), cases[i].hint);
@@ -67,7 +67,7 @@ TEST_CASE("a failed receive is an error too")
     struct ib_rig rig;
     start_ranks(&rig, 1024);
     vm_fail_recv(IBV_WC_LOC_ACCESS_ERR);
-    CHECK(!ib_rig_exchange(&rig, 30));
+    CHECK(!ib_rig_send_all(&rig, 30));
     wait_for_fault(&rig);
     CHECK_HAS(gyre_cause(), "LOC_ACCESS");
     ib_rig_close(&rig);
@@ -88,7 +88,7 @@ TEST_CASE("a port that comes back costs nothing but time")
                !ib_rig_has_fault(&rig))
             sched_yield();
     CHECK(!ib_rig_has_fault(&rig));
-    CHECK(ib_rig_exchange(&rig, 50));
+    CHECK(ib_rig_send_all(&rig, 50));
     ib_rig_close(&rig);
 }
 
@@ -124,11 +124,11 @@ TEST_CASE("a peer that is silent is asked for a sign of life")
     struct ib_rig rig;
     start_ranks(&rig, 200);
     /* The only plain write at this slot size is the probe. */
-    CHECK(ib_rig_exchange(&rig, 5));
+    CHECK(ib_rig_send_all(&rig, 5));
     CHECK(vm_counters().n_writes == 0);
     while (vm_counters().n_writes < 2 && !ib_rig_has_fault(&rig))
         sched_yield();
-    CHECK(ib_rig_exchange(&rig, 30));
+    CHECK(ib_rig_send_all(&rig, 30));
     CHECK(!ib_rig_has_fault(&rig));
     vm_fail_send(IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR);
     wait_for_fault(&rig);
@@ -147,7 +147,7 @@ TEST_CASE("fatal events end the communicator and other ports do not")
         start_ranks(&rig, 1024);
         vm_event("mem0", IBV_EVENT_PORT_ERR, 2); /* not the port in use */
         vm_event("mem0", IBV_EVENT_LID_CHANGE, 1);
-        CHECK(ib_rig_exchange(&rig, 5));
+        CHECK(ib_rig_send_all(&rig, 5));
         CHECK(!ib_rig_has_fault(&rig));
         vm_event("mem0", cases[i].type, 0);
         wait_for_fault(&rig);

@@ -15,15 +15,15 @@ static void print_faults(struct ib_rig *rig)
             fprintf(stderr, "rank %d: %s\n", r, gyre_cause());
 }
 
-static void run_exchange(const struct vm_device *devices, char **environment, int n_ranks,
-                         uint32_t n_fifos, uint32_t slot_bytes)
+static void run_sends(const struct vm_device *devices, char **environment, int n_ranks,
+                      uint32_t n_fifos, uint32_t slot_bytes)
 {
     struct ib_rig rig = {.devices = devices, .environment = environment};
     ib_rig_prepare(&rig, n_ranks, n_fifos, slot_bytes);
     const gyre_status status = ib_rig_connect(&rig);
     CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_cause());
     if (status == GYRE_SUCCESS) {
-        CHECK(ib_rig_exchange(&rig, 300));
+        CHECK(ib_rig_send_all(&rig, 300));
         CHECK_MSG(!ib_rig_has_fault(&rig), "a fault was raised");
         print_faults(&rig);
         CHECK(gyre_transport_ib.memory_bytes(rig.ranks[0].transport) >
@@ -33,8 +33,8 @@ static void run_exchange(const struct vm_device *devices, char **environment, in
 }
 
 TEST_RUNS("numbered slots pass every FIFO in both directions",
-          run_exchange(ib_rig_one_nic, NULL, 2, 5, 4096))
-TEST_RUNS("four ranks exchange with each other", run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024))
+          run_sends(ib_rig_one_nic, NULL, 2, 5, 4096))
+TEST_RUNS("four ranks send to each other", run_sends(ib_rig_one_nic, NULL, 4, 2, 1024))
 
 TEST_CASE("far pairs have sizes of their own")
 {
@@ -44,7 +44,7 @@ TEST_CASE("far pairs have sizes of their own")
         ib_rig_prepare(&rig, 3, 4, 5000);
         ib_rig_describe_far(&rig, sizes[i]);
         CHECK_OK(ib_rig_connect(&rig));
-        CHECK(ib_rig_exchange(&rig, 100));
+        CHECK(ib_rig_send_all(&rig, 100));
         print_faults(&rig);
         const struct gyre_connector *ends = rig.ranks[0].connectors;
         const struct gyre_connector *near = &ends[gyre_connector_index(&rig.spec, 2, 3, true)];
@@ -59,7 +59,7 @@ TEST_CASE("small slots travel in one message")
 {
     struct ib_rig rig = {0};
     ib_rig_open(&rig, 2, 1, 200);
-    CHECK(ib_rig_exchange(&rig, 40));
+    CHECK(ib_rig_send_all(&rig, 40));
     const struct vm_counters counters = vm_counters();
     CHECK(counters.n_writes == 0);
     /* 80 slots, and not a credit for each */
@@ -94,7 +94,7 @@ TEST_CASE("slots are striped over queue pairs and rails")
     two_devices(devices);
     struct ib_rig rig = {.devices = devices, .environment = environment};
     ib_rig_open(&rig, 2, 2, 300000);
-    CHECK(ib_rig_exchange(&rig, 100));
+    CHECK(ib_rig_send_all(&rig, 100));
     /* each rank: 2 rails x 2 queue pairs and the control queue pair */
     const uint32_t n_used = queue_pairs_used(10);
     CHECK_MSG(n_used == 10, "%u", n_used);
@@ -155,7 +155,7 @@ TEST_CASE("ranks with different numbers of rails use those that both have")
     ib_rig_prepare(&rig, 2, 2, 300000);
     rig.ranks[1].config.params = &params;
     CHECK_OK(ib_rig_connect(&rig));
-    CHECK(ib_rig_exchange(&rig, 50));
+    CHECK(ib_rig_send_all(&rig, 50));
     CHECK(!ib_rig_has_fault(&rig));
     /* each rank: one rail of two queue pairs, and the control queue pair */
     const uint32_t n_used = queue_pairs_used(6);
@@ -189,7 +189,7 @@ TEST_CASE("a fence comes between a NIC's writes and the tail")
         ib_rig_describe(&rig, 2, 2, 300000);
         CHECK_OK(ib_rig_connect(&rig));
         if (is_fenced) {
-            CHECK(ib_rig_exchange(&rig, 200));
+            CHECK(ib_rig_send_all(&rig, 200));
             CHECK_MSG(vm_counters().n_reads >= 2, "%" PRIu64, vm_counters().n_reads);
         } else {
             /* Without fences the bytes would be missing. */
@@ -207,7 +207,7 @@ TEST_CASE("a fence that fails is an error")
     struct ib_rig rig = {.environment = environment};
     ib_rig_open(&rig, 2, 1, 4096);
     vm_fail_send(IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR);
-    CHECK(!ib_rig_exchange(&rig, 20));
+    CHECK(!ib_rig_send_all(&rig, 20));
     CHECK(gyre_fault_status(&rig.ranks[0].fault) == GYRE_ERROR_DEVICE ||
           gyre_fault_status(&rig.ranks[1].fault) == GYRE_ERROR_DEVICE);
     CHECK_HAS(gyre_cause(), "lets the GPU see received data: LOC_PROT");
@@ -219,7 +219,7 @@ TEST_CASE("a message is never longer than the port takes")
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].ports[0].max_msg_bytes = 4096;
-    run_exchange(devices, NULL, 2, 2, 30000);
+    run_sends(devices, NULL, 2, 2, 30000);
 }
 
 TEST_CASE("queues of the size that was asked for never overrun")
@@ -227,7 +227,7 @@ TEST_CASE("queues of the size that was asked for never overrun")
     struct vm_device devices[2];
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].max_qp_wr = 60; /* less than 5 FIFOs x 4 slots x 2 sends, enough for the receives */
-    run_exchange(devices, NULL, 2, 5, 4096);
+    run_sends(devices, NULL, 2, 5, 4096);
 }
 
 TEST_CASE("a rank has as many queue pairs as can be told apart")
@@ -324,7 +324,7 @@ TEST_CASE("InfiniBand needs no GID")
     memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].ports[0].is_infiniband = true;
     memset(devices[0].ports[0].gids, 0, sizeof(devices[0].ports[0].gids));
-    run_exchange(devices, NULL, 2, 1, 512);
+    run_sends(devices, NULL, 2, 1, 512);
 }
 
 static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
@@ -406,7 +406,7 @@ TEST_CASE("a peer that resolves late is tried again")
     ib_rig_prepare(&rig, 2, 1, 1024);
     vm_fail_modify(IBV_QPS_RTR, ETIMEDOUT, 3);
     CHECK_OK(ib_rig_connect(&rig));
-    CHECK(ib_rig_exchange(&rig, 3));
+    CHECK(ib_rig_send_all(&rig, 3));
     ib_rig_close(&rig);
 }
 

@@ -267,8 +267,8 @@ static int vm_get_async_event(struct ibv_context *ibv, struct ibv_async_event *e
     struct context *context = (struct context *)(void *)ibv;
     uint64_t value;
     pthread_mutex_lock(&vm_lock);
-    const bool is_there = context->n_events > 0;
-    if (is_there) {
+    const bool has_event = context->n_events > 0;
+    if (has_event) {
         *event = context->events[0];
         context->n_events--;
         memmove(context->events, context->events + 1,
@@ -277,7 +277,7 @@ static int vm_get_async_event(struct ibv_context *ibv, struct ibv_async_event *e
             abort();
     }
     pthread_mutex_unlock(&vm_lock);
-    return is_there ? 0 : -1;
+    return has_event ? 0 : -1;
 }
 
 static void vm_ack_async_event(struct ibv_async_event *event)
