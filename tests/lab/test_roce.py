@@ -502,12 +502,13 @@ def case_flap(rig):
 
 
 FAILOVER = {"GYRE_FAILOVER": "1", "GYRE_IB_HCA": "=rxe1,rxe2"}
-DOWN_S, BACK_S = 10, 20
+DOWN_S, BACK_S = 6, 12
+IMPORT_LIMIT_S = 300  # of NumPy on an emulated processor
 
 
-def move_and_return(rig, ranks, said):
+def move_and_return(ranks, said):
     """vm2's eth1 goes down when `said` is in vm1's output, and up. The times of both."""
-    until = time.monotonic() + RUN_LIMIT_S
+    until = time.monotonic() + IMPORT_LIMIT_S
     while not re.search(said, ranks.out("vm1")):
         check(time.monotonic() < until and "vm1" not in ranks.ends, ranks.out("vm1")[-1500:])
         time.sleep(0.1)
@@ -528,9 +529,9 @@ def ends_well(rig, ranks, words):
 @lab(rails=3)
 def case_failover(rig):
     """with GYRE_FAILOVER=1 an all-reduce goes on when one of its two rails goes down and up"""
-    ranks = Ranks(rig, "-b 64K -e 64K -n 1200 -w 1 -c 1", FAILOVER)
+    ranks = Ranks(rig, "-b 64K -e 64K -n 150 -w 1 -c 1", FAILOVER)
     try:
-        move_and_return(rig, ranks, "via NET/IB")
+        move_and_return(ranks, "via NET/IB")
     finally:
         ranks.finish(RUN_LIMIT_S)
     ends_well(rig, ranks, "Out of bounds values : 0 OK")
@@ -539,13 +540,12 @@ def case_failover(rig):
 @lab(rails=3)
 def case_training(rig):
     """and so does a training loop in Python, with a share of its speed"""
-    for result in rig.lab.on_all(f"{sys.executable} -c 'import numpy'"):
-        check(result.status == 0, f"{result.name}: {result.out[-300:]}")
     path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "train_on_rails.py")
     ranks = Ranks(rig, str(2 * DOWN_S + BACK_S + 10),
-                  {**FAILOVER, "PYTHONPATH": f"{rig.build}/python"}, [sys.executable, path])
+                  {**FAILOVER, "PYTHONPATH": f"{rig.build}/python",
+                   "GYRE_BOOTSTRAP_TIMEOUT": str(IMPORT_LIMIT_S)}, [sys.executable, path])
     try:
-        down, up = move_and_return(rig, ranks, "speed")
+        down, up = move_and_return(ranks, "speed")
     finally:
         ranks.finish(RUN_LIMIT_S)
     ends_well(rig, ranks, "all sums right")

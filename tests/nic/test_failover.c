@@ -652,7 +652,7 @@ TEST_RANK(fail_without_fence)
             gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
     }
     CHECK_HAS(gyre_comm_last_error(comm), "a broken connection cannot be fenced: ibv_destroy_qp "
-                                          "has not returned for 2.");
+                                          "has not returned for 10.");
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 

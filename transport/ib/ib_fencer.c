@@ -12,7 +12,9 @@
 
 #include <time.h>
 
-#define HANG_NS 2000000000ULL
+/* As long as health waits for a rank: on a machine with too much to do calls take seconds. */
+#define HANG_NS  10000000000ULL
+#define CLOSE_NS 2000000000ULL
 /* No completion says that a NIC's writes have reached a GPU's memory. */
 #define GPU_WRITES_NS 10000000L
 
@@ -117,7 +119,7 @@ bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
 bool gyre_ib_fencer_close(struct gyre_ib_transport *ib)
 {
     struct gyre_ib_fencer *fencer = &ib->fencer;
-    const uint64_t deadline_ns = gyre_now_ns() + HANG_NS;
+    const uint64_t deadline_ns = gyre_now_ns() + CLOSE_NS;
     if (!fencer->is_running)
         return true;
     pthread_mutex_lock(&ib->mail_lock);

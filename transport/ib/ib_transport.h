@@ -445,7 +445,7 @@ const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
 gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                 uint64_t now_ns);
 
-/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed, or not in 2 s.
+/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed, or not in 10 s.
  */
 bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns);
 
