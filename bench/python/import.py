@@ -50,18 +50,24 @@ def run(tools, options):
     READERS[options.format or format_of(options.file)](options.file, text)
     variants = program_text.parse(text.getvalue())
     asked = ("--any-order",) if options.any_order else ()
-    why = program_text.verify(tools, text.getvalue(), *asked)
+
+    def built_in(name):
+        shape = ["--algo", name, "--coll", variants[0].coll, "--ranks", str(len(variants[0].ranks)),
+                 "--root", str(variants[0].root)]
+        done = subprocess.run([os.path.join(tools, "schedule"), *shape], capture_output=True, text=True, check=False)
+        return program_text.parse(done.stdout)[0] if done.returncode == 0 else None
+
+    own = None if options.as_written else program_text.recognize(variants, built_in)
+    if own is not None:
+        say(f"its chunks take the routes of gyre's {own[0].name}, whose programs stand for them")
+        variants = own
+    why = program_text.verify(tools, "".join(one.text() for one in variants), *asked)
     if why is not None:
         if not options.unproved:
             raise program_text.Refused(f"the programs are not proved: {why} (--unproved writes them nevertheless)")
         say(f"not proved: {why}")
-    elif not options.as_written:
-        def built_in(name):
-            shape = ["--algo", name, "--coll", variants[0].coll, "--ranks", str(len(variants[0].ranks)),
-                     "--root", str(variants[0].root)]
-            done = subprocess.run([os.path.join(tools, "schedule"), *shape], capture_output=True, text=True, check=False)
-            return program_text.parse(done.stdout)[0] if done.returncode == 0 else None
-        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed, *asked), say, built_in)
+    elif own is None and not options.as_written:
+        variants = program_text.improve(variants, lambda changed: program_text.verify(tools, changed, *asked), say)
     if why is None:
         def depth_of(changed):
             return max(program_text.prove(tools, one.text(), *asked)[1] for one in changed)

@@ -360,7 +360,7 @@ def chunk_by_chunk(programs):
     return found
 
 
-def improve(variants, prove, say, built_in=lambda _: None):
+def improve(variants, prove, say):
     """The programs of all variants after the passes that help. @prove: text -> None, or why it is not proved.
     @say: gets a line for each pass that was done or left out."""
     def attempt(name, changed):
@@ -376,7 +376,4 @@ def improve(variants, prove, say, built_in=lambda _: None):
     attempt("fold and coarsen", folded if None not in folded else None)
     attempt("fuse", [fused(one, fuse_chain, fuse_sends, fuse_chain, drop_unread) for one in variants])
     attempt("fuse sends", [fused(one, fuse_sends, drop_unread) for one in variants])
-    own = recognize(variants, built_in)
-    if own is not None:
-        say(f"its chunks take the routes of gyre's {own[0].name}, whose programs stand for them")
-    return own or variants
+    return variants

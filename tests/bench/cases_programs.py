@@ -202,8 +202,7 @@ def case_msccl(directory, _):
                 ("reduce", "reduce", 3, msccl.chain_reduce(3))]:
             xml = write(folder, "algo.xml", text)
             programs = printed(directory, "--from-msccl", xml)
-            n_variants = 2 if "i_chunks=\"2\" o_chunks=\"6\"" in text else 1
-            assert programs.count(f" {coll}\n") == n_ranks * n_variants, programs
+            assert programs.count(f" {coll}\n") == n_ranks, programs  # parts of blocks that are alike are one
             path = write(folder, "algo.gyre", programs)
             done = run([bench(directory, name), "-g", str(n_ranks), "-b", "4", "-e", "1M", "-f",
                         "64", "-d", "int32", "--algo-file", path] + HOST)
