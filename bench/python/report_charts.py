@@ -189,7 +189,11 @@ def draw_file(curves, title, y_label, kind, x_label=None):
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
         axes.xaxis.set_major_formatter(FuncFormatter(size_text if x_label is None or "bytes" in x_label else lambda x, _: f"{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
+        low, high = axes.get_ylim()
+        if high < 30 * low:  # powers of ten alone would leave one label or none
+            axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(x_label or "size of the buffer")
         axes.set_ylabel(y_label)
         axes.set_title(legend_text(title))
