@@ -40,8 +40,15 @@ static void launched(void *none, const gyre_observed_call *call, int n_calls)
 void run_rank(int rank, gyre_comm *comm)
 {
     static float numbers[4][16384];
-    const gyre_observer observer = {sizeof(observer), GYRE_VERSION, NULL,    submitted, launching,
-                                    launched,         at_time,      at_time, finished,  closed};
+    const gyre_observer observer = {.struct_bytes = sizeof(observer),
+                                    .version = GYRE_VERSION,
+                                    .submitted = submitted,
+                                    .launching = launching,
+                                    .launched = launched,
+                                    .begun = at_time,
+                                    .ended = at_time,
+                                    .finished = finished,
+                                    .closed = closed};
     if (rank == 0)
         must(gyre_comm_observe(comm, &observer));
     for (size_t count = 64; count <= 16384; count *= 16)
