@@ -68,7 +68,7 @@ gyre_install(DIRECTORY docs/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs CO
   PATTERN *.c EXCLUDE PATTERN .ipynb_checkpoints EXCLUDE)
 gyre_install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 gyre_install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
-gyre_install(DIRECTORY docs/pictures docs/course DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
+gyre_install(DIRECTORY docs/pictures docs/course docs/tutorials DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
 gyre_install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence) # .deb: debian/copyright
 
 # ---- tools ------------------------------------------------------------------------------------

@@ -152,8 +152,10 @@ TEST_CASE("the file counts calls and bytes by collective and size")
         }
         if (stream != NULL)
             fclose(stream);
-        CHECK(file.n_types == 4);
-        CHECK(file.n_samples == 16 && atoi(file.samples[0].rank) == rank);
+        CHECK(file.n_types == 6);
+        CHECK(file.n_samples == 18 && atoi(file.samples[0].rank) == rank);
+        CHECK(value_of(&file, "gyre_connection_failures_total", "", "") == 0);
+        CHECK(value_of(&file, "gyre_connection_moves_total", "", "") == 0);
         CHECK(value_of(&file, "gyre_calls_total", "all_reduce", "1024") == 3);
         CHECK(value_of(&file, "gyre_bytes_total", "all_reduce", "1024") == 3 * 1024);
         CHECK(value_of(&file, "gyre_calls_total", "all_reduce", "4096") == 1);

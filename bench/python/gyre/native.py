@@ -86,6 +86,11 @@ class gyre_observed_call(ctypes.Structure):
                 ("protocol", c_char_p), ("n_channels", c_int), ("is_timed", c_int)]
 
 
+class gyre_connection_event(ctypes.Structure):
+    """struct gyre_connection_event."""
+    _fields_ = [("kind", c_int), ("peer", c_int), ("text", c_char_p)]
+
+
 class gyre_observer(ctypes.Structure):
     """struct gyre_observer."""
     _fields_ = [("struct_bytes", c_uint32), ("version", c_uint32), ("context", c_void_p),
@@ -94,7 +99,8 @@ class gyre_observer(ctypes.Structure):
                 ("launched", CFUNCTYPE(None, c_void_p, POINTER(gyre_observed_call), c_int)),
                 ("begun", CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)),
                 ("ended", CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)),
-                ("finished", CFUNCTYPE(None, c_void_p, c_void_p)), ("closed", CFUNCTYPE(None, c_void_p))]
+                ("finished", CFUNCTYPE(None, c_void_p, c_void_p)), ("closed", CFUNCTYPE(None, c_void_p)),
+                ("connection", CFUNCTYPE(None, c_void_p, POINTER(gyre_connection_event)))]
 
 
 class gyre_put_target(ctypes.Structure):
