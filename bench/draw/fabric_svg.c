@@ -11,14 +11,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_HOSTS  1024
-#define MAX_LINES  20000
-#define MAX_WIDTH  2400.0
-#define MARGIN     24.0
-#define TOP        64.0
-#define BOX_HEIGHT 22.0
-#define LEVEL_ROOM 120.0
-#define GAP        8.0
+#define MAX_HOSTS   1024
+#define MAX_LINES   20000
+#define MAX_WIDTH   2400.0
+#define LEAST_WIDTH 640.0 /* the title fits */
+#define MARGIN      24.0
+#define TOP         64.0
+#define BOX_HEIGHT  22.0
+#define LEVEL_ROOM  120.0
+#define GAP         8.0
 
 static const char style[] =
     "<style>text{font:11px system-ui,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1a1c20;"
@@ -112,7 +113,7 @@ static void place_leaves(struct picture *picture)
     const struct gyre_fabric *fabric = picture->fabric;
     const double most = fmax(fabric->n_hosts, fmax(fabric->n_leaves, fabric->n_spines) * 0.9);
     const double leaves_y = fabric->n_spines > 0 ? TOP + LEVEL_ROOM : TOP;
-    picture->width = fmin(MAX_WIDTH, fmax(480, 70 * most + 2 * MARGIN));
+    picture->width = fmin(MAX_WIDTH, fmax(LEAST_WIDTH, 70 * most + 2 * MARGIN));
     picture->box_width =
         fmin(60, fmax(4, (picture->width - 2 * MARGIN) / fabric->n_hosts - GAP / 2));
     put_row(&picture->switches[fabric->n_leaves], fabric->n_spines, picture->width, TOP);
@@ -128,7 +129,7 @@ static void place_groups(struct picture *picture)
     const uint32_t n = fabric->n_leaves;
     const double inner = fmax(110, 14.0 * n), outer = inner + 110, turn = 2 * M_PI;
     uint32_t *n_of = calloc(n, 2 * sizeof(*n_of)), *seen = n_of + n;
-    picture->width = fmax(480, 2 * (outer + 60));
+    picture->width = fmax(LEAST_WIDTH, 2 * (outer + 60));
     picture->height = 2 * (outer + 40) + TOP;
     picture->box_width = fmin(52, fmax(4, turn * outer / fabric->n_hosts - GAP));
     const struct point middle = {picture->width / 2, TOP + outer + 20};
@@ -163,7 +164,7 @@ static void place_torus(struct picture *picture)
             (struct point){MARGIN + room * (grid * (n_columns + 1.0) + column + 0.5),
                            TOP + MARGIN + (row + 0.25 * grid) * fmax(room, 2 * BOX_HEIGHT)};
     }
-    picture->width = fmax(480, 2 * MARGIN + room * n_grids * (n_columns + 1.0));
+    picture->width = fmax(LEAST_WIDTH, 2 * MARGIN + room * n_grids * (n_columns + 1.0));
     picture->height = TOP + 4 * MARGIN + (n_rows + 0.25 * n_grids) * fmax(room, 2 * BOX_HEIGHT);
 }
 
