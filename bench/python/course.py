@@ -170,7 +170,8 @@ def compare_answers(text, answers, why):
             except ValueError:
                 yield f"{name} = {found[name]}: not a number"
                 return
-        if value.lower() != right.lower() if isinstance(right, str) else abs(value - right) > 0.005 * abs(right):
+        slack = 0.005 * abs(right) if isinstance(right, float) else 0
+        if value.lower() != right.lower() if isinstance(right, str) else abs(value - right) > slack:
             yield f"{name} = {found[name]}: {why(name, value)}"
             return
 
@@ -201,6 +202,8 @@ def exercise_9(given, text):
     with open(os.path.join(folder, old), encoding="utf-8") as file:
         if bare(file.read()) != bare(text):
             return [f"more than orders and the fence differs from {old}"]
+    if "seq_cst" in text:
+        return ["seq_cst is stronger than needed, and the model that decides here does not have it"]
     holds, races = rc11.decide(text)
     outcome = text[text.index("exists"):].strip()
     if holds:
@@ -298,7 +301,7 @@ HINTS_13 = {
     ("death_ms", 10000): "a kernel closes the connections of a dead process at once",
     ("cable_ms", 3000): "nobody closes a connection here: silence must tell",
     ("first_again", 8): "arrived = 7 counts slots, and they begin at 0", ("first_again", 5): "head is credit, not arrival",
-    ("first_again", 10): "slots 7 to 9 are lost: the receiver does not have them",
+    ("first_again", 9): "slots 7 and 8 are lost: the receiver does not have them",
     ("last_allowed", 9): "5 slots were consumed and 4 may be in flight: the slots 5 to 8",
     ("last_allowed", 10): "arrived gives no credit, head does",
 }

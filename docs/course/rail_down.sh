@@ -5,7 +5,7 @@ folder=$(mktemp -d)
 export GYRE_FAILOVER=1 GYRE_DEBUG=INFO GYRE_DEBUG_SUBSYS=INIT,NET VERBS_WIRE_JOB=rail$$ VERBS_WIRE_FAULTS=$folder/faults
 : >"$folder/faults"
 mpirun -np 2 tests/nic/verbs_wire/rank build gyre bench allreduce -b 512 -e 2M -f 64 -n 40 -w 0 >"$folder/out" 2>&1 &
-until grep -q "via NET/IB" "$folder/out"; do sleep 0.01; done # they are connected
+until grep -q "via NET/IB" "$folder/out" || ! kill -0 $!; do sleep 0.01; done # they are connected
 echo "host1 0 down" >"$folder/new" && mv "$folder/new" "$folder/faults"
 wait %1
 grep -o "connection to rank.*runs again.*\|Out of bounds.*" "$folder/out"
