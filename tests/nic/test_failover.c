@@ -608,7 +608,8 @@ TEST_CASE("calls go on after a port went down, and after a rail that loses all i
 /* ---- no rail is left --------------------------------------------------------------------------
  */
 
-TEST_RANK(fail_without_rails)
+/* Calls until one fails; returns the communicator's error. */
+static const char *call_until_failure(gyre_comm *comm, int rank)
 {
     gyre_stream stream;
     uint32_t in = 1, out = 0;
@@ -621,11 +622,16 @@ TEST_RANK(fail_without_rails)
         if (rank == 0)
             gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
     }
-    const char *error = gyre_comm_last_error(comm);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    return gyre_comm_last_error(comm);
+}
+
+TEST_RANK(fail_without_rails)
+{
+    const char *error = call_until_failure(comm, rank);
     CHECK_HAS(error, "No rail carried data for ");
     CHECK_HAS(error, "(GYRE_FAILOVER_WAIT): wire0/1: ");
     CHECK_HAS(error, "; wire1/1: ");
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
 }
 
 TEST_CASE("without any rail the error names each rail after GYRE_FAILOVER_WAIT")
@@ -643,20 +649,9 @@ TEST_CASE("without any rail the error names each rail after GYRE_FAILOVER_WAIT")
 
 TEST_RANK(fail_without_fence)
 {
-    gyre_stream stream;
-    uint32_t in = 1, out = 0;
-    gyre_status status = GYRE_SUCCESS;
-    CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
-    while (status == GYRE_SUCCESS) {
-        status = gyre_all_reduce(&in, &out, 1, GYRE_UINT32, GYRE_SUM, comm, stream);
-        if (status == GYRE_SUCCESS)
-            status = gyre_stream_synchronize(stream, test_device());
-        if (rank == 0)
-            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
-    }
-    CHECK_HAS(gyre_comm_last_error(comm), "a broken connection cannot be fenced: ibv_destroy_qp "
-                                          "has not returned for 10.");
-    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    const char *error = call_until_failure(comm, rank);
+    CHECK_HAS(error, "a broken connection cannot be fenced: ibv_destroy_qp has not returned for "
+                     "10.");
 }
 
 TEST_CASE("a device that does not destroy a queue pair ends the communicator with that cause")
