@@ -122,7 +122,7 @@ struct gyre_cuda_step {
     struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
     /* As in struct gyre_step; chunks, blocks and areas are counted round n_parts. */
     uint16_t run, stride, n_parts, more_pad;
-};
+} __attribute__((aligned(16))); /* the GPU reads neighbours together */
 
 struct gyre_cuda_connection {
     uint32_t index;  /* gyre_connector_index() in channel 0 */

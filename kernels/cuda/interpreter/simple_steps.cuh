@@ -61,9 +61,11 @@ static __device__ __forceinline__ bool is_done(const struct block &block,
     return block.n_steps == 0 || cursor.tile == block.work.split.n_tiles;
 }
 
-static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
+/* @n_pieces: of the step at the cursor. */
+static __device__ __forceinline__ void go_on(const struct block &block, uint32_t n_pieces,
+                                             struct cursor *cursor)
 {
-    if (++cursor->piece < block.steps[cursor->step].n_pieces)
+    if (++cursor->piece < n_pieces)
         return;
     cursor->piece = 0;
     if (++cursor->tile < cursor->first_tile + cursor->n_side)
@@ -79,23 +81,20 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
 struct lane_step {
     struct gyre_cuda_step head;
     struct gyre_cuda_operand operand;
-    uint32_t distance; /* of the piece, in chunks */
-    uint32_t n_bytes;  /* of all pieces, in a slot */
+    uint32_t n_bytes; /* of all pieces, in a slot */
     bool has_operand;
     bool is_connection;
 };
 
-static __device__ __forceinline__ uint32_t part_at(const struct gyre_cuda_step &step,
-                                                   uint32_t first, uint32_t distance)
+/* Of a step's parts, which are counted round n_parts, the one of a piece. Takes no address of
+ * `struct block` or of a lane's step, which would then leave the registers. */
+static __device__ __noinline__ uint32_t part_of_piece(const struct gyre_cuda_step *step,
+                                                      uint32_t first, uint32_t piece)
 {
+    const uint32_t distance =
+        step->stride == 0 ? piece : piece / step->run * step->stride + piece % step->run;
     const uint32_t part = first + distance;
-    return part < step.n_parts ? part : part - step.n_parts;
-}
-
-static __device__ __forceinline__ uint32_t distance_of(const struct gyre_cuda_step &step,
-                                                       uint32_t piece)
-{
-    return step.stride == 0 ? piece : piece / step.run * step.stride + piece % step.run;
+    return part < step->n_parts ? part : part - step->n_parts;
 }
 
 static __device__ __forceinline__ uint32_t piece_bytes(const struct block &block)
@@ -108,26 +107,6 @@ static __device__ __forceinline__ uint32_t tile_bytes(const struct block &block,
 {
     return (uint32_t)gyre_cuda_tile_range(&block.share, chunk, tile).n_elems *
            block.work.elem_bytes;
-}
-
-/* Moves `own` to the piece at the cursor. */
-static __device__ __noinline__ void find_piece(const struct block &block,
-                                               const struct gyre_cuda_step *step,
-                                               struct cursor cursor, struct lane_step *own)
-{
-    own->head.run = step->run;
-    own->head.stride = step->stride;
-    own->head.n_parts = step->n_parts;
-    const uint32_t n_before = own->head.n_pieces - 1U;
-    const uint32_t last = part_at(own->head, own->head.chunk, distance_of(own->head, n_before));
-    own->n_bytes = n_before * piece_bytes(block) + tile_bytes(block, last, cursor.tile);
-    own->distance = distance_of(own->head, cursor.piece);
-    own->head.chunk = (uint16_t)part_at(own->head, own->head.chunk, own->distance);
-    if (own->has_operand && !own->is_connection) {
-        const uint32_t index = own->operand.ref & GYRE_CUDA_REF_INDEX_MASK;
-        own->operand.ref = (uint16_t)((own->operand.ref & ~GYRE_CUDA_REF_INDEX_MASK) |
-                                      part_at(own->head, index, own->distance));
-    }
 }
 
 /* The loads are in flight together. */
@@ -146,10 +125,19 @@ read_step(const struct block &block, const struct cursor &cursor, uint32_t lane)
     own.has_operand = i < (is_out ? own.head.n_outs : own.head.n_ins);
     own.is_connection =
         own.has_operand && ((is_out ? own.head.send_mask : own.head.recv_mask) >> i & 1) != 0;
-    if (own.head.n_pieces > 1)
-        find_piece(block, step, cursor, &own);
-    else
-        own.n_bytes = tile_bytes(block, own.head.chunk, cursor.tile);
+    uint32_t last = own.head.chunk;
+    own.n_bytes = 0;
+    if (own.head.n_pieces > 1) {
+        const uint32_t n_before = own.head.n_pieces - 1U;
+        const uint32_t index = own.operand.ref & GYRE_CUDA_REF_INDEX_MASK;
+        last = part_of_piece(step, own.head.chunk, n_before);
+        own.n_bytes = n_before * piece_bytes(block);
+        own.head.chunk = (uint16_t)part_of_piece(step, own.head.chunk, cursor.piece);
+        if (own.has_operand && !own.is_connection)
+            own.operand.ref = (uint16_t)((own.operand.ref & ~GYRE_CUDA_REF_INDEX_MASK) |
+                                         part_of_piece(step, index, cursor.piece));
+    }
+    own.n_bytes += tile_bytes(block, last, cursor.tile);
     return own;
 }
 
@@ -198,9 +186,9 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
     };
 }
 
-/* Each warp lane its own operand. @waited: NULL unless recorded. */
+/* Each warp lane its own operand. @next: in: the same cursor. @waited: NULL unless recorded. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
-                                               const struct cursor &cursor, bool is_last,
+                                               const struct cursor &cursor, struct cursor *next,
                                                uint32_t lane, struct move *move,
                                                struct lane_wait *waited)
 {
@@ -208,6 +196,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     if (waited != nullptr)
         begin_lane_wait(waited);
     const struct lane_step step = read_step(block, cursor, lane);
+    go_on(block, step.head.n_pieces, next);
     const struct gyre_cuda_operand operand = step.operand;
     const uint32_t chunk = step.head.chunk;
     const struct gyre_range range = gyre_cuda_tile_range(&block.share, chunk, tile);
@@ -246,7 +235,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
         struct move_head head = move_head_of(block.work, step.head, n_bytes);
         head.misalignment = (uint8_t)misalignment;
         head.is_stopped = is_stopped;
-        head.is_last = is_last;
+        head.is_last = is_done(block, *next);
         write_head(move, head);
         move->scalar = block.work.scalar;
     }
@@ -260,16 +249,18 @@ struct posting {
     uint64_t slot_info;
 };
 
-static __device__ __forceinline__ struct posting
-posting_of(const struct block &block, const struct cursor &cursor, uint32_t lane)
+/* Also moves the cursor on. */
+static __device__ __forceinline__ struct posting posting_of(const struct block &block,
+                                                            struct cursor *cursor, uint32_t lane)
 {
-    const struct lane_step step = read_step(block, cursor, lane);
+    const struct lane_step step = read_step(block, *cursor, lane);
     struct posting posting = {};
-    if (!step.is_connection || cursor.piece + 1 < step.head.n_pieces)
-        return posting;
-    posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-    posting.n_before = slots_before(block, posting.own, cursor.tile, step.operand.use);
-    posting.slot_info = gyre_slot_info(step.n_bytes, block.work.signature);
+    if (step.is_connection && cursor->piece + 1 >= step.head.n_pieces) {
+        posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+        posting.n_before = slots_before(block, posting.own, cursor->tile, step.operand.use);
+        posting.slot_info = gyre_slot_info(step.n_bytes, block.work.signature);
+    }
+    go_on(block, step.head.n_pieces, cursor);
     return posting;
 }
 
@@ -295,10 +286,9 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         shared->n_whole = UINT32_MAX;
     for (; !is_done(block, cursor); k++, cursor = next) {
         const uint32_t i = k % N_MOVES;
-        go_on(block, &next);
         if (k >= N_MOVES)
             barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
-        const bool goes_on = prepare(block, cursor, is_done(block, next), lane, &shared->moves[i],
+        const bool goes_on = prepare(block, cursor, &next, lane, &shared->moves[i],
                                      recorder.recorder != nullptr ? &waited : nullptr);
         if (!goes_on && lane == 0)
             shared->n_whole = k;
@@ -323,8 +313,7 @@ static __device__ __forceinline__ void run_poster(const struct block &block,
     const struct step_recorder recorder = open_step_recorder(block);
     for (; !is_done(block, cursor); k++) {
         const uint32_t i = k % N_MOVES;
-        const struct posting posting = posting_of(block, cursor, lane);
-        go_on(block, &cursor);
+        const struct posting posting = posting_of(block, &cursor, lane);
         barrier_sync(DONE_BARRIER + (int)i, n_barrier);
         if (*(volatile const uint32_t *)&shared->n_whole <= k)
             return;
