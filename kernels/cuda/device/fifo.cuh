@@ -144,20 +144,28 @@ static __device__ __forceinline__ bool has_receiving_end(const struct gyre_cuda_
     return !IS_MESSAGE || (fused.gathers != 0 && blockIdx.y + 1 == gridDim.y);
 }
 
-/* Counters and credit are loaded together. True: aborted before. */
+/* Whom the thread serves. The launch before may still run. */
 template <bool IS_MESSAGE>
+static __device__ __forceinline__ struct peer_fifos
+peer_fifos_begin(const struct gyre_cuda_fused &fused)
+{
+    struct peer_fifos end;
+    end.n_lanes = fused.threads_per_peer;
+    end.group = 0;
+    end.lane = threadIdx.x;
+    while (!IS_MESSAGE && end.lane >= end.n_lanes) { /* faster than a division */
+        end.lane -= end.n_lanes;
+        end.group++;
+    }
+    return end;
+}
+
+/* Counters and credit are loaded together. True: aborted before. */
 static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
 {
     const struct gyre_cuda_fused &fused = args.fused;
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    end->n_lanes = fused.threads_per_peer;
-    end->group = 0;
-    end->lane = threadIdx.x;
-    while (!IS_MESSAGE && end->lane >= end->n_lanes) { /* faster than a division */
-        end->lane -= end->n_lanes;
-        end->group++;
-    }
     const struct gyre_cuda_peer &peer = fused.peers[end->group];
     await_last_launch();
     end->sequence = begin_launch(args.common);

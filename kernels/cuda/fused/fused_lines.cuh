@@ -24,7 +24,7 @@ GYRE_KERNEL_ROW(.name = "ll copy",
                          .most_peers = GYRE_CUDA_MAX_PEERS,
                          .most_tiles = ANY_NUMBER},
                 .copies = true, .first = INSTANCE(copy_kernels, fused[GYRE_CUDA_LINES_LL]),
-                .most_unroll = GYRE_CUDA_UNROLL)
+                .axes = {GYRE_AXIS_SCATTERS}, .most_unroll = GYRE_CUDA_UNROLL)
 GYRE_KERNEL_ROW(.name = "ll128 sum",
                 .when = {.proto = GYRE_PROTO_LL128,
                          .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
@@ -42,7 +42,8 @@ GYRE_KERNEL_ROW(.name = "ll128 copy",
                          .most_peers = GYRE_CUDA_MAX_PEERS,
                          .most_tiles = ANY_NUMBER},
                 .copies = true, .first = INSTANCE(copy_kernels, fused[GYRE_CUDA_LINES_LL128]),
-                .axes = {GYRE_AXIS_UNROLL}, .most_unroll = GYRE_CUDA_LONG_UNROLL)
+                .axes = {GYRE_AXIS_UNROLL, GYRE_AXIS_SCATTERS},
+                .most_unroll = GYRE_CUDA_LONG_UNROLL)
 #else
 #ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 #define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
@@ -225,11 +226,12 @@ reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_
     return true;
 }
 
-/* Reduces the own chunk and sends it to the group's peer, each if the program does. */
-template <int PROTO, int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
-                                                    const struct peer_fifos &end, uint32_t tile,
-                                                    bool is_stopped, uint32_t *n_reductions)
+/* Reduces the own chunk and sends it to the group's peer, each if the program does.
+ * @first_round: the rounds before it have been moved. */
+template <int PROTO, int DTYPE, int OP, int UNROLL, bool SCATTERS>
+static __device__ __forceinline__ bool
+finish_chunk(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end, uint32_t tile,
+             uint32_t first_round, bool is_stopped, uint32_t *n_reductions)
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_fused &fused = args.fused;
@@ -239,12 +241,12 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     const unsigned char *in = args.work.in + fused.own_offset + range.skip_bytes;
     unsigned char *out = args.work.out + fused.own_out_offset + range.skip_bytes;
     const uint32_t n_before = tile * slots_per_tile(fused);
-    const bool sends = DTYPE == DTYPE_NONE ? fused.scatters == 0 : fused.gathers != 0;
+    const bool sends = DTYPE == DTYPE_NONE ? !SCATTERS : fused.gathers != 0;
     const struct line_operand from = fused_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
         fused_slot<PROTO>(args, peer.to, end.sent + n_before + fused.reduces);
     const uint32_t n_in_flight = rounds_in_flight<UNROLL>(n_rounds);
-    for (uint32_t round = 0; round < n_rounds; round += n_in_flight) {
+    for (uint32_t round = first_round; round < n_rounds; round += n_in_flight) {
         round_places<PROTO, UNROLL> places;
         find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_in_flight), range.n_bytes,
                                    &places);
@@ -327,35 +329,80 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
     }
 }
 
-/* If nothing is reduced: as which lane of which group a thread moves the own chunk. Each group
- * sends all of it to its own peer. In an all-to-all the block is one group. */
-static __device__ __forceinline__ struct peer_fifos
-group_of_own_chunk(const struct gyre_cuda_fused &fused, const struct peer_fifos &end)
+/* In an all-to-all the block is one group, which copies the own chunk. */
+static __device__ __forceinline__ struct peer_fifos group_of_own_chunk(const struct peer_fifos &end)
 {
     struct peer_fifos own = end;
-    if (fused.scatters != 0) {
-        own.group = 0;
-        own.lane = threadIdx.x;
-        own.n_lanes = blockDim.x;
-    }
+    own.group = 0;
+    own.lane = threadIdx.x;
+    own.n_lanes = blockDim.x;
     return own;
 }
 
+/* The first rounds of an all-gather's own chunk. A small call has no others, so everything that
+ * does not need memory is found before the launch before it has ended, and IN is loaded together
+ * with counters and credit. */
+template <int PROTO, int UNROLL> struct first_rounds {
+    struct line_range range;
+    round_places<PROTO, UNROLL> places;
+    ulonglong2 values[UNROLL];
+};
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void find_first(const struct gyre_cuda_args_fused &args,
+                                                  const struct peer_fifos &end,
+                                                  struct first_rounds<PROTO, UNROLL> *first)
+{
+    first->range = fused_range(args.work, args.fused.own_chunk, 0);
+    uint32_t n_rounds = count_rounds<PROTO>(end, first->range.n_bytes);
+    /* The compiler must not compute these later. */
+    asm volatile("" : "+r"(n_rounds), "+r"(first->range.n_bytes), "+l"(first->range.skip_bytes));
+    find_places<PROTO, UNROLL>(end, 0, n_rounds, first->range.n_bytes, &first->places);
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void load_first(const struct gyre_cuda_args_fused &args,
+                                                  struct first_rounds<PROTO, UNROLL> *first)
+{
+    const unsigned char *in = args.work.in + args.fused.own_offset + first->range.skip_bytes;
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(first->places, k); k++)
+        first->values[k] =
+            load_input<PROTO, DTYPE_NONE, GYRE_SUM>(args.work, in, place_of(first->places, k));
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void send_first(const struct gyre_cuda_args_fused &args,
+                                                  const struct peer_fifos &end,
+                                                  const struct first_rounds<PROTO, UNROLL> &first)
+{
+    unsigned char *out = args.work.out + args.fused.own_out_offset + first.range.skip_bytes;
+    const struct line_operand to =
+        fused_slot<PROTO>(args, args.fused.peers[end.group].to, end.sent);
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(first.places, k); k++)
+        line_mover<PROTO>::send(to.base, place_of(first.places, k), first.values[k], to.flag);
+#pragma unroll
+    for (int k = 0; k < UNROLL && end.group == 0 && has_round(first.places, k); k++)
+        line_mover<PROTO>::store(out, place_of(first.places, k), first.values[k]);
+}
+
 /* Each phase for all tiles, so a phase's lines are under way since the phase before. */
-template <int PROTO, int DTYPE, int OP, int UNROLL>
+template <int PROTO, int DTYPE, int OP, int UNROLL, bool SCATTERS>
 static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fused &args,
-                                                  const struct peer_fifos &end, bool is_stopped)
+                                                  const struct peer_fifos &end,
+                                                  uint32_t n_rounds_sent, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
-    const bool scatters = DTYPE != DTYPE_NONE || args.fused.scatters != 0;
-    const struct peer_fifos own = DTYPE == DTYPE_NONE ? group_of_own_chunk(args.fused, end) : end;
+    const struct peer_fifos own = DTYPE == DTYPE_NONE && SCATTERS ? group_of_own_chunk(end) : end;
     uint32_t n_reductions = 0;
-    for (uint32_t tile = 0; scatters && tile < n_tiles && !is_stopped; tile++)
+    for (uint32_t tile = 0; SCATTERS && tile < n_tiles && !is_stopped; tile++)
         scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
     if (DTYPE != DTYPE_NONE)
         announce_sent(args.common, end.sequence);
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
-        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, own, tile, is_stopped, &n_reductions))
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL, SCATTERS>(
+                args, own, tile, tile == 0 ? n_rounds_sent : 0, is_stopped, &n_reductions))
             return;
     if (DTYPE == DTYPE_NONE) { /* the block has not waited for peers so far */
         announce_sent(args.common, end.sequence);
@@ -371,18 +418,27 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
         clean_slots(args, end, tile);
 }
 
-/* DTYPE_NONE if nothing is reduced. UNROLL: most rounds in flight together. */
-template <int PROTO, int DTYPE, int OP, int UNROLL>
+/* DTYPE_NONE if nothing is reduced: an all-to-all SCATTERS, an all-gather does not. UNROLL: most
+ * rounds in flight together. */
+template <int PROTO, int DTYPE, int OP, int UNROLL, bool SCATTERS>
 static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     fused_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;
-    struct peer_fifos end;
-    const bool is_aborted = peer_fifos_open<false>(args, &end);
+    const bool sends_first = !SCATTERS && UNROLL == GYRE_CUDA_UNROLL; /* registers for a few */
+    struct first_rounds<PROTO, UNROLL> first;
+    struct peer_fifos end = peer_fifos_begin<false>(args.fused);
+    if constexpr (sends_first)
+        find_first<PROTO, UNROLL>(args, end, &first);
+    const bool is_aborted = peer_fifos_open(args, &end);
+    if constexpr (sends_first)
+        load_first<PROTO, UNROLL>(args, &first);
     bool is_stopped = is_aborted || !peer_fifos_await<false>(args, end, n_slots);
     /* LL128 needs converged warps. */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    run_phases<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
+    if (sends_first && !is_stopped)
+        send_first<PROTO, UNROLL>(args, end, first);
+    run_phases<PROTO, DTYPE, OP, UNROLL, SCATTERS>(args, end, sends_first ? UNROLL : 0, is_stopped);
     peer_fifos_close<false>(args, end, n_slots);
 }
 

@@ -73,8 +73,8 @@ static __device__ __forceinline__ void keep_tile(const struct gyre_cuda_args_fus
 {
     uint32_t n_reductions = 0;
     if (KEEPS && tile % 2 == blockIdx.y)
-        (void)finish_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile, false,
-                                                                          &n_reductions);
+        (void)finish_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL, true>(
+            args, end, tile, 0, false, &n_reductions);
 }
 
 /* The launch has waited for room for its first tiles when it began. */
@@ -160,8 +160,8 @@ template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
-    struct peer_fifos end;
-    const bool is_aborted = peer_fifos_open<true>(args, &end);
+    struct peer_fifos end = peer_fifos_begin<true>(args.fused);
+    const bool is_aborted = peer_fifos_open(args, &end);
     const bool moves = end.lane < end.n_lanes;
     give_credit_ahead(args);
     bool is_stopped =

@@ -266,8 +266,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
 {
     /* The launch before this one may still run. */
     const struct line_range range = fused_range(args.work, 0, 0);
-    struct peer_fifos end;
-    const bool is_aborted = peer_fifos_open<false>(args, &end);
+    struct peer_fifos end = peer_fifos_begin<false>(args.fused);
+    const bool is_aborted = peer_fifos_open(args, &end);
     run_oneshot<DTYPE, OP>(args, range, end, is_aborted);
     peer_fifos_close<false>(args, end, 1);
 }

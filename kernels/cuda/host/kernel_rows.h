@@ -31,6 +31,7 @@ enum gyre_kernel_axis {
     GYRE_AXIS_KIND,   /* enum gyre_cuda_lamport */
     GYRE_AXIS_EXACT,
     GYRE_AXIS_PLACED,
+    GYRE_AXIS_SCATTERS, /* an all-to-all, not an all-gather */
     GYRE_N_AXES
 };
 

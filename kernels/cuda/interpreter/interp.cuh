@@ -91,13 +91,14 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
             ONE_SHOT(dtype, GYRE_MIN)                                                     \
     }
-#define LINE_KERNEL(proto, dtype, unroll) \
-    (const void *)&fused_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
-#define LINE_KERNELS(dtype)                                                                    \
-    {                                                                                          \
-        LINE_KERNEL(LL, dtype, GYRE_CUDA_UNROLL), LINE_KERNEL(LL128, dtype, GYRE_CUDA_UNROLL), \
-            LINE_KERNEL(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                                  \
-            LINE_KERNEL(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                   \
+#define LINE_KERNEL(proto, dtype, unroll, scatters) \
+    (const void *)&fused_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll, scatters>
+#define SUM_LINES(proto, dtype, unroll) LINE_KERNEL(proto, dtype, unroll, true)
+#define LINE_KERNELS(dtype)                                                                \
+    {                                                                                      \
+        SUM_LINES(LL, dtype, GYRE_CUDA_UNROLL), SUM_LINES(LL128, dtype, GYRE_CUDA_UNROLL), \
+            SUM_LINES(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                                \
+            SUM_LINES(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                 \
     }
 #define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
     (const void *)&fused_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>

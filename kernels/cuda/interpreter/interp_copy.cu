@@ -47,6 +47,11 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
     {                                                                           \
         (const void *)&fused_in_rows<false>, (const void *)&fused_in_rows<true> \
     }
+#define COPY_LINES(proto, unroll)                        \
+    {                                                    \
+        LINE_KERNEL(proto, DTYPE_NONE, unroll, false),   \
+            LINE_KERNEL(proto, DTYPE_NONE, unroll, true) \
+    }
 #define COPY_KERNEL(proto) KERNEL(proto, DTYPE_NONE, GYRE_SUM)
 #define COPY_KERNELS(args)                                                             \
     {                                                                                  \
@@ -56,7 +61,9 @@ static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1
     }
 
 extern "C" const struct gyre_cuda_copy_kernels TABLE(copy) = {
-    LINE_KERNELS(DTYPE_NONE),
+    {COPY_LINES(LL, GYRE_CUDA_UNROLL), COPY_LINES(LL128, GYRE_CUDA_UNROLL),
+     NONE_OF_THEM, /* GYRE_CUDA_DEEP_UNROLL: two-shots */
+     COPY_LINES(LL128, GYRE_CUDA_LONG_UNROLL)},
     LEAN_OR_NONE(MESSAGES),
     LEAN_OR_NONE(IN_ROWS),
     /* LAMPORT: for ranks that only send data which other ranks add */

@@ -32,7 +32,7 @@ struct gyre_cuda_kernels {
 };
 
 struct gyre_cuda_copy_kernels {
-    const void *fused[GYRE_CUDA_N_LINES];
+    const void *fused[GYRE_CUDA_N_LINES][2]; /* all-gathers, all-to-alls */
     /* Lean: for LL and LL128. */
     const void *message[GYRE_N_PROTOS];
     const void *in_rows[2]; /* lean: messages; all-to-alls of two ranks */

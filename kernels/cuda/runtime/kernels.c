@@ -70,6 +70,7 @@ const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gy
         [GYRE_AXIS_KIND] = {GYRE_CUDA_LAMPORT_KINDS, lamport_kind(call->pattern)},
         [GYRE_AXIS_EXACT] = {2, run->is_exact},
         [GYRE_AXIS_PLACED] = {2, call->is_placed},
+        [GYRE_AXIS_SCATTERS] = {2, call->pattern == GYRE_FUSED_ALL_TO_ALL},
     };
     const void *table =
         row->copies ? (const void *)copying[lean] : (const void *)by_dtype[lean][reduction->dtype];
@@ -155,15 +156,15 @@ static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint3
     return most_bytes > 0 ? gyre_cuda_allow_shared(kernel, most_bytes) : GYRE_SUCCESS;
 }
 
-static gyre_status load_line_kernels(struct pass *pass, const void *const *kernels)
+static gyre_status load_line_kernels(struct pass *pass, const void *const *kernels, unsigned n_each)
 {
     static const uint32_t unrolls[GYRE_CUDA_N_LINES] = {
         [GYRE_CUDA_LINES_LL] = GYRE_CUDA_UNROLL,
         [GYRE_CUDA_LINES_LL128] = GYRE_CUDA_UNROLL,
         [GYRE_CUDA_LINES_LL128_DEEP] = GYRE_CUDA_DEEP_UNROLL,
         [GYRE_CUDA_LINES_LL128_LONG] = GYRE_CUDA_LONG_UNROLL};
-    for (unsigned i = 0; i < GYRE_CUDA_N_LINES; i++)
-        GYRE_TRY(load_line_kernel(pass, kernels[i], unrolls[i]));
+    for (unsigned i = 0; i < GYRE_CUDA_N_LINES * n_each; i++)
+        GYRE_TRY(load_line_kernel(pass, kernels[i], unrolls[i / n_each]));
     return GYRE_SUCCESS;
 }
 
@@ -173,7 +174,7 @@ static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *
 {
     for (unsigned op = 0; op <= GYRE_MIN; op++)
         GYRE_TRY(load_line_kernel(pass, kernels->one_shot[op], GYRE_CUDA_UNROLL));
-    GYRE_TRY(load_line_kernels(pass, kernels->fused));
+    GYRE_TRY(load_line_kernels(pass, kernels->fused, 1));
     for (unsigned i = 0; i < pass->n_peers_kernels; i++) {
         GYRE_TRY(load_kernels(pass, kernels->twoshot[i], COUNT_OF(kernels->twoshot[i])));
         GYRE_TRY(load_kernels(pass, (const void *const *)kernels->lamport[i],
@@ -184,7 +185,7 @@ static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *
 
 static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_kernels *copies)
 {
-    GYRE_TRY(load_line_kernels(pass, copies->fused));
+    GYRE_TRY(load_line_kernels(pass, (const void *const *)copies->fused, 2));
     GYRE_TRY(load_kernels(pass, copies->message, COUNT_OF(copies->message)));
     GYRE_TRY(load_kernels(pass, copies->in_rows, COUNT_OF(copies->in_rows)));
     GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
