@@ -237,16 +237,15 @@ uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes)
                          n_bytes < SLOT_ALIGN_BYTES ? SMALL_SLOT_ALIGN_BYTES : SLOT_ALIGN_BYTES);
 }
 
-gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
-                                   struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
-                                   size_t *n_bytes_out)
+gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, struct gyre_proxy_fifo *fifos,
+                                   uint32_t n, void **memory_out, size_t *n_bytes_out)
 {
     const uint64_t words_bytes = gyre_round_up(
         (uint64_t)n * (sizeof(struct gyre_inbox) + sizeof(struct gyre_credit)), SLOT_ALIGN_BYTES);
     uint64_t n_bytes = words_bytes + SLOT_ALIGN_BYTES;
     for (uint32_t i = 0; i < n; i++)
-        if (__builtin_add_overflow(n_bytes, gyre_proxy_slots_bytes(depth, fifos[i].slot_bytes),
-                                   &n_bytes))
+        if (__builtin_add_overflow(
+                n_bytes, gyre_proxy_slots_bytes(fifos[i].depth, fifos[i].slot_bytes), &n_bytes))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "slots of %u FIFOs do not fit in memory",
                              n);
     void *memory;
@@ -261,21 +260,21 @@ gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
         fifos[i].slots = slots;
         fifos[i].inbox = &inboxes[i];
         fifos[i].credit = &credits[i];
-        slots += gyre_proxy_slots_bytes(depth, fifos[i].slot_bytes);
+        slots += gyre_proxy_slots_bytes(fifos[i].depth, fifos[i].slot_bytes);
     }
     *memory_out = memory;
     *n_bytes_out = n_bytes;
     return GYRE_SUCCESS;
 }
 
-struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth)
+struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo)
 {
     return (struct gyre_connector){
         .slots = {[GYRE_PROTO_SIMPLE] = fifo->slots},
         .inbox = fifo->inbox,
         .credit = fifo->credit,
         .slot_bytes = fifo->slot_bytes,
-        .depth = (uint16_t)depth,
+        .depth = (uint16_t)fifo->depth,
         .is_proxied = 1,
     };
 }

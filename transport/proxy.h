@@ -54,6 +54,7 @@ void gyre_proxy_close(struct gyre_proxy *proxy);
 struct gyre_proxy_fifo {
     unsigned char *slots; /* depth * slot_bytes */
     uint32_t slot_bytes;
+    uint32_t depth;
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
 };
@@ -61,13 +62,12 @@ struct gyre_proxy_fifo {
 /** Whole pages, or a multiple of 256 bytes below a page. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
-/** Host memory that the device can address. @fifos: slot_bytes is set, 0 = the slots are elsewhere;
- * the rest is filled in. @memory_out: for device->ops->host_free. */
-gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
-                                   struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
-                                   size_t *n_bytes_out);
+/** Host memory that the device can address. @fifos: depth and slot_bytes are set, 0 bytes = the
+ * slots are elsewhere; the rest is filled in. @memory_out: for device->ops->host_free. */
+gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, struct gyre_proxy_fifo *fifos,
+                                   uint32_t n, void **memory_out, size_t *n_bytes_out);
 
-struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
+struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo);
 
 /* Slots of LL (core/foundation/model/line.h). Two words are a line, each with 4 bytes of data and a
  * flag. */

@@ -103,6 +103,15 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
     return gyre_fifo_size_of(&config->spec, config->is_far != NULL && config->is_far[peer] != 0);
 }
 
+/** Of a proxied FIFO at its sender. With GYRE_FAILOVER=1 a slot is kept until it was consumed, so
+ * the sender has twice as many: then as many slots are in flight as without. */
+static inline uint32_t gyre_transport_send_depth(const struct gyre_transport_config *config)
+{
+    const uint32_t depth = config->spec.depth;
+    const bool keeps = gyre_param_number(config->params, GYRE_PARAM_FAILOVER) != 0;
+    return keeps && 2 * depth <= GYRE_MAX_DEPTH ? 2 * depth : depth;
+}
+
 /** Every wait of open and connect calls this a few times a second and ends with its status: this
  * rank has given up, or another one has died or reported an error. Does not block. One thread at a
  * time. */
@@ -120,6 +129,8 @@ struct gyre_transport_ops;
 
 struct gyre_transport {
     const struct gyre_transport_ops *ops;
+    uint32_t is_moving; /* a connection broke, and data that are under way come later. Written by
+                         * the transport's threads, one at a time */
 };
 
 struct gyre_transport_ops {

@@ -234,14 +234,14 @@ TEST_CASE("a peer that is gone raises the fault of the sender")
     ib_rig_close(&rig);
 }
 
-TEST_CASE("depths that leave no room for the lengths are refused")
+TEST_CASE("depths above the most are refused")
 {
     struct ib_rig rig = {0};
     ib_rig_prepare(&rig, 2, 1, 4096);
     rig.ranks[0].config.spec.net_line_bytes = 1024;
-    rig.ranks[0].config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
+    rig.ranks[0].config.spec.depth = GYRE_MAX_DEPTH + 1;
     CHECK(ib_rig_connect(&rig) == GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK_HAS(gyre_cause(), "5 slots with lines");
+    CHECK_HAS(gyre_cause(), "FIFOs of 9 slots");
     ib_rig_close(&rig);
 }
 

@@ -266,8 +266,8 @@ TEST_CASE("proxied ends have memory of their own")
     size_t n_bytes = 0;
     CHECK_OK(gyre_device_host.open(-1, &device));
     for (int i = 0; i < N; i++)
-        fifos[i].slot_bytes = slot_bytes[i];
-    CHECK_OK(gyre_proxy_fifos_alloc(device, DEPTH, fifos, N, &memory, &n_bytes));
+        fifos[i] = (struct gyre_proxy_fifo){.slot_bytes = slot_bytes[i], .depth = DEPTH};
+    CHECK_OK(gyre_proxy_fifos_alloc(device, fifos, N, &memory, &n_bytes));
     const unsigned char *end = (const unsigned char *)memory + n_bytes;
     for (int i = 0; i < N; i++) {
         CHECK((uintptr_t)fifos[i].slots % 256 == 0);
@@ -278,7 +278,7 @@ TEST_CASE("proxied ends have memory of their own")
         memset(fifos[i].slots, i, DEPTH * slot_bytes[i]);
         memset(fifos[i].inbox, i, sizeof(*fifos[i].inbox));
         memset(fifos[i].credit, i, sizeof(*fifos[i].credit));
-        const struct gyre_connector connector = gyre_proxy_connector(&fifos[i], DEPTH);
+        const struct gyre_connector connector = gyre_proxy_connector(&fifos[i]);
         CHECK(connector.slots[0] == fifos[i].slots && connector.slots[1] == NULL);
         CHECK(connector.inbox == fifos[i].inbox && connector.credit == fifos[i].credit);
         CHECK(connector.is_proxied == 1 && connector.depth == DEPTH);

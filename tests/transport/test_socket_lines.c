@@ -405,7 +405,7 @@ TEST_CASE("frames of lines that break the protocol are refused")
     }
 }
 
-TEST_CASE("depths that leave no room for announcements are refused")
+TEST_CASE("depths above the most are refused")
 {
     struct gyre_params params;
     struct gyre_peer_info info;
@@ -422,9 +422,9 @@ TEST_CASE("depths that leave no room for announcements are refused")
                                            .spec = line_spec,
                                            .fault = &fault};
     gyre_fault_init(&fault);
-    config.spec.depth = GYRE_FIRST_LINE_INFO + 1;
+    config.spec.depth = GYRE_MAX_DEPTH + 1;
     CHECK(gyre_transport_socket.open(&config, &transport, &blob, &blob_bytes) ==
           GYRE_ERROR_INVALID_ARGUMENT);
-    CHECK_HAS(gyre_cause(), "and these have 5");
+    CHECK_HAS(gyre_cause(), "FIFOs of 9 slots, at most 8");
     gyre_fault_fini(&fault);
 }

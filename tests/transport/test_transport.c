@@ -76,11 +76,13 @@ static void keep_until_consumed(struct gyre_transport *transport, struct gyre_co
     struct gyre_connector *from = &connectors[gyre_connector_index(spec, 0, 0, false)];
     const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
     if (rank == 0) {
+        CHECK(to->depth == 2 * spec->depth);
         for (uint32_t i = 0; i < spec->depth; i++)
             to->inbox->slot_info[i] = gyre_slot_info(8, i);
         gyre_store_release_u64(&to->inbox->tail[GYRE_PROTO_SIMPLE], spec->depth);
         transport->ops->wake(transport);
     } else {
+        CHECK(from->depth == spec->depth);
         while (gyre_load_acquire_u64(&from->inbox->tail[GYRE_PROTO_SIMPLE]) < spec->depth &&
                gyre_now_ns() < until_ns)
             sched_yield();

@@ -129,20 +129,20 @@ static gyre_status layout_peers(struct gyre_ib_transport *ib)
     struct gyre_ib_box *boxes = ib->recv_words;
     uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
     struct gyre_ib_label *labels = ib->staging;
-    uint64_t *heads = (uint64_t *)(void *)(labels + n * depth);
+    uint64_t *heads = (uint64_t *)(void *)(labels + n * ib->send_depth);
     ib->sends = calloc(n, sizeof(*ib->sends));
     ib->recvs = calloc(n, sizeof(*ib->recvs));
     if (ib->sends == NULL || ib->recvs == NULL)
         return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
     for (size_t i = 0; i < n; i++) {
         ib->sends[i].fifo = ib->fifos[i];
-        ib->sends[i].labels = labels + i * depth;
+        ib->sends[i].labels = labels + i * ib->send_depth;
         ib->recvs[i].fifo = ib->fifos[n + i];
         ib->recvs[i].head = heads + i;
         ib->recvs[i].boxes = boxes + i * depth;
         if (ib->recv_lines == NULL)
             continue;
-        ib->sends[i].lines.slots = ib->send_lines + i * ib->line_stride;
+        ib->sends[i].lines.slots = ib->send_lines + i * ib->send_line_stride;
         ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
         ib->recvs[i].lines.head = heads + n + i;
     }
@@ -223,14 +223,15 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     pthread_mutex_init(&ib->mail_lock, NULL);
     gyre_cond_init(&ib->fencer.changed);
     gyre_status status = GYRE_SUCCESS;
-    if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
-        config->spec.n_fifos > 0xffff ||
-        (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO))
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "ib: %u FIFOs of %u slots%s",
-                           config->spec.n_fifos, config->spec.depth,
-                           config->spec.net_line_bytes > 0 ? " with lines" : "");
-    if (config->spec.net_line_bytes > 0)
-        ib->line_stride = gyre_proxy_slots_bytes(config->spec.depth, config->spec.net_line_bytes);
+    const uint32_t depth = config->spec.depth;
+    if (depth < 2 || depth > GYRE_MAX_DEPTH || config->spec.n_fifos > 0xffff)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "ib: %u FIFOs of %u slots",
+                           config->spec.n_fifos, depth);
+    ib->send_depth = gyre_transport_send_depth(config);
+    if (config->spec.net_line_bytes > 0) {
+        ib->line_stride = gyre_proxy_slots_bytes(depth, config->spec.net_line_bytes);
+        ib->send_line_stride = gyre_proxy_slots_bytes(ib->send_depth, config->spec.net_line_bytes);
+    }
     ib->peers = calloc((size_t)config->n_peers, sizeof(*ib->peers));
     if (ib->peers == NULL)
         status = gyre_fail_errno(ENOMEM, "ib: %d peers", config->n_peers);
@@ -238,9 +239,11 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
         struct gyre_ib_peer *peer = &ib->peers[i];
         peer->rank = config->peers[i];
         peer->size = gyre_transport_fifos(config, peer->rank);
-        peer->slots_stride = gyre_proxy_slots_bytes(config->spec.depth, peer->size.slot_bytes);
+        peer->slots_stride = gyre_proxy_slots_bytes(depth, peer->size.slot_bytes);
+        peer->send_stride = gyre_proxy_slots_bytes(ib->send_depth, peer->size.slot_bytes);
         ib->n_fifos += peer->size.n_fifos;
-        ib->one_side_bytes += peer->size.n_fifos * peer->slots_stride;
+        ib->recv_slots_bytes += peer->size.n_fifos * peer->slots_stride;
+        ib->send_slots_bytes += peer->size.n_fifos * peer->send_stride;
     }
     if (status == GYRE_SUCCESS)
         status = open_parts(ib);
@@ -272,8 +275,8 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
         for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
             struct gyre_connector *out = &connectors[gyre_connector_index(spec, rank, fifo, true)];
             struct gyre_connector *in = &connectors[gyre_connector_index(spec, rank, fifo, false)];
-            *out = gyre_proxy_connector(&peer->sends[fifo].fifo, spec->depth);
-            *in = gyre_proxy_connector(&peer->recvs[fifo].fifo, spec->depth);
+            *out = gyre_proxy_connector(&peer->sends[fifo].fifo);
+            *in = gyre_proxy_connector(&peer->recvs[fifo].fifo);
             out->slots[GYRE_PROTO_LL] = peer->sends[fifo].lines.slots;
             in->slots[GYRE_PROTO_LL] = peer->recvs[fifo].lines.slots;
         }
@@ -365,7 +368,7 @@ static size_t ib_memory_bytes(const struct gyre_transport *transport)
 {
     const struct gyre_ib_transport *ib = from_base(transport);
     return ib->fifo_bytes + ib->gpu_bytes + ib->recv_words_bytes + ib->staging_bytes +
-           2 * gyre_ib_lines_bytes(ib);
+           ib->send_lines_bytes + ib->recv_lines_bytes;
 }
 
 static bool ib_takes_lines(const struct gyre_transport *transport)

@@ -197,20 +197,21 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 /* One direction is one region, in which the peer finds its FIFOs by their distance. */
 static gyre_status place_slots(struct gyre_ib_transport *ib)
 {
-    uint64_t offset_bytes = 0;
+    uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
     uint32_t at = 0;
     for (int i = 0; i < ib->config.n_peers; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
             struct gyre_proxy_fifo *send = &ib->fifos[at], *recv = &ib->fifos[ib->n_fifos + at];
             const struct gyre_proxy_fifo allocated[] = {*send, *recv};
-            send->slots = ib->send_slots + offset_bytes;
-            recv->slots = ib->recv_slots + offset_bytes;
+            send->slots = ib->send_slots + send_offset_bytes;
+            recv->slots = ib->recv_slots + recv_offset_bytes;
             if ((allocated[0].slot_bytes > 0 && allocated[0].slots != send->slots) ||
                 (allocated[1].slot_bytes > 0 && allocated[1].slots != recv->slots))
                 return gyre_fail(GYRE_ERROR_INTERNAL, "slots of FIFO %u are not where expected",
                                  at);
             send->slot_bytes = recv->slot_bytes = ib->peers[i].size.slot_bytes;
-            offset_bytes += ib->peers[i].slots_stride;
+            send_offset_bytes += ib->peers[i].send_stride;
+            recv_offset_bytes += ib->peers[i].slots_stride;
         }
     return GYRE_SUCCESS;
 }
@@ -226,19 +227,23 @@ static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
     uint32_t at = 0;
     for (int i = 0; i < ib->config.n_peers; i++)
         for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
-            ib->fifos[at].slot_bytes = send_on_gpu ? 0 : ib->peers[i].size.slot_bytes;
-            ib->fifos[n + at].slot_bytes = recv_on_gpu ? 0 : ib->peers[i].size.slot_bytes;
+            const uint32_t slot_bytes = ib->peers[i].size.slot_bytes;
+            ib->fifos[at] = (struct gyre_proxy_fifo){.slot_bytes = send_on_gpu ? 0 : slot_bytes,
+                                                     .depth = ib->send_depth};
+            ib->fifos[n + at] = (struct gyre_proxy_fifo){.slot_bytes = recv_on_gpu ? 0 : slot_bytes,
+                                                         .depth = ib->config.spec.depth};
         }
-    GYRE_TRY(gyre_proxy_fifos_alloc(ib->config.device, ib->config.spec.depth, ib->fifos, 2 * n,
-                                    &ib->fifo_memory, &ib->fifo_bytes));
-    ib->gpu_bytes = ib->one_side_bytes * (recv_on_gpu + send_on_gpu);
+    GYRE_TRY(gyre_proxy_fifos_alloc(ib->config.device, ib->fifos, 2 * n, &ib->fifo_memory,
+                                    &ib->fifo_bytes));
+    ib->gpu_bytes =
+        (recv_on_gpu ? ib->recv_slots_bytes : 0) + (send_on_gpu ? ib->send_slots_bytes : 0);
     if (ib->gpu_bytes > 0)
         GYRE_TRY(
             ib->config.device->ops->pool_alloc(ib->config.device, ib->gpu_bytes, &ib->gpu_memory));
     unsigned char *on_gpu = ib->gpu_memory;
     ib->recv_slots = recv_on_gpu ? on_gpu : ib->fifos[n].slots;
     ib->send_slots = !send_on_gpu  ? ib->fifos[0].slots
-                     : recv_on_gpu ? on_gpu + ib->one_side_bytes
+                     : recv_on_gpu ? on_gpu + ib->recv_slots_bytes
                                    : on_gpu;
     return place_slots(ib);
 }
@@ -263,25 +268,26 @@ static bool is_on_gpu(const struct gyre_ib_transport *ib)
 static gyre_status alloc_lines(struct gyre_ib_transport *ib)
 {
     struct gyre_device *device = ib->config.device;
-    const size_t n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
-    void *memory = NULL;
     if (is_on_gpu(ib) && ib->recv_gdr == GYRE_IB_GDR_NONE)
-        ib->line_stride = 0;
+        ib->line_stride = ib->send_line_stride = 0;
+    ib->send_lines_bytes = gyre_round_up(ib->n_fifos * ib->send_line_stride, PAGE_BYTES);
+    ib->recv_lines_bytes = gyre_round_up(ib->n_fifos * ib->line_stride, PAGE_BYTES);
+    void *memory = NULL;
     if (ib->line_stride == 0)
         return GYRE_SUCCESS;
     if (!is_on_gpu(ib)) {
-        GYRE_TRY(alloc_pages(n_bytes, &memory));
+        GYRE_TRY(alloc_pages(ib->send_lines_bytes, &memory));
         ib->send_lines = memory;
-        GYRE_TRY(alloc_pages(n_bytes, &memory));
+        GYRE_TRY(alloc_pages(ib->recv_lines_bytes, &memory));
         ib->recv_lines = memory;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(device->ops->host_alloc(device, n_bytes, &memory));
+    GYRE_TRY(device->ops->host_alloc(device, ib->send_lines_bytes, &memory));
     ib->send_lines = memory;
-    memset(memory, 0, n_bytes);
-    GYRE_TRY(device->ops->pool_alloc(device, n_bytes, &memory));
+    memset(memory, 0, ib->send_lines_bytes);
+    GYRE_TRY(device->ops->pool_alloc(device, ib->recv_lines_bytes, &memory));
     ib->recv_lines = memory;
-    return device->ops->zero(device, memory, n_bytes);
+    return device->ops->zero(device, memory, ib->recv_lines_bytes);
 }
 
 static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -294,16 +300,17 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.remote_write = true;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_words));
     request.base = ib->recv_slots;
-    request.n_bytes = ib->one_side_bytes;
+    request.n_bytes = ib->recv_slots_bytes;
     request.relaxed_ordering = relaxed;
     request.gdr = ib->recv_gdr;
     if (ib->recv_lines != NULL) { /* any order is right: each half of a line has a flag */
         struct gyre_ib_mr_request lines = request;
-        lines.n_bytes = gyre_round_up(gyre_ib_lines_bytes(ib), PAGE_BYTES);
+        lines.n_bytes = ib->send_lines_bytes;
         lines.base = ib->send_lines;
         lines.remote_write = false;
         lines.gdr = GYRE_IB_GDR_NONE;
         GYRE_TRY(gyre_ib_mr_register(&lines, &rail->send_lines));
+        lines.n_bytes = ib->recv_lines_bytes;
         lines.base = ib->recv_lines;
         lines.remote_write = true;
         lines.gdr = ib->recv_gdr;
@@ -312,6 +319,7 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.remote_read = ib->fence.is_needed;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
     request.remote_read = false;
+    request.n_bytes = ib->send_slots_bytes;
     request.base = ib->send_slots;
     request.remote_write = false;
     request.gdr = ib->send_gdr;
@@ -332,7 +340,7 @@ gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
     ib->recv_words_bytes = gyre_round_up(
         n_slots * sizeof(struct gyre_ib_box) + 2 * n * 8 + sizeof(uint64_t), PAGE_BYTES);
     ib->staging_bytes =
-        gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
+        gyre_round_up(n * ib->send_depth * sizeof(struct gyre_ib_label) + 2 * n * 8, PAGE_BYTES);
     GYRE_TRY(alloc_pages(ib->recv_words_bytes, &ib->recv_words));
     GYRE_TRY(alloc_pages(ib->staging_bytes, &ib->staging));
     GYRE_TRY(alloc_lines(ib));

@@ -152,7 +152,6 @@ void gyre_ib_release_slots(const struct gyre_ib_peer *peer, const struct gyre_ib
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                           uint64_t wr_id)
 {
-    const uint32_t depth = ib->config.spec.depth;
     const uint32_t slot = (uint32_t)(wr_id >> GYRE_IB_POSTED_BITS) & 7;
     const uint32_t fifo = (uint32_t)(wr_id >> 32) & 0xffff;
     channel->n_retired +=
@@ -164,6 +163,7 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_channel *
         return;
     }
     struct gyre_ib_send *send = &channel->peer->sends[fifo];
+    const uint32_t depth = send->fifo.depth;
     const uint64_t first = send->released;
     if (channel->peer->n_used == 1) {
         /* The newest `slot` of that index: the next one waits for this release. */

@@ -120,7 +120,8 @@ static bool is_release_point(const struct gyre_ib_transport *ib, const struct gy
 
 struct slot_part {
     uint32_t fifo;
-    uint32_t slot;
+    uint32_t slot;  /* of this rank */
+    uint32_t place; /* its slot at the peer */
     uint64_t offset;
     uint64_t n_bytes;
     uint32_t n_parts;
@@ -132,15 +133,16 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_channel *
 {
     const struct gyre_ib_peer *peer = channel->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
-    const uint64_t in_fifo = (uint64_t)part->slot * peer->size.slot_bytes + part->offset;
+    const uint64_t slot_bytes = peer->size.slot_bytes;
+    const unsigned char *from =
+        peer->sends[part->fifo].fifo.slots + part->slot * slot_bytes + part->offset;
+    const uint64_t to =
+        remote->slots + part->fifo * peer->slots_stride + part->place * slot_bytes + part->offset;
     const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
     for (uint64_t done = 0; done < part->n_bytes;) {
         const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, channel->max_msg_bytes);
-        add_write(ib, channel, &words,
-                  make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
-                           channel->rail->send_slots),
-                  remote->slots + part->fifo * peer->slots_stride + in_fifo + done,
-                  remote->slots_rkey[channel->remote_rail]);
+        add_write(ib, channel, &words, make_sge(from + done, n_bytes, channel->rail->send_slots),
+                  to + done, remote->slots_rkey[channel->remote_rail]);
         done += n_bytes;
     }
 }
@@ -162,10 +164,10 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *chan
     uint64_t n_bytes = sizeof(send->labels[0]);
     struct ibv_send_wr *wr = add_write(
         ib, channel, &words, make_sge(&send->labels[part->slot], n_bytes, channel->rail->staging),
-        remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES,
+        remote->boxes + ((uint64_t)part->fifo * depth + part->place) * GYRE_IB_BOX_BYTES,
         remote->words_rkey[channel->remote_rail]);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
+    wr->imm_data = make_imm(part->fifo, part->place, part->n_parts, boxed);
     if (boxed && part->n_bytes > 0) {
         wr->num_sge = 2;
         wr->sg_list[1] = make_sge(send->fifo.slots + (uint64_t)part->slot * peer->size.slot_bytes,
@@ -182,7 +184,7 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_channel *chan
 static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
-    const uint32_t slot = (uint32_t)(send->posted % ib->config.spec.depth);
+    const uint32_t slot = (uint32_t)(send->posted % send->fifo.depth);
     const uint64_t info = gyre_load_relaxed_u64(&send->fifo.inbox->slot_info[slot]);
     const uint64_t n_bytes = info & 0xffffffff;
     const uint64_t begin_ns = ib->recorded != NULL ? gyre_now_ns() : 0;
@@ -217,6 +219,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
         const struct slot_part part = {
             .fifo = fifo,
             .slot = slot,
+            .place = (uint32_t)(send->posted % ib->config.spec.depth),
             .offset = parts.begins[i],
             .n_bytes = parts.begins[i + 1] - parts.begins[i],
             .n_parts = parts.n,
@@ -239,11 +242,15 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     return true;
 }
 
+/* A request that the NIC sends again must not meet a later one for the same slot of the peer, so
+ * that one waits for the acknowledgement, too. */
 static bool has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                      bool has_credit)
 {
+    const uint32_t depth = ib->config.spec.depth;
     return send->posted < gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]) &&
-           (!has_credit || send->posted - send->credit < ib->config.spec.depth);
+           (!has_credit ||
+            (send->posted - send->credit < depth && send->posted - send->released < depth));
 }
 
 /* @head: in staging. @word: of the peer's credit words. */
@@ -311,18 +318,21 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 }
 
 static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
-                                       const struct gyre_ib_line_send *lines)
+                                       const struct gyre_ib_send *send)
 {
-    return (struct gyre_line_slots){lines->slots, ib->config.spec.net_line_bytes,
-                                    ib->config.spec.depth};
+    return (struct gyre_line_slots){send->lines.slots, ib->config.spec.net_line_bytes,
+                                    send->fifo.depth};
 }
 
 static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit, uint32_t *n_lines_out)
 {
     const struct gyre_ib_line_send *lines = &send->lines;
-    const struct gyre_line_slots slots = slots_of(ib, lines);
-    return ib->recv_lines != NULL && (!has_credit || lines->posted < lines->credit + slots.depth) &&
+    const struct gyre_line_slots slots = slots_of(ib, send);
+    const uint32_t depth = ib->config.spec.depth;
+    return ib->recv_lines != NULL &&
+           (!has_credit ||
+            (lines->posted < lines->credit + depth && lines->posted < lines->released + depth)) &&
            gyre_lines_announced(&slots, send->fifo.inbox, lines->posted, n_lines_out);
 }
 
@@ -330,9 +340,12 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *ch
                         uint32_t fifo, uint32_t n_bytes)
 {
     const struct gyre_ib_peer *peer = channel->peer;
-    const struct gyre_ib_line_send *lines = &peer->sends[fifo].lines;
-    const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
-    const uint64_t in_fifo = (uint64_t)slot * ib->config.spec.net_line_bytes;
+    const struct gyre_ib_send *send = &peer->sends[fifo];
+    const struct gyre_ib_line_send *lines = &send->lines;
+    const uint32_t slot = (uint32_t)(lines->posted % send->fifo.depth);
+    const uint64_t slot_bytes = ib->config.spec.net_line_bytes;
+    const uint64_t to = peer->remote.lines + fifo * ib->line_stride +
+                        lines->posted % ib->config.spec.depth * slot_bytes;
     const uint32_t most_bytes = channel->max_msg_bytes / GYRE_LL_LINE_BYTES * GYRE_LL_LINE_BYTES;
     for (uint32_t done = 0; done < n_bytes;) {
         const uint32_t part_bytes = gyre_min_u32(n_bytes - done, most_bytes);
@@ -344,11 +357,11 @@ static void write_lines(struct gyre_ib_transport *ib, struct gyre_ib_channel *ch
             .is_lines = true,
             .is_signalled = is_last && is_release_point(ib, peer, lines->posted),
         };
-        struct ibv_send_wr *wr = add_write(
-            ib, channel, &words,
-            make_sge(lines->slots + in_fifo + done, part_bytes, channel->rail->send_lines),
-            peer->remote.lines + fifo * ib->line_stride + in_fifo + done,
-            peer->remote.lines_rkey[channel->remote_rail]);
+        struct ibv_send_wr *wr =
+            add_write(ib, channel, &words,
+                      make_sge(lines->slots + slot * slot_bytes + done, part_bytes,
+                               channel->rail->send_lines),
+                      to + done, peer->remote.lines_rkey[channel->remote_rail]);
         if (part_bytes <= channel->size.inline_bytes)
             wr->send_flags |= IBV_SEND_INLINE;
         done += part_bytes;
@@ -361,8 +374,8 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
 {
     struct gyre_ib_send *send = &peer->sends[fifo];
     struct gyre_ib_line_send *lines = &send->lines;
-    const uint32_t slot = (uint32_t)(lines->posted % ib->config.spec.depth);
-    const struct gyre_line_slots slots = slots_of(ib, lines);
+    const uint32_t slot = (uint32_t)(lines->posted % send->fifo.depth);
+    const struct gyre_line_slots slots = slots_of(ib, send);
     const uint32_t n_sent = gyre_lines_clean(&slots, lines->posted, n_lines);
     const uint32_t n_bytes = (n_sent > 0 ? n_sent : 1) * GYRE_LL_LINE_BYTES;
     struct gyre_ib_channel *channel = peer->used[(fifo + lines->posted) % (uint64_t)peer->n_used];
@@ -387,8 +400,8 @@ static bool post_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, 
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot)
 {
-    const uint32_t depth = ib->config.spec.depth;
     struct gyre_ib_send *send = &peer->sends[fifo];
+    const uint32_t depth = send->fifo.depth;
     struct gyre_ib_line_send *lines = &send->lines;
     const uint64_t first = lines->released;
     if (peer->n_used == 1) {

@@ -143,7 +143,7 @@ struct gyre_ib_line_recv {
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
     uint64_t posted;   /* given to the NIC */
-    uint64_t released; /* whose bytes have left */
+    uint64_t released; /* acknowledged; `posted` is at most spec.depth ahead */
     uint64_t credit;   /* the receiver's head as known here */
     struct gyre_ib_label *labels;
     uint8_t parts_left[GYRE_MAX_DEPTH];
@@ -233,7 +233,8 @@ struct gyre_ib_move {
 struct gyre_ib_peer {
     int rank;
     struct gyre_fifo_size size;
-    uint64_t slots_stride;            /* between two FIFOs, on both ranks */
+    uint64_t slots_stride;            /* between two FIFOs' received slots, on both ranks */
+    uint64_t send_stride;             /* between two FIFOs' slots to send */
     struct gyre_ib_channel *channels; /* by rail: data channels, then control */
     struct gyre_ib_channel *used[GYRE_IB_MAX_CHANNELS];
     int n_used;
@@ -287,17 +288,22 @@ struct gyre_ib_transport {
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
     uint32_t n_fifos;
-    uint64_t one_side_bytes;
+    uint64_t recv_slots_bytes;
+    uint64_t send_slots_bytes;
+    uint32_t send_depth; /* of each FIFO to a peer; the peer has spec.depth slots for it */
     unsigned char *send_slots;
     unsigned char *recv_slots;
     void *recv_words; /* boxes[n_fifos][depth], credit words[2 * n_fifos], fences' word */
     size_t recv_words_bytes;
-    void *staging; /* labels[n_fifos][depth], heads[2 * n_fifos] */
+    void *staging; /* labels[n_fifos][send_depth], heads[2 * n_fifos] */
     size_t staging_bytes;
     unsigned char *send_lines; /* slots of LL, in host memory; NULL = none */
     unsigned char *recv_lines; /* the device polls them */
-    uint64_t line_stride;      /* between two FIFOs' lines; 0 = none */
-    uint64_t idle_since_ns;    /* 0 = something moves */
+    uint64_t send_lines_bytes;
+    uint64_t recv_lines_bytes;
+    uint64_t line_stride; /* between two FIFOs' received lines; 0 = none */
+    uint64_t send_line_stride;
+    uint64_t idle_since_ns; /* 0 = something moves */
     int nap_fd;
     struct gyre_proxy *proxy;
     struct gyre_trace_buffer *recorded; /* NULL = nothing is */
@@ -351,11 +357,6 @@ gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct 
                                struct gyre_ib_qp_path *path_out);
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
-
-static inline uint64_t gyre_ib_lines_bytes(const struct gyre_ib_transport *ib)
-{
-    return ib->n_fifos * ib->line_stride;
-}
 
 struct gyre_ib_mr_request {
     const struct gyre_verbs *verbs;

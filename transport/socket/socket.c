@@ -46,13 +46,15 @@ static gyre_status alloc_fifos(struct socket_transport *transport)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u sides of FIFOs", n_ends);
     for (int i = 0; i < transport->n_peers; i++) {
         const struct socket_peer *peer = &transport->peers[i];
-        for (uint32_t e = 0; e < 2 * peer->n_fifos; e++)
-            ends[n++].slot_bytes =
-                e < 2 * peer->size.n_fifos ? peer->size.slot_bytes : spec->net_line_bytes;
+        for (uint32_t e = 0; e < 2 * peer->n_fifos; e++) /* sender and receiver in turn */
+            ends[n++] = (struct gyre_proxy_fifo){
+                .slot_bytes =
+                    e < 2 * peer->size.n_fifos ? peer->size.slot_bytes : spec->net_line_bytes,
+                .depth = e % 2 == 0 ? gyre_transport_send_depth(config) : spec->depth};
     }
     GYRE_TRY_GOTO(status,
-                  gyre_proxy_fifos_alloc(config->device, spec->depth, ends, n_ends,
-                                         &transport->memory, &transport->memory_bytes),
+                  gyre_proxy_fifos_alloc(config->device, ends, n_ends, &transport->memory,
+                                         &transport->memory_bytes),
                   free_ends);
     n = 0;
     for (int i = 0; i < transport->n_peers; n += 2 * transport->peers[i++].n_fifos) {
@@ -213,10 +215,9 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
             goto close_transport;
         }
     }
-    if (config->spec.net_line_bytes > 0 && config->spec.depth > GYRE_FIRST_LINE_INFO) {
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                           "socket: lines need FIFOs of at most %d slots, and these have %u",
-                           GYRE_FIRST_LINE_INFO, config->spec.depth);
+    if (config->spec.depth > GYRE_MAX_DEPTH) {
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "socket: FIFOs of %u slots, at most %d",
+                           config->spec.depth, GYRE_MAX_DEPTH);
         goto close_transport;
     }
     if (transport->peers == NULL) {
@@ -319,8 +320,8 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
         for (uint32_t f = 0; f < n_simple; f++) {
             struct gyre_connector *to = &connectors[gyre_connector_index(spec, rank, f, true)];
             struct gyre_connector *from = &connectors[gyre_connector_index(spec, rank, f, false)];
-            *to = gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
-            *from = gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
+            *to = gyre_proxy_connector(&peer->fifos[f].send);
+            *from = gyre_proxy_connector(&peer->fifos[f].recv);
             if (!has_lines(transport))
                 continue;
             to->slots[GYRE_PROTO_LL] = peer->fifos[n_simple + f].send.slots;

@@ -244,10 +244,9 @@ static inline uint32_t socket_depth(const struct socket_link *link)
     return link->peer->transport->config.spec.depth;
 }
 
-static inline struct gyre_line_slots socket_lines(const struct socket_link *link,
-                                                  const struct gyre_proxy_fifo *end)
+static inline struct gyre_line_slots socket_lines(const struct gyre_proxy_fifo *end)
 {
-    return (struct gyre_line_slots){end->slots, end->slot_bytes, socket_depth(link)};
+    return (struct gyre_line_slots){end->slots, end->slot_bytes, end->depth};
 }
 
 /** True if bytes came. Clears is_readable when the socket is empty; ends the link with the stream,
@@ -262,8 +261,7 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit);
 void socket_clear_batch(struct socket_link *link);
 
 /** Gives slots that the kernel took back to the executor. With survives_resets the peer has
- * consumed them, too, so what it lacks still exists; a pair's FIFOs then hold half as much
- * (docs/failover.md). */
+ * consumed them, too, so what it lacks still exists (docs/failover.md). */
 void socket_release_slots(const struct socket_link *link, const struct socket_fifo *fifo);
 
 /** Published slots not yet wholly sent. */

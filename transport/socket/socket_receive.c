@@ -21,7 +21,7 @@ static void finish_slot(const struct socket_link *link, const struct socket_arri
     socket_record_slot(link, fifo, fifo->n_arrived, false);
     if (fifo->proto == GYRE_PROTO_LL) {
         const uint32_t n_lines = (uint32_t)arrival->info;
-        const struct gyre_line_slots slots = socket_lines(link, &fifo->recv);
+        const struct gyre_line_slots slots = socket_lines(&fifo->recv);
         gyre_lines_pack(&slots, fifo->n_arrived, n_lines,
                         arrival->at - (size_t)n_lines * GYRE_LL_DATA_BYTES);
         gyre_lines_clean(&slots, fifo->n_arrived++, n_lines);

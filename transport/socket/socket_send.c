@@ -27,12 +27,11 @@ void socket_clear_batch(struct socket_link *link)
 }
 
 /* With all slots before it. @info_out: slot_info, or the number of lines. */
-static bool is_published(const struct socket_link *link, const struct socket_fifo *fifo,
-                         uint64_t number, uint64_t *info_out)
+static bool is_published(const struct socket_fifo *fifo, uint64_t number, uint64_t *info_out)
 {
     const struct gyre_inbox *inbox = fifo->send.inbox;
     if (fifo->proto == GYRE_PROTO_LL) {
-        const struct gyre_line_slots slots = socket_lines(link, &fifo->send);
+        const struct gyre_line_slots slots = socket_lines(&fifo->send);
         uint32_t n_lines;
         const bool is_announced = gyre_lines_announced(&slots, inbox, number, &n_lines);
         *info_out = n_lines;
@@ -40,7 +39,7 @@ static bool is_published(const struct socket_link *link, const struct socket_fif
     }
     if (gyre_load_acquire_u64(&inbox->tail[GYRE_PROTO_SIMPLE]) <= number)
         return false;
-    *info_out = gyre_load_relaxed_u64(&inbox->slot_info[number % socket_depth(link)]);
+    *info_out = gyre_load_relaxed_u64(&inbox->slot_info[number % fifo->send.depth]);
     return true;
 }
 
@@ -48,7 +47,7 @@ static bool has_slot(const struct socket_link *link, const struct socket_fifo *f
                      uint64_t *info_out)
 {
     return fifo->n_batched - fifo->n_credited < socket_depth(link) &&
-           is_published(link, fifo, fifo->n_batched, info_out);
+           is_published(fifo, fifo->n_batched, info_out);
 }
 
 static bool find_payload(struct socket_link *link, const struct socket_fifo *fifo, uint64_t info,
@@ -56,12 +55,12 @@ static bool find_payload(struct socket_link *link, const struct socket_fifo *fif
 {
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     if (fifo->proto == GYRE_PROTO_SIMPLE) {
-        *payload_out = (struct socket_payload){fifo->send.slots + fifo->n_batched % spec->depth *
-                                                                      fifo->send.slot_bytes,
-                                               (uint32_t)info};
+        *payload_out = (struct socket_payload){
+            fifo->send.slots + fifo->n_batched % fifo->send.depth * fifo->send.slot_bytes,
+            (uint32_t)info};
         return true;
     }
-    const struct gyre_line_slots slots = socket_lines(link, &fifo->send);
+    const struct gyre_line_slots slots = socket_lines(&fifo->send);
     const uint32_t n_bytes = (uint32_t)info * GYRE_LL_DATA_BYTES;
     if (n_bytes > socket_line_batch_bytes(spec) - link->unpacked_bytes)
         return false;
@@ -205,7 +204,7 @@ uint64_t socket_count_unsent(const struct socket_link *link)
     for (uint32_t i = 0; i < link->n_fifos; i++) {
         const struct socket_fifo *fifo = &link->peer->fifos[socket_nth_fifo(link, i)];
         uint64_t info, number = fifo->n_sent;
-        while (is_published(link, fifo, number, &info))
+        while (is_published(fifo, number, &info))
             number++;
         n_unsent += number - fifo->n_sent;
     }
@@ -222,8 +221,7 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
     for (uint32_t i = 0; i < link->n_fifos; i++) {
         const struct socket_fifo *fifo = &peer->fifos[socket_nth_fifo(link, i)];
         uint64_t info;
-        if (has_credit ? has_slot(link, fifo, &info)
-                       : is_published(link, fifo, fifo->n_batched, &info))
+        if (has_credit ? has_slot(link, fifo, &info) : is_published(fifo, fifo->n_batched, &info))
             return true;
     }
     return false;

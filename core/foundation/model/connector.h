@@ -31,14 +31,14 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_
 
 /* In the receiver's memory and polled there, written by the sending side. */
 struct gyre_inbox {
-    uint64_t tail[8];                   /* one writer: the sender or the receiving proxy */
-    uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE: written before the slot's tail */
+    uint64_t tail[8];                       /* one writer: the sender or the receiving proxy */
+    uint64_t slot_info[2 * GYRE_MAX_DEPTH]; /* SIMPLE: written before the slot's tail */
 };
 
 /* On a proxy's connection, entry GYRE_FIRST_LINE_INFO + slot of the sender's slot_info announces a
  * slot of lines (gyre_ll_announcement()). It may be stored before the lines, as the proxy looks at
  * each line's flag: no tail, no fence. The receiver polls the lines. */
-#define GYRE_FIRST_LINE_INFO (GYRE_MAX_DEPTH / 2)
+#define GYRE_FIRST_LINE_INFO GYRE_MAX_DEPTH
 
 /* In the sender's memory and polled there, written by the receiving side. */
 struct gyre_credit {
@@ -77,8 +77,8 @@ struct gyre_connector {
     uint16_t is_proxied; /* 1: a proxy moves slots, by SIMPLE, or LL if spec.net_line_bytes > 0 */
 };
 
-GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_FIRST_LINE_INFO, "slot_info has room");
-GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");
+GYRE_STATIC_ASSERT(2 * GYRE_COMM_DEPTH <= GYRE_MAX_DEPTH, "gyre_transport_send_depth()");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 192, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
 
