@@ -18,6 +18,7 @@
 enum { N_RANKS = 4, MAX_COUNT = 100000, MAX_FAILURES = 1000 };
 
 #define SLOW_NS 1500000000ULL
+#define HOUR_NS UINT64_C(3600000000000)
 
 static struct shared {
     uint32_t stops;
@@ -245,12 +246,11 @@ static bool end_job(int n_ranks, const pid_t *pids)
     return is_right;
 }
 
-/* Until the job has made so many rounds more, or for so long; false if it ends first. */
-static bool wait_rounds_for(uint32_t n, pid_t pid, uint64_t most_ns)
+/* Until the job has made so many rounds, or for so long; false if it ends first. */
+static bool wait_all_rounds_for(uint32_t n, pid_t pid, uint64_t most_ns)
 {
-    const uint32_t from = gyre_load_acquire_u32(&shared->n_rounds);
     const uint64_t until_ns = gyre_now_ns() + most_ns;
-    while (gyre_load_acquire_u32(&shared->n_rounds) - from < n && gyre_now_ns() < until_ns) {
+    while (gyre_load_acquire_u32(&shared->n_rounds) < n && gyre_now_ns() < until_ns) {
         siginfo_t info = {.si_pid = 0};
         if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0)
             return false;
@@ -259,9 +259,15 @@ static bool wait_rounds_for(uint32_t n, pid_t pid, uint64_t most_ns)
     return true;
 }
 
+/* So many more. */
+static bool wait_rounds_for(uint32_t n, pid_t pid, uint64_t most_ns)
+{
+    return wait_all_rounds_for(gyre_load_acquire_u32(&shared->n_rounds) + n, pid, most_ns);
+}
+
 static bool wait_rounds(uint32_t n, pid_t pid)
 {
-    return wait_rounds_for(n, pid, UINT64_C(3600000000000));
+    return wait_rounds_for(n, pid, HOUR_NS);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
@@ -470,6 +476,51 @@ TEST_CASE("bytes that land late are kept out by the fence, and change results wi
     printf("     %u elements are wrong without the fence\n", n_wrong);
     CHECK(n_wrong > 0);
     unsetenv("GYRE_PROTO");
+}
+
+/* ---- a rank leaves -------------------------------------------------------------------------- */
+
+/* A lap of messages. Rank 0 sends them without a rail and destroys its communicator. */
+TEST_RANK(send_and_leave)
+{
+    enum { COUNT = 1024 };
+    uint32_t data[COUNT];
+    gyre_stream stream;
+    (void)n_ranks;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
+    if (rank == 0)
+        gyre_store_release_u32(&shared->n_rounds, 1); /* connected */
+    test_await(&shared->phase, DOWN);
+    for (uint64_t message = 0; message < GYRE_COMM_DEPTH; message++) {
+        for (size_t i = 0; i < COUNT; i++)
+            data[i] = rank == 0 ? value_of(0, message, i) : 0;
+        if (rank == 0)
+            CHECK_OK(gyre_send(data, COUNT, GYRE_UINT32, 1, comm, stream));
+        else
+            CHECK_OK(gyre_recv(data, COUNT, GYRE_UINT32, 0, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        for (size_t i = 0; i < COUNT; i++)
+            shared->n_wrong += data[i] != value_of(0, message, i);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    if (rank == 0)
+        gyre_store_release_u32(&shared->n_rounds, 2);
+}
+
+TEST_CASE("what a rank has sent arrives when a rail is back, though the rank has left")
+{
+    static const char *const down = "host1 0 down\nhost1 1 down\n";
+    pid_t pids[2];
+    start_job(2, send_and_leave, pids);
+    CHECK(wait_all_rounds_for(1, pids[0], HOUR_NS));
+    set_faults(down);
+    await_faults(down);
+    go_to_phase(DOWN);
+    CHECK(wait_all_rounds_for(2, pids[0], HOUR_NS));
+    /* Longer than a rank waits for one that has left, or, long, than one that leaves waits. */
+    wait_ms(getenv("TEST_LONG") != NULL ? 13000 : 2500);
+    CHECK(end_job(2, pids));
+    CHECK_MSG(shared->n_wrong == 0, "%u wrong elements", shared->n_wrong);
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */

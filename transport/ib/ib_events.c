@@ -144,6 +144,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
 void gyre_ib_raise(struct gyre_ib_transport *ib, gyre_status status, const char *cause)
 {
     ib->is_failed = true;
+    gyre_store_relaxed_u32(&ib->base.is_moving, 0);
     gyre_fault_raise(ib->config.fault, status, cause);
 }
 

@@ -416,6 +416,7 @@ void gyre_ib_move(struct gyre_ib_transport *ib)
     const uint64_t now_ns = gyre_now_ns();
     const uint64_t limit_ns =
         (uint64_t)gyre_param_number(ib->config.params, GYRE_PARAM_FAILOVER_WAIT) * 1000000000ULL;
+    bool is_moving = false;
     gyre_store_release_u32(&ib->needs_move, 0);
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
         struct gyre_ib_peer *peer = &ib->peers[i];
@@ -437,9 +438,11 @@ void gyre_ib_move(struct gyre_ib_transport *ib)
         }
         if (move->is_halted && now_ns - move->broken_ns >= limit_ns)
             give_up(ib, peer, now_ns);
-        if (move->is_halted || move->is_broken)
-            gyre_store_release_u32(&ib->needs_move, 1);
+        is_moving = is_moving || move->is_halted || move->is_broken;
     }
+    if (is_moving)
+        gyre_store_release_u32(&ib->needs_move, 1);
+    gyre_store_relaxed_u32(&ib->base.is_moving, is_moving && !ib->is_failed);
 }
 
 void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *state, size_t n_bytes)

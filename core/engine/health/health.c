@@ -114,8 +114,17 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&health->lock);
     health->is_leaving = true;
-    while (!all_left(health) && !health->is_alone && gyre_now_ns() < deadline_ns)
-        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    for (;;) {
+        /* This rank's data may wait for a rail. */
+        gyre_comm *comm = health->comm;
+        const bool is_moving = !gyre_fault_is_raised(&comm->self.fault) &&
+                               gyre_links_are_moving(&comm->links, &comm->puts.transports);
+        const uint64_t now_ns = gyre_now_ns();
+        if (all_left(health) || health->is_alone || (now_ns >= deadline_ns && !is_moving))
+            break;
+        gyre_cond_wait_until(&health->changed, &health->lock,
+                             gyre_max_u64(deadline_ns, now_ns + TICK_MS * 1000000ULL));
+    }
     pthread_mutex_unlock(&health->lock);
 }
 

@@ -223,13 +223,15 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 }
 
 /* A peer that has left takes part in no later call. Its data may still be under way, so the time
- * limit starts when its goodbye is known. */
+ * limit starts when its goodbye is known, and when no connection waits for another rail. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_rank *self = &health->comm->self;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
+    if (gyre_links_are_moving(&health->comm->links, &health->comm->puts.transports))
+        health->resumed_ns = now_ns;
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
     int first = -1; /* others may have left because of it */
     for (int rank = 0; rank < self->n_ranks; rank++) {

@@ -265,6 +265,20 @@ void gyre_links_wake(const struct gyre_links *links)
             links->transports[i]->ops->wake(links->transports[i]);
 }
 
+static bool are_moving(struct gyre_transport *const *transports)
+{
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (transports[i] != NULL && gyre_load_relaxed_u32(&transports[i]->is_moving) != 0)
+            return true;
+    return false;
+}
+
+bool gyre_links_are_moving(const struct gyre_links *links, const struct gyre_put_transports *puts)
+{
+    return are_moving(links->transports) ||
+           (gyre_load_acquire_u32(&puts->is_open) != 0 && are_moving(puts->transports));
+}
+
 bool gyre_links_help(void *context, bool is_last)
 {
     const struct gyre_links *links = context;

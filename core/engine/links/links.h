@@ -105,6 +105,9 @@ struct gyre_put_transports {
 void gyre_links_take_state(const struct gyre_links *links, const struct gyre_put_transports *puts,
                            int rank, const void *message, size_t n_bytes);
 
+/** A connection broke and has not carried data again yet (GYRE_FAILOVER). Any thread. */
+bool gyre_links_are_moving(const struct gyre_links *links, const struct gyre_put_transports *puts);
+
 /** Collective. Errors: those of transports and of the rendezvous; then gyre_put_transports_close()
  * frees what was made. */
 gyre_status gyre_put_transports_open(struct gyre_rank *self, const struct gyre_links *links,

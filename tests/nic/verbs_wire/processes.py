@@ -15,6 +15,7 @@ import pathlib
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -333,21 +334,28 @@ def case_campaign(rig):
     runs = [f"allreduce {sizes} -n 100", f"sendrecv {sizes} -n 60", f"alltoall {sizes} -n 60"]
     if rig.device == "cuda":
         runs.insert(0, f"allreduce {sizes} -n 50 -G 4")
-    draw, wanted = random.Random(7), int(os.environ.get("CAMPAIGN", "12"))
+    draw = random.Random(int(os.environ.get("CAMPAIGN_SEED", "7")))
+    wanted = int(os.environ.get("CAMPAIGN", "12"))
     until = time.monotonic() + float(os.environ.get("CAMPAIGN_S", "60"))
-    n_failures, n_moves, n_jobs = 0, 0, 0
+    n_failures, n_moves, n_jobs, times = 0, 0, 0, {False: [], True: []}
     while n_failures < wanted and time.monotonic() < until:
         name, options = runs[n_jobs % len(runs)].split(" ", 1)
-        done, n = run_through_failures(rig, name, options, draw)
+        done, n = run_through_failures(rig, name, options, draw, times)
         rig.right(done, 2)
         n_failures, n_jobs = n_failures + n, n_jobs + 1
         n_moves += len(re.findall(r"It runs again after", done.stdout))
     print(f"     {n_failures} failures in {n_jobs} jobs, {n_moves} moves of a side, 0 wrong elements")
+    for is_silent, word in ((False, "a port reports"), (True, "nothing reports")):
+        if times[is_silent]:
+            print(f"     {len(times[is_silent])} that {word}, until the connection runs: "
+                  f"{1e3 * statistics.median(times[is_silent]):.0f} ms in the median, "
+                  f"{1e3 * max(times[is_silent]):.0f} ms at most")
     check(n_failures >= wanted, f"{n_failures} of {wanted} failures, no time for more")
 
 
-def run_through_failures(rig, name, options, draw):
-    """Rails fail and return until the job ends. Returns it, and how many failures it had."""
+def run_through_failures(rig, name, options, draw, times):
+    """Rails fail and return until the job ends. Returns it, and how many failures it had. Appends
+    to times[is silent] how long it took each that was noticed until a connection ran again."""
     kinds = ("{h} {r} down", "{h} {r} down\n{o} {r} down", "{h} {r} lose_out", "{h} {r} lose_in",
              "{h} {r} lose_answers", "{h} 0 down\n{o} 1 down")
     n_failures = 0
@@ -363,8 +371,15 @@ def run_through_failures(rig, name, options, draw):
         with subprocess.Popen(["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none",
                                *rig.bench_words(name, options)], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
-            said = []
-            reader = threading.Thread(target=lambda: said.extend(job.stdout))
+            said, runs = [], []
+
+            def read():
+                for line in job.stdout:
+                    said.append(line)
+                    if "It runs again after" in line and "a rail is tried again" not in line:
+                        runs.append(time.monotonic())
+
+            reader = threading.Thread(target=read)
             reader.start()
             while not any("via NET/IB" in line for line in list(said)) and job.poll() is None:
                 time.sleep(0.02)
@@ -372,8 +387,10 @@ def run_through_failures(rig, name, options, draw):
                 kind, host = draw.choice(kinds), draw.randrange(2)
                 time.sleep(draw.uniform(0.02, 0.2))
                 set_faults(kind.format(h=f"host{host + 1}", o=f"host{2 - host}", r=draw.randrange(2)))
+                failed, n_runs = time.monotonic(), len(runs)
                 n_failures += job.poll() is None
                 time.sleep(draw.uniform(0.6, 0.8) if "lose" in kind else draw.uniform(0.02, 0.2))
+                times["lose" in kind] += [at - failed for at in runs[n_runs:n_runs + 1]]
                 set_faults("# none")
             reader.join()
         rig.forget(env)
