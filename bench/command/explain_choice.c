@@ -30,6 +30,7 @@ struct request {
     const char *coll_name;
     int machine;
     int net; /* of net_names */
+    int lost_percent;
     const char *library;
     bool in_window, as_json, wants_help;
 };
@@ -43,6 +44,8 @@ static const struct bench_option table[] = {
      1, GYRE_MAX_RANKS},
     {0, "net", "NAME", "between hosts: ib (RDMA) or socket (TCP) [ib]", BENCH_WORD, AT(net), 0, 2,
      net_names},
+    {0, "lost", "PERCENT", "what the weakest host has lost of its bandwidth [0]", BENCH_NUMBER,
+     AT(lost_percent), 0, 99},
     {0, "machine", "NAME", "h200, gpu_host_memory or host [host]", BENCH_WORD, AT(machine), 0, 3,
      machine_names},
     {0, "window", NULL, "the result lies in a window", BENCH_FLAG, AT(in_window)},
@@ -96,7 +99,9 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
         grouping.host_of[rank] = (uint16_t)(rank / (request->n_ranks / request->n_hosts));
     facts->grouping = &grouping;
     if (request->n_hosts > 1) {
-        const struct gyre_network network = {.is_rdma = !facts->is_tcp};
+        const struct gyre_network network = {.is_rdma = !facts->is_tcp,
+                                             .least_ports = 100 - (uint32_t)request->lost_percent,
+                                             .most_ports = 100};
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(&grouping, facts->n_ranks, &peers));
         facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, !facts->is_tcp,
@@ -190,6 +195,9 @@ static void print_text(const struct request *request, const struct answer *answe
                answer->predicted_us);
     else if (choice->won[GYRE_WON_WAY] == NULL)
         printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
+    if (answer->predicted_us > 0 && request->lost_percent > 0)
+        printf("  the NICs with %d %% of their rate, as the weakest host has\n",
+               100 - request->lost_percent);
     for (int i = 0; i < GYRE_N_WON; i++)
         if (choice->won[i] != NULL)
             printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won[i]->file, choice->won[i]->line,

@@ -88,6 +88,9 @@ def case_command(directory, source):
     known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json").stdout)
     assert known["won"] is None and known["predicted_us"] > 0 and known["hosts"] == 2, known
     assert known["protocol_between_hosts"] == "simple", known
+    # A host that has lost half of its bandwidth: calls take longer, and some another way.
+    shown = start(directory, "explain-choice", "256K", "--ranks", "8", "--hosts", "4", "--lost", "50").stdout
+    assert "the NICs with 50 % of their rate" in shown and ": ring simple" in shown, shown
     with tempfile.TemporaryDirectory() as folder:
         rows = os.path.join(folder, "mine.rows")
         with open(rows, "w", encoding="utf-8") as file:

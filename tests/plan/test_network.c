@@ -45,6 +45,15 @@ TEST_CASE("what is unknown stays as shipped")
     CHECK(memcmp(&cost, &gyre_cost_h200, sizeof(cost)) == 0);
 }
 
+TEST_CASE("a host that has lost one of two ports halves the rate")
+{
+    const struct gyre_network weak = {
+        .is_rdma = true, .nic_mbit_per_s = 400000, .least_ports = 1, .most_ports = 2};
+    const struct gyre_cost cost = gyre_network_cost(&gyre_cost_h200, &weak);
+    CHECK(is_near(cost.nic_bytes_per_ns, gyre_cost_h200.nic_bytes_per_ns / 2));
+    CHECK(is_near(cost.nic_bytes_per_ns, 24.5)); /* 98 % of 50 GB/s, halved */
+}
+
 TEST_CASE("constants inside hosts do not depend on the network")
 {
     const struct gyre_network slow = {.nic_mbit_per_s = 100, .latency_ns = 5000000};

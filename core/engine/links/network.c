@@ -176,14 +176,31 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
                                 .slowest = slowest,
                                 .told = slowest >= 0 ? told_rate(links, slowest) : 0,
                                 .measured = measured.mbit_per_s};
+    int weakest = 0; /* a rank of the host with the fewest ports: a call waits for it */
+    uint32_t most_ports = 0;
+    for (int rank = 0; rank < self->n_ranks; rank++) {
+        if (links->infos[rank].ib_n_ports > most_ports)
+            most_ports = links->infos[rank].ib_n_ports;
+        if (links->infos[rank].ib_n_ports < links->infos[weakest].ib_n_ports)
+            weakest = rank;
+    }
+    const uint32_t least_ports = links->infos[weakest].ib_n_ports;
     links->network = (struct gyre_network){
         .is_rdma = links->uses_rdma,
         .nic_mbit_per_s = (uint32_t)gyre_min_u64(choose_rate(&rates), UINT32_MAX),
+        .least_ports = links->uses_rdma ? least_ports : 0,
+        .most_ports = links->uses_rdma ? most_ports : 0,
         .latency_ns =
             given_ns > 0 ? (uint64_t)given_ns : gyre_network_round(measured.round_trip_ns) / 2};
     if (self->rank != 0)
         return GYRE_SUCCESS;
     log_rate(self, links, &rates);
+    if (links->network.least_ports < links->network.most_ports)
+        GYRE_INFO(TUNING,
+                  "network: %s (rank %d) has %u RDMA ports and another host %u: ways are predicted "
+                  "with %u %% of the NICs' rate",
+                  links->infos[weakest].host_name, weakest, least_ports, most_ports,
+                  100 * least_ports / most_ports);
     const uint64_t chosen_ns = links->network.latency_ns;
     if (gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) > 0)
         GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,

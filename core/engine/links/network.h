@@ -11,6 +11,8 @@
 struct gyre_network {
     bool is_rdma;
     uint32_t nic_mbit_per_s; /* of the slowest NIC that a rank uses; 0 = unknown */
+    uint32_t least_ports;    /* RDMA ports in use on the host with the fewest, */
+    uint32_t most_ports;     /* and on that with the most; 0 = unknown */
     uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
 };
 

@@ -114,6 +114,13 @@ struct gyre_cost gyre_network_cost(const struct gyre_cost *base, const struct gy
         cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC is the limit */
         cost.ingress_bytes_per_ns[GYRE_LINK_NETWORK] = 0;
     }
+    /* A host that has lost a port bounds every call that all hosts take part in. */
+    if (network->least_ports > 0 && network->least_ports < network->most_ports) {
+        const double part = (double)network->least_ports / network->most_ports;
+        cost.nic_bytes_per_ns *= part;
+        cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] *= part;
+        cost.ingress_bytes_per_ns[GYRE_LINK_NETWORK] *= part;
+    }
     if (network->latency_ns > 0) {
         const double wire_ns = (double)network->latency_ns;
         cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] =

@@ -311,6 +311,14 @@ def case_failover(rig):
                   f"{text}: rank {1 - rank} moved nothing: {done.stdout[-2500:]}")
 
 
+def case_weak_host(rig):
+    """a host that has lost a port halves the rate with which ways are predicted"""
+    done = rig.mpirun(2, "allreduce", "-b 64K -e 64K -n 1 -w 0", {"HCA_OF_HOST_1": "=wire1", "GYRE_DEBUG_SUBSYS": "ALL"})
+    rig.right(done, 2)
+    check(re.search(r"\(rank 0\) has 1 RDMA ports and another host 2: ways are predicted with 50 %", done.stdout),
+          done.stdout[-2500:])
+
+
 def case_shares(rig):
     """with GYRE_FAILOVER=1 a rail of half the rate carries about a third, and values are right"""
     def rates(slow):
