@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
+#include <glob.h>
 #include <inttypes.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_STATISTICS 65536
@@ -210,6 +212,50 @@ static const struct counter *find(const struct bench_counters *counters, const c
         if (strcmp(counters->list[i].name, name) == 0)
             return &counters->list[i];
     return NULL;
+}
+
+void bench_counters_print(const struct bench_machine *machine, int n_seconds, FILE *out)
+{
+    const struct timespec time = {.tv_sec = n_seconds};
+    struct bench_counters *before = bench_counters_read(machine);
+    (void)nanosleep(&time, NULL);
+    const struct bench_counters *after = bench_counters_read(machine);
+    fprintf(out, "%20s %16s  %s\n", "total", bench_text("in %d s", n_seconds), "counter of a port");
+    for (int i = 0; i < after->n; i++) {
+        const struct counter *counter = &after->list[i];
+        const struct counter *old = find(before, counter->name);
+        if (counter->value == 0 && !counter->meaning->is_loss)
+            continue;
+        fprintf(out, "%20" PRId64 " %+16" PRId64 "  %s: %s\n", counter->value,
+                counter->value - (old != NULL ? old->value : 0), counter->name,
+                counter->meaning->meaning);
+    }
+    if (after->n == 0)
+        fprintf(out, "no RDMA port in use has counters\n");
+}
+
+void bench_metrics_print(const char *pattern, FILE *out)
+{
+    char text[512];
+    char line[512];
+    glob_t found;
+    size_t n = 0;
+    for (const char *at = pattern; *at != '\0' && n + 1 < sizeof(text); at++) {
+        text[n++] = *at == '%' && at[1] != '\0' ? '*' : *at;
+        at += *at == '%' && at[1] != '\0';
+    }
+    text[n] = '\0';
+    if (n == 0 || glob(text, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        FILE *file = fopen(found.gl_pathv[i], "re");
+        while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+            if (strncmp(line, "gyre_connection_", strlen("gyre_connection_")) == 0)
+                fprintf(out, "%s: %s", found.gl_pathv[i], line);
+        if (file != NULL)
+            fclose(file);
+    }
+    globfree(&found);
 }
 
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,

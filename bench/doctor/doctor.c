@@ -30,6 +30,7 @@ struct options {
     const char *json_path, *markdown_path, *html_path;
     const char *only;   /* prefix of ids, "" = all */
     const char *expect; /* NULL = nothing */
+    int n_seconds;      /* of --counters, -1 = not given */
     bool is_list, is_help, is_quiet, is_all, is_env;
 };
 
@@ -51,6 +52,10 @@ static const struct bench_option table[] = {
     {0, "all", NULL, "print each check, skipped ones too, with its reason", BENCH_FLAG, AT(is_all)},
     {0, "emit-env", NULL, "print the variables to set and to unset, and nothing else", BENCH_FLAG,
      AT(is_env)},
+    {0, "counters", "SECONDS",
+     "print what RDMA ports count, in all and in so many seconds, and the failures and\nmoves of "
+     "connections in GYRE_METRICS_FILE's files, and check nothing",
+     BENCH_NUMBER, AT(n_seconds), 0, 86400},
     {0, "root", "DIR", "read proc, sys, etc and dev below DIR instead of this machine's",
      BENCH_TEXT, AT(root)},
     {0, "list", NULL, "print the id and the title of every check", BENCH_FLAG, AT(is_list)},
@@ -228,6 +233,12 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     bench_machine_read(options->root, &doctor->params, &doctor->machine);
     bench_gpu_find_hidden(bench_variable(doctor, "CUDA_VISIBLE_DEVICES"), &doctor->machine);
     bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
+    if (options->n_seconds >= 0) {
+        bench_counters_print(&doctor->machine, options->n_seconds, stdout);
+        bench_metrics_print(gyre_param_text(&doctor->params, GYRE_PARAM_METRICS_FILE), stdout);
+        *exit_status_out = 0;
+        return GYRE_SUCCESS;
+    }
     bench_facts_gather(doctor);
     for (int i = 0; i < BENCH_N_CHECKS; i++)
         if (strncmp(bench_checks[i].id, options->only, strlen(options->only)) == 0)
@@ -237,7 +248,7 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
 
 int bench_command_doctor(int argc, char **argv)
 {
-    struct options options = {.root = "", .only = ""};
+    struct options options = {.root = "", .only = "", .n_seconds = -1};
     struct bench_expect expect = {-1, -1, -1, -1};
     if (!parse(argc, argv, &options))
         return WRONG_USAGE;

@@ -238,6 +238,13 @@ struct bench_counters *bench_counters_read(const struct bench_machine *machine);
 
 int bench_counters_n(const struct bench_counters *counters);
 
+/** Of ports in use: what each counts, and how much of it came within @n_seconds. */
+void bench_counters_print(const struct bench_machine *machine, int n_seconds, FILE *out);
+
+/** Failures and moves of connections, from the files of ranks. @pattern: GYRE_METRICS_FILE, "" =
+ * there are none. */
+void bench_metrics_print(const char *pattern, FILE *out);
+
 /** Lists counters that rose, losses first. Returns their number, at most n_max. */
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
                            struct bench_rise *rises_out, int n_max);

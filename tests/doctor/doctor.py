@@ -333,6 +333,18 @@ def test_outputs_agree():
         assert f'id="{check["id"]}"' in html and f"`{check['id']}`" in markdown, check["id"]
 
 
+def test_counters_are_listed():
+    with tempfile.TemporaryDirectory() as work:
+        for rank in (0, 1):
+            with open(f"{work}/metrics.{rank}", "w", encoding="utf-8") as file:
+                file.write(f'gyre_connection_moves_total{{rank="{rank}"}} {rank + 3}\n')
+        done = examine_machine(sick.HEALTHY["roce_server"](), "--counters", "0", GYRE_METRICS_FILE=f"{work}/metrics.%r")
+    assert done.status == 0, done
+    lines = done.text.split("\n")
+    assert any(re.match(r" *3 +\+0  mlx5_0:1 hw_counters/out_of_sequence: ", line) for line in lines), lines
+    assert sum(line.endswith(('"0"} 3', '"1"} 4')) for line in lines) == 2, lines
+
+
 def test_exit_status_is_the_worst():
     for name, status in (("memlock_8_mib", 2), ("shm_64_mib", 1)):
         assert examine_machine(sick.CAUSES[name].machine()).status == status, name
