@@ -156,4 +156,20 @@ TEST_CASE("fatal events end the communicator and other ports do not")
     }
 }
 
+TEST_CASE("with NCCL_IB_RETURN_ASYNC_EVENTS=0 slots move on after a fatal event")
+{
+    char *environment[] = {"NCCL_IB_RETURN_ASYNC_EVENTS=0", NULL};
+    struct ib_rig rig = {.environment = environment};
+    ib_rig_open(&rig, 2, 2, 1024);
+    const uint64_t n_taken = vm_counters().n_events_taken;
+    vm_event("mem0", IBV_EVENT_DEVICE_FATAL, 0);
+    const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
+    while (vm_counters().n_events_taken < n_taken + 2 && gyre_now_ns() < until_ns) /* both ranks */
+        sched_yield();
+    CHECK(vm_counters().n_events_taken == n_taken + 2);
+    CHECK(ib_rig_send_all(&rig, 30));
+    CHECK(!ib_rig_has_fault(&rig));
+    ib_rig_close(&rig);
+}
+
 TEST_TOGETHER(8)

@@ -269,6 +269,7 @@ static int vm_get_async_event(struct ibv_context *ibv, struct ibv_async_event *e
     pthread_mutex_lock(&vm_lock);
     const bool has_event = context->n_events > 0;
     if (has_event) {
+        vm.counters.n_events_taken++;
         *event = context->events[0];
         context->n_events--;
         memmove(context->events, context->events + 1,

@@ -62,6 +62,7 @@ struct vm_counters {
     uint64_t n_inline;
     uint64_t n_posts; /* calls */
     uint64_t n_cqes;  /* of sends */
+    uint64_t n_events_taken;
     uint64_t largest_bytes;
     uint32_t last_traffic_class;
     uint32_t last_path_mtu;
