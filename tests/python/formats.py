@@ -68,6 +68,9 @@ def case_msccl(build, source, folder):
     ring = run(build, "schedule", "--algo", "ring", "--coll", "all_reduce", "--ranks", "4").stdout
     # The chunks start at other ranks, but take the routes of gyre's ring, whose programs stand for them.
     assert "routes of gyre's ring" in done.stderr and done.stdout == ring, (done.stderr, done.stdout)
+    # Between two ranks ring and two-shot take the same routes, of which one has fused kernels.
+    done = run(build, "gyre", "import", write(folder, "two.xml", msccl.ring_all_reduce(2)))
+    assert done.stdout == run(build, "schedule", "--algo", "twoshot", *"--coll all_reduce --ranks 2".split()).stdout, done
     other = re.sub(r'(gpu id|send|recv)="(\d)"', lambda found: f'{found[1]}="{"0213"[int(found[2])]}"',
                    msccl.ring_all_reduce(4, n_channels=4))  # the ring 0, 2, 1, 3
     done = run(build, "gyre", "import", write(folder, "other.xml", other))
@@ -155,8 +158,7 @@ def case_mscclpp(build, _source, folder):
         n = len(plan["gpus"])
         text = run(build, "gyre", "import", write(folder, "plan.json", plan)).stdout
         terms = ["in 0", *(f"from {peer}" for peer in range(1, n))]
-        own = " + ".join(terms if n > 2 else terms[::-1])  # two ranks: gyre's ring stands for the plan
-        assert f"chunk 0: {own} -> out 0, {', '.join(f'to {peer}' for peer in range(1, n))} final" in text, text
+        assert f"chunk 0: {' + '.join(terms)} -> out 0, {', '.join(f'to {peer}' for peer in range(1, n))} final" in text, text
         assert text.count("chunk ") == n * (2 * n - 1), text
 
     def changed(path, value, plan=None):
