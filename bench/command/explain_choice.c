@@ -62,6 +62,7 @@ struct kernel {
 };
 
 struct answer {
+    struct gyre_algo_use from_file; /* of GYRE_ALGO_FILE */
     struct gyre_choice choice;
     struct gyre_why why;
     struct kernel kernel;
@@ -116,6 +117,36 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
     }
     facts->max_channels = facts->spec.n_fifos;
     return GYRE_SUCCESS;
+}
+
+/* The programs of GYRE_ALGO_FILE for the call; NULL = it has none. */
+static gyre_status find_given(const struct gyre_params *params, const struct request *request,
+                              const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, struct gyre_algo_use *use,
+                              const struct gyre_algorithm **given_out)
+{
+    static struct gyre_algo_file file; /* the use refers to it */
+    const struct gyre_algo_limits limits = {
+        .n_ranks = facts->n_ranks,
+        .device_kind = facts->device_kind,
+        .spec = facts->spec,
+        .max_blocks = UINT32_MAX,
+        .any_order = gyre_param_number(params, GYRE_PARAM_ANY_ORDER) != 0,
+        .grouping = facts->grouping,
+    };
+    if (gyre_param_is_set(params, GYRE_PARAM_ALGO_FILE))
+        GYRE_TRY(gyre_algo_file_load(gyre_param_text(params, GYRE_PARAM_ALGO_FILE),
+                                     "GYRE_ALGO_FILE", &file));
+    GYRE_TRY(gyre_algo_use_open(use, &file, &limits, 0));
+    *given_out = gyre_algo_use_find(use, filter, request->coll, 0, request->in_window);
+    return GYRE_SUCCESS;
+}
+
+/* Of the programs that a file gave; NULL = of none. */
+static const char *name_of_like(const struct gyre_algorithm *algorithm)
+{
+    return algorithm->given != NULL && algorithm->given->like != NULL ? algorithm->given->like->name
+                                                                      : NULL;
 }
 
 /* For aligned buffers on rank 0. */
@@ -190,7 +221,12 @@ static void print_text(const struct request *request, const struct answer *answe
     printf("%s%s %s, %u channels, tiles of %u B\n", request->n_hosts > 1 ? "/" : "",
            request->n_hosts > 1 ? gyre_proto_names[choice->net_proto] : "",
            gyre_path_names[choice->path], choice->n_channels, choice->tile_bytes);
-    if (answer->predicted_us > 0)
+    if (choice->algorithm->given != NULL && choice->algorithm->from == NULL)
+        printf("  by %s: %s%s\n", answer->from_file.file->name,
+               name_of_like(choice->algorithm) != NULL ? "run as the built-in "
+                                                       : "programs of no built-in algorithm",
+               name_of_like(choice->algorithm) != NULL ? name_of_like(choice->algorithm) : "");
+    else if (answer->predicted_us > 0)
         printf("  by prediction: %.2f us; gyre schedule --predict shows the other ways\n",
                answer->predicted_us);
     else if (choice->won[GYRE_WON_WAY] == NULL)
@@ -244,6 +280,8 @@ static void print_json(const struct request *request, const struct answer *answe
            choice->tile_bytes);
     if (request->n_hosts > 1)
         printf(",\n \"protocol_between_hosts\": \"%s\"", gyre_proto_names[choice->net_proto]);
+    if (name_of_like(choice->algorithm) != NULL)
+        printf(",\n \"built_in\": \"%s\"", name_of_like(choice->algorithm));
     if (answer->predicted_us > 0)
         printf(",\n \"predicted_us\": %.3f", answer->predicted_us);
     if (answer->kernel.is_known)
@@ -299,6 +337,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     struct gyre_tuning tuning = {.is_set = false};
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
+    const struct gyre_algorithm *given;
     double time_ns;
     GYRE_TRY(gyre_params_load(&params));
     GYRE_TRY(gyre_plugins_load_own());
@@ -308,8 +347,11 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     GYRE_TRY(ask_nccl(request, &answer->nccl));
     GYRE_TRY(fill_facts(request, &tuning, &facts));
     facts.why = &answer->why;
-    GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, &answer->choice));
-    if (answer->choice.won[GYRE_WON_WAY] == NULL && facts.cost != NULL &&
+    GYRE_TRY(find_given(&params, request, &facts, &filter, &answer->from_file, &given));
+    GYRE_TRY(given != NULL
+                 ? gyre_tuner_choose_given(&facts, &filter, given, n_bytes, &answer->choice)
+                 : gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, &answer->choice));
+    if (given == NULL && answer->choice.won[GYRE_WON_WAY] == NULL && facts.cost != NULL &&
         gyre_tuner_predict(&facts, facts.cost, request->coll, &answer->choice, n_bytes, &time_ns) ==
             GYRE_SUCCESS)
         answer->predicted_us = time_ns / 1e3;

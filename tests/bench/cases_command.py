@@ -57,6 +57,29 @@ def check_topo_json(directory, folder):
     assert f"topology hash {topo['hash']}" in done.stdout, done
 
 
+def check_file_choices(directory):
+    """A file with a built-in algorithm's programs is run as that algorithm: way, kernel and sizes are the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "own.gyre")
+        for name, ranks in (("ring", "4"), ("twoshot", "2"), ("twoshot", "8"), ("direct", "4"), ("tree", "4")):
+            done = subprocess.run([os.path.join(directory, "schedule"), "--algo", name, "--coll", "all_reduce", "--ranks",
+                                   ranks], capture_output=True, text=True, check=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(done.stdout)
+            for size in ("1K", "64K", "1M", "16M", "1G"):
+                words = ["explain-choice", size, "--ranks", ranks, "--machine", "h200", "--json"]
+                own, given = (json.loads(start(directory, *words, **{key: value}).stdout)
+                              for key, value in (("GYRE_ALGO", name), ("GYRE_ALGO_FILE", path)))
+                assert given.pop("built_in") == name and given["kernel"], given
+                assert {**given, "won": own["won"], "lost": own["lost"]} == own, (given, own)
+        shown = start(directory, *words[:-1], GYRE_ALGO_FILE=path).stdout
+        assert f"by GYRE_ALGO_FILE {path}: run as the built-in tree" in shown, shown
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(done.stdout.replace("depth 1", "depth 2"))
+        shown = start(directory, *words[:-1], GYRE_ALGO_FILE=path).stdout
+        assert "programs of no built-in algorithm" in shown and "the steps are interpreted" in shown, shown
+
+
 def case_command(directory, source):
     # Every command is listed, and its help begins with two examples of that command.
     listed = start(directory, "--help").stdout
@@ -98,6 +121,7 @@ def case_command(directory, source):
         known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json",
                                  GYRE_TUNING_FILE=rows).stdout)
     assert known["algorithm"] == "tree" and known["won"]["file"] == "mine.rows", known
+    check_file_choices(directory)
     for words in (["1X"], ["1M", "--coll", "all_sum"], ["1M", "--ranks", "0"], [],
                   ["1M", "--hosts", "3"], ["1M", "2M"]):
         start(directory, "explain-choice", *words, status=2)
