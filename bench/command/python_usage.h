@@ -91,6 +91,7 @@ static const char compare_usage[] =
     "  --nccl-lib FILE      the NCCL library (default libnccl.so.2)\n"
     "  --bench WORDS        more options for each bench: '-G 1 -R 2'\n"
     "  --seconds N          longest time of one process (default 600)\n"
+    "  --against DIR        say how many intervals overlap those of an earlier comparison\n"
     "  -h, --help           print this text\n"
     "Exit status: 0 the files were written, 1 they were not, 2 wrong usage.\n";
 

@@ -149,6 +149,7 @@ def make_parser():
     parser.add_argument("--nccl-lib", default="")
     parser.add_argument("--bench", default="")
     parser.add_argument("--seconds", type=amount, default=600)
+    parser.add_argument("--against")
     return parser
 
 
@@ -404,6 +405,18 @@ def print_summary(summary):
         print(f"# no verdicts: they need {stats.LEAST_LAUNCHES} launches or more")
 
 
+def print_repeat(summary, folder):
+    """How the ratios agree with an earlier comparison's."""
+    earlier = read_json(os.path.join(folder, "summary.json"))
+    if earlier.get("kind") != "gyre compare" or earlier["first"] != summary["first"]:
+        raise SourceError(f"{folder}: is no comparison with {summary['first']}")
+    n, n_overlap, (gap, row) = stats.repeat(summary["rows"], earlier["rows"])
+    if n == 0:
+        raise SourceError(f"{folder}: it has no interval of a size and candidate of this comparison")
+    print(f"# against {folder}: {n_overlap} of {n} intervals overlap" +
+          (f"; the farthest, {row['candidate']} at {row['bytes']} B, is {100 * gap:.2g} % away" if gap > 0 else ""))
+
+
 def compare(tools, options):
     """Runs the launches that are missing. Returns the paths of the result."""
     plan = open_plan(tools, options)
@@ -423,6 +436,8 @@ def compare(tools, options):
     write_whole(paths[0], json.dumps(summary, indent=1) + "\n")
     write_whole(paths[1], table_text(summary["rows"]))
     print_summary(summary)
+    if options.against:
+        print_repeat(summary, options.against)
     return paths
 
 

@@ -70,6 +70,16 @@ def compare(pairs):
             "p": rank_sum_p([mine for mine, _ in pairs], [theirs for _, theirs in pairs]) if edges else None}
 
 
+def repeat(rows, earlier):
+    """How rows of a summary agree with those of an earlier one, of which both have an interval: how many there are, how
+    many intervals overlap, and the largest distance of two that do not, with its row."""
+    known = {(row["bytes"], row["candidate"]): row for row in earlier if row.get("ratio_lo") is not None}
+    pairs = [(row, known[row["bytes"], row["candidate"]]) for row in rows
+             if row.get("ratio_lo") is not None and (row["bytes"], row["candidate"]) in known]
+    gaps = [(max(a["ratio_lo"] / b["ratio_hi"], b["ratio_lo"] / a["ratio_hi"]) - 1, a) for a, b in pairs]
+    return len(gaps), sum(gap <= 0 for gap, _ in gaps), max(gaps, key=lambda each: each[0], default=(0, None))
+
+
 def judge(row):
     """"faster" or "slower" only if the interval excludes 1 and the corrected p is small."""
     if row["ratio_lo"] is None:

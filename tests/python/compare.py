@@ -80,6 +80,20 @@ def case_verdicts(_build, _source):
     assert math.isclose(last(lambda _: 1.0)["busbw_gbytes_per_s"], 8 / 14.5e3 * 1.5)
 
 
+def case_repeat(_build, _source):
+    """Two comparisons: [0.4, 0.5] and [0.45, 0.6] overlap, [0.8, 0.9] and [0.99, 1.2] are 10 % apart."""
+    import compare_stats as stats
+
+    def rows(*edges):
+        return [{"bytes": 8, "candidate": "first"}, *({"bytes": size, "candidate": "ring", "ratio_lo": low, "ratio_hi": high}
+                                                      for size, (low, high) in enumerate(edges, 8))]
+    first, second = rows((0.4, 0.5), (0.8, 0.9), (1, 2)), rows((0.45, 0.6), (0.99, 1.2), (None, None))
+    for one, other in ((first, second), (second, first)):
+        n, n_overlap, (gap, row) = stats.repeat(one, other)
+        assert (n, n_overlap, row["bytes"]) == (2, 1, 9) and math.isclose(gap, 0.1), (n, n_overlap, gap, row)
+    assert stats.repeat(first[:1], second) == (0, 0, (0, None))
+
+
 def start(build, *words, status=0):
     done = subprocess.run([os.path.join(build, "bench", "gyre"), "compare", *words], capture_output=True, text=True,
                           check=False, timeout=120)
