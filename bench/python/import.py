@@ -13,11 +13,13 @@ import sys
 import from_msccl
 import from_mscclpp
 import from_teccl
+import from_trees
 import program_text
 from report_sources import write_whole
 
 MOST_SLOTS = 4  # of a FIFO of a communicator
-READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_teccl.translate}
+READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_teccl.translate,
+           "trees": from_trees.translate}
 
 
 def format_of(path):
@@ -25,7 +27,7 @@ def format_of(path):
     with open(path, "rb") as file:
         data = file.read(1 << 20)
     if data.lstrip()[:1] == b"<":
-        return "msccl"
+        return "trees" if b"<tree" in data else "msccl"
     return "teccl" if b'"7-Flows"' in data else "mscclpp"
 
 
@@ -36,6 +38,7 @@ def make_parser():
     parser.add_argument("file")
     parser.add_argument("-o", "--output")
     parser.add_argument("--format", choices=sorted(READERS))
+    parser.add_argument("--coll", choices=("all_gather", "reduce_scatter", "all_reduce"), default="all_gather")
     parser.add_argument("--as-written", action="store_true")
     parser.add_argument("--unproved", action="store_true")
     parser.add_argument("--any-order", action="store_true")
@@ -47,7 +50,8 @@ def run(tools, options):
         print(f"gyre import: {text}", file=sys.stderr)
 
     text = io.StringIO()
-    READERS[options.format or format_of(options.file)](options.file, text)
+    reader = READERS[options.format or format_of(options.file)]
+    reader(options.file, text, *([options.coll] if reader == from_trees.translate else []))
     variants = program_text.parse(text.getvalue())
     asked = ("--any-order",) if options.any_order else ()
 

@@ -116,6 +116,41 @@ def case_teccl(build, _source, folder):
         assert words in done.stderr, (words, done.stderr)
 
 
+def forest(n, n_chunks):
+    """ForestColl's XML: of each root chains of all ranks, one a chunk, to the left and to the right."""
+    lines = ['<?xml version="1.0" ?>', f'<Algo nchunkspernode="{n_chunks}">']
+    for root, index in ((root, index) for root in range(n) for index in range(n_chunks)):
+        way = [f"(0, 'GPU', {(root + (-1) ** index * hop) % n})" for hop in range(n)]
+        lines += [f'<tree root="{way[0]}" index="{index}" nchunks="1" height="{n - 1}">',
+                  *(f'<send src="{a}" dst="{b}" path="{a},{b}"/>' for a, b in zip(way, way[1:])), "</tree>"]
+    return "\n".join([*lines, "</Algo>"])
+
+
+def case_trees(build, _source, folder):
+    """Every link of a tree carries a chunk once each way; programs run; trees that are none are refused with their line."""
+    text = forest(12, 2)
+    path = write(folder, "forest.xml", text)
+    for coll, n_ways in (("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)):
+        found = run(build, "gyre", "import", path, "--coll", coll, "--as-written").stdout
+        assert len(re.findall(r"\bto \d+", found)) == n_ways * 2 * 12 * 11 and found.count("program") == 2 * 12, coll
+    star = re.sub(r"""src="[^"]*" dst="(.*)" path""", r"""src="(0, 'GPU', 0)" dst="\1" path""", forest(12, 1))
+    stars = write(folder, "star.xml", "".join(re.findall(r"(?s)<\?.*?</tree>\n", star)[:1]) +
+                  re.sub(r"(?s).*?</tree>", "", forest(12, 1), count=1))
+    assert " -> scratch 0" in run(build, "gyre", "import", stars, "--coll", "all_reduce", "--as-written").stdout
+    done = run(build, "allreduce", "-g", "4", "--device", "host", "-b", "4K", "-e", "4K", "--algo-file", write(
+        folder, "forest.gyre", run(build, "gyre", "import", write(folder, "four.xml", forest(4, 2)), "--coll",
+                                   "all_reduce").stdout))
+    assert "# Out of bounds values : 0 OK" in done.stdout, done.stdout
+    four = forest(4, 1)
+    for wrong, words in ((four.replace("GPU', 2)\" path", "GPU', 1)\" path", 1), r", line 5: send: \(0, 'GPU', 1\) has the"),
+                         (re.sub(r"<send.*\n", "", four, count=1), r", line 3: tree of root \(0, 'GPU', 0\) does not reach"),
+                         (four.replace('nchunks="1"', 'nchunks="2"', 1), "line 2: the trees of root .* have 2 chunks"),
+                         (four.replace("dst=\"(0, 'GPU', 1", "dst=\"(0, 'GPU', 9", 1), "line 4: send: dst=.* root of no tree"),
+                         (forest(4, 17), "each root has 17 chunks")):
+        done = run(build, "gyre", "import", write(folder, "wrong.xml", wrong), status=1)
+        assert re.search(words, done.stderr), (words, done.stderr)
+
+
 def packet_plan(n=2):
     """An all-reduce of MSCCL++ by packets: every rank adds one chunk and sends the sum to all others."""
     gpus = []
