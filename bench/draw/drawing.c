@@ -91,6 +91,8 @@ gyre_status bench_drawing_open(const struct gyre_program *const *programs, int n
     if (status == GYRE_SUCCESS)
         status = verify(&drawing);
     if (status == GYRE_SUCCESS)
+        status = bench_draw_find_places(&drawing);
+    if (status == GYRE_SUCCESS)
         *drawing_out = drawing;
     else
         bench_drawing_close(&drawing);
@@ -103,6 +105,7 @@ void bench_drawing_close(struct bench_drawing *drawing)
     free(drawing->steps);
     free(drawing->values);
     free(drawing->operands);
+    free(drawing->places);
     free(drawing->times.steps);
 }
 

@@ -43,6 +43,11 @@ struct bench_draw_times {
     const char *missing; /* NULL = there are times */
 };
 
+/* In units of a box and its gap: to the right, and down. */
+struct bench_draw_place {
+    double x, y;
+};
+
 struct bench_drawing {
     const struct gyre_program *const *programs;
     const struct gyre_grouping *grouping; /* NULL = one host */
@@ -57,6 +62,8 @@ struct bench_drawing {
     uint32_t n_values, values_capacity;
     uint32_t *operands;
     uint32_t n_operands, operands_capacity;
+    struct bench_draw_place *places; /* by rank; NULL = no line, tree or grid */
+    double n_columns, n_rows;        /* of `places` */
     bool is_proved;
     bool is_wrong_in_place_only;
     struct gyre_verify_report report; /* out of place, or in place if only that fails */
@@ -93,6 +100,9 @@ gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_o
 /** Fills in rounds, values and operands of the allocated steps, whose round is BENCH_DRAW_NEVER.
  * Errors: OUT_OF_MEMORY. */
 gyre_status bench_drawing_walk(struct bench_drawing *drawing);
+
+/** Fills in `places`. Errors: OUT_OF_MEMORY. */
+gyre_status bench_draw_find_places(struct bench_drawing *drawing);
 
 /** Simulates one call. Errors: as bench_schedule_simulate(). */
 gyre_status bench_draw_find_times(struct bench_drawing *drawing,

@@ -158,6 +158,10 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
         fprintf(file, "%s%u", rank == 0 ? "" : ",",
                 drawing->grouping == NULL ? 0 : drawing->grouping->host_of[rank]);
     fputs("],\n", file);
+    fputs(drawing->places == NULL ? "\"places\":null,\n" : "\"places\":[", file);
+    for (uint32_t rank = 0; rank < drawing->n_ranks && drawing->places != NULL; rank++)
+        fprintf(file, "[%g,%g]%s", drawing->places[rank].x, drawing->places[rank].y,
+                rank + 1 < drawing->n_ranks ? "," : "],\n");
     uint32_t i = 0;
     fputs("\"inputs\":[", file);
     for (; i < drawing->n_values && drawing->values[i].n_operands == 0; i++)

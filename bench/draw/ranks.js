@@ -15,6 +15,7 @@ const SCALE = [[20, 46, 110], [66, 78, 107], [110, 109, 115], [155, 142, 117], [
 
 const TITLE_ROOM = 18; /* above the box of a rank */
 const GAP = 14;        /* between boxes */
+const LEAST_WIDTH = 62; /* of a box with its title */
 const ROWS_OF_A_SHEET = 1024;
 
 function rankColour(rank, ranks) {
@@ -112,17 +113,23 @@ class RankGrid {
         this.selected = 0;
     }
 
-    /* Rows of equal boxes. */
+    /* Equal boxes: a line, a tree or a grid if there is room for one, else rows. */
     resize(width) {
-        const {ranks, parts} = this.drawing;
+        const {ranks, parts, places} = this.drawing;
         const height = Math.max(24, Math.max(2, Math.min(16, Math.floor(160 / parts))) * parts);
-        const columns = Math.max(1, Math.min(ranks, Math.floor((width - GAP) / ((ranks <= 8 ? 160 : 110) + GAP))));
+        const placed = places === null ? 0 : Math.max(...places.map(([x]) => x)) + 1;
+        this.isPlaced = placed > 0 && (width - GAP) / placed - GAP >= LEAST_WIDTH;
+        const columns = this.isPlaced ? placed
+            : Math.max(1, Math.min(ranks, Math.floor((width - GAP) / ((ranks <= 8 ? 160 : 110) + GAP))));
         const boxWidth = Math.min(260, (width - GAP) / columns - GAP);
-        this.boxes = Array.from({length: ranks}, (_, rank) => ({
-            x: GAP / 2 + rank % columns * (boxWidth + GAP), width: boxWidth, height,
-            y: TITLE_ROOM + Math.floor(rank / columns) * (height + TITLE_ROOM + GAP)}));
+        const gap = this.isPlaced ? 2 * GAP : GAP; /* links are visible between levels */
+        this.boxes = Array.from({length: ranks}, (_, rank) => {
+            const [x, y] = this.isPlaced ? places[rank] : [rank % columns, Math.floor(rank / columns)];
+            return {x: GAP / 2 + x * (boxWidth + GAP), y: TITLE_ROOM + y * (height + TITLE_ROOM + gap),
+                    width: boxWidth, height};
+        });
         this.width = width;
-        this.height = this.boxes[ranks - 1].y + height + GAP;
+        this.height = Math.max(...this.boxes.map((box) => box.y)) + height + GAP;
         this.context = prepareCanvas(this.canvas, width, this.height);
     }
 
@@ -134,8 +141,26 @@ class RankGrid {
     draw(state) {
         const theme = readTheme();
         this.context.clearRect(0, 0, this.width, this.height);
+        if (this.isPlaced)
+            this.drawLinks(theme);
         for (let rank = 0; rank < this.drawing.ranks; rank++)
             this.drawRank(rank, state, theme);
+    }
+
+    /* Lines behind the boxes, between ranks of which one sends to the other. */
+    drawLinks(theme) {
+        const middle = ({x, y, width, height}) => [x + width / 2, y + height / 2];
+        this.context.strokeStyle = theme.line;
+        this.context.lineWidth = 2;
+        this.context.beginPath();
+        this.drawing.programs.forEach((program, rank) => {
+            const text = program.workers.map((worker) => worker.text.join(' ')).join(' ');
+            for (const [, peer] of text.matchAll(/(?:to|into) (\d+)/g)) {
+                this.context.moveTo(...middle(this.boxes[rank]));
+                this.context.lineTo(...middle(this.boxes[Number(peer)]));
+            }
+        });
+        this.context.stroke();
     }
 
     drawRank(rank, state, theme) {

@@ -100,8 +100,8 @@ static void choose_panels(struct bench_svg *picture, int round)
                     : (uint32_t)((uint64_t)i * (n_moments - 1) / (picture->n_panels - 1));
     }
     picture->n_columns = gyre_min_u32(picture->n_panels, MAX_COLUMNS);
-    if (picture->layout.width > 400)
-        picture->n_columns = gyre_min_u32(picture->n_panels, 2);
+    if (picture->layout.width > 250)
+        picture->n_columns = gyre_min_u32(picture->n_panels, picture->layout.width > 400 ? 2 : 3);
 }
 
 static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t most_letters)
@@ -112,7 +112,7 @@ static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t m
     snprintf(text, sizeof(text), "\xe2\x9a\xa0 wrong%s: %s",
              drawing->is_wrong_in_place_only ? " in place" : "", drawing->report.reason);
     for (const char *at = text; *at != '\0';) {
-        size_t n = strlen(at);
+        size_t n = strcspn(at, "\n");
         if (n > most_letters) {
             n = most_letters;
             while (n > 1 && at[n] != ' ')
@@ -123,7 +123,7 @@ static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t m
                 y + 16 * n_lines++);
         gyre_text_put_markup(picture->file, line);
         fputs("</text>\n", picture->file);
-        at += n + (at[n] == ' ');
+        at += n + (at[n] == ' ' || at[n] == '\n');
     }
     return n_lines;
 }
@@ -185,10 +185,12 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
     const double panels_end =
         HEADER_ROOM + n_rows * (layout->height + BENCH_SVG_CAPTION_ROOM + MARGIN);
     const size_t letters = (size_t)(LINE_LETTERS * width / 1000);
-    const double n_lines =
-        drawing->is_proved
-            ? 0
-            : ceil((double)(strlen(drawing->report.reason) + 20) / (double)letters) + 1;
+    double n_lines = 0;
+    if (!drawing->is_proved) {
+        n_lines = ceil((double)(strlen(drawing->report.reason) + 20) / (double)letters) + 1;
+        for (const char *at = drawing->report.reason; (at = strchr(at, '\n')) != NULL; at++)
+            n_lines++;
+    }
     const double height = panels_end + FOOTER_ROOM + 16 * n_lines + (leaves_out(picture) ? 15 : 0);
     fprintf(picture->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "

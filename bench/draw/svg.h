@@ -17,11 +17,12 @@ struct bench_draw_layout {
     double width, height;
     struct bench_draw_box *ranks;
     struct bench_draw_box *hosts;
-    uint32_t n_hosts; /* 0 = one, without a frame */
+    uint32_t n_hosts;      /* 0 = one, without a frame */
+    double step_x, step_y; /* between neighbours of a line, a tree or a grid; 0 = other layouts */
 };
 
-/** Places ranks on a circle, or in a frame for each host. @scale: 1 = as one of several rounds.
- * Errors: OUT_OF_MEMORY. */
+/** Places ranks as `places` says, on a circle without them, or in a frame for each host. @scale: 1
+ * = as one of several rounds. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double scale,
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);

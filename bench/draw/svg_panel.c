@@ -13,6 +13,10 @@
 #define TITLE_ROOM 14   /* for the number above a box */
 #define BEND       0.18 /* of the distance */
 #define ROW_BEND   0.42 /* past the ranks between */
+#define PLACE_GAP  44   /* between boxes of a line, a tree or a grid: for arrows and captions */
+#define LEVEL_GAP  36
+#define PLACE_ROOM 1000 /* of all columns */
+#define LEVEL_BEND 0.35 /* past the levels between */
 
 /* Okabe and Ito, "Color Universal Design", 2008, without those hard to see on white, then dark blue
  * to yellow. */
@@ -62,6 +66,24 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
         }
         length = done;
     }
+}
+
+static void place_by_shape(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
+                           double scale)
+{
+    const double gap = PLACE_GAP * scale;
+    const double width = fmin(55, PLACE_ROOM / drawing->n_columns - PLACE_GAP) * scale;
+    const double height = fmax(width / 1.2, 30 * scale);
+    layout->step_x = width + gap;
+    layout->step_y = height + TITLE_ROOM + LEVEL_GAP * scale;
+    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
+        const struct bench_draw_place *place = &drawing->places[rank];
+        layout->ranks[rank] = (struct bench_draw_box){
+            gap / 2 + place->x * layout->step_x,
+            LEVEL_GAP * scale / 2 + TITLE_ROOM + place->y * layout->step_y, width, height};
+    }
+    layout->width = fmax(drawing->n_columns * layout->step_x, 190 * scale);
+    layout->height = drawing->n_rows * layout->step_y;
 }
 
 static void place_in_frame(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
@@ -139,6 +161,8 @@ gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double s
     }
     if (layout.n_hosts > 0)
         place_in_hosts(&layout, drawing, scale);
+    else if (drawing->places != NULL)
+        place_by_shape(&layout, drawing, scale);
     else {
         const double around = layout.width + layout.height;
         const double height = fmax(13 * scale, fmin(54 * scale, around / (n + 6.5)));
@@ -177,8 +201,14 @@ void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uin
     const struct bench_draw_box *a = &layout->ranks[from], *b = &layout->ranks[to];
     const double x1 = a->x + a->width / 2, y1 = a->y + a->height / 2;
     const double x2 = b->x + b->width / 2, y2 = b->y + b->height / 2;
-    const bool is_row = layout->n_hosts > 0 && fabs(y1 - y2) < 1;
-    const double bend = is_row ? ROW_BEND : BEND;
+    const bool is_row = fabs(y1 - y2) < 1;
+    double bend = layout->n_hosts > 0 && is_row ? ROW_BEND : BEND;
+    if (layout->step_x > 0 && is_row && fabs(x1 - x2) > 1.5 * layout->step_x)
+        bend = (a->height + TITLE_ROOM + 20) / fabs(x1 - x2); /* just past the boxes between */
+    else if (layout->step_x > 0 && fabs(x1 - x2) < 1 && fabs(y1 - y2) > 1.5 * layout->step_y)
+        bend = (a->width + 20) / fabs(y1 - y2);
+    else if (layout->step_x > 0 && fabs(y1 - y2) > 1.5 * layout->step_y)
+        bend = ((x1 + x2 < layout->width) == (y2 < y1)) ? LEVEL_BEND : -LEVEL_BEND; /* outwards */
     curve_out[2] = (x1 + x2) / 2 + bend * (y2 - y1);
     curve_out[3] = (y1 + y2) / 2 - bend * (x2 - x1);
     leave_box(a, &curve_out[2], 2, &curve_out[0]);

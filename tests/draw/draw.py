@@ -244,6 +244,47 @@ def case_svg(directory):
     assert captions == ["round 2"], captions
 
 
+def places_of(directory, options, given=None):
+    drawing = json.loads(draw(directory, options, "json", given=given).stdout)
+    return None if drawing["places"] is None else [tuple(place) for place in drawing["places"]]
+
+
+def case_places(directory):
+    """Lines, trees and tori are drawn as such, by page and SVG; rings and all pairs are not."""
+    course = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/course")
+    line = ["--file", os.path.join(course, "line.gyre")]
+    assert places_of(directory, line) == [(rank, 0) for rank in range(4)]
+    # From the root on, eight ranks a row, and back below them.
+    chain = places_of(directory, ["--algo", "ring", "--coll", "broadcast", "--ranks", "10", "--root", "3"])
+    assert chain == [((i, 0) if i < 8 else (15 - i, 1)) for i in ((rank - 3) % 10 for rank in range(10))], chain
+    heap = places_of(directory, ["--file", os.path.join(course, "solutions/2_heap.gyre")])
+    for rank in range(1, 7):
+        assert heap[rank][1] == heap[(rank - 1) // 2][1] + 1, (rank, heap)
+    for rank in range(3):
+        assert heap[rank][0] == (heap[2 * rank + 1][0] + heap[2 * rank + 2][0]) / 2, (rank, heap)
+    assert sorted(heap[3:]) == [(x, 2) for x in range(4)], heap
+    # Of a double tree the first one: the parents that the programs name for chunk 0.
+    text = programs_of(directory, SHAPES[6])
+    double = places_of(directory, options_of(SHAPES[6]))
+    up = re.findall(r"ranks 8 rank (\d+) .*\nworker 0\n  chunk 0: .*-> to (\d+)\n", text)
+    assert len(up) == 7 and all(double[int(child)][1] == double[int(parent)][1] + 1 for child, parent in up), (up, double)
+    for algorithm, ranks, columns in (("bucket:4x3", 12, 3), ("bucket:4x4", 16, 4), ("doubling", 8, 4)):
+        torus = places_of(directory, ["--algo", algorithm, "--coll", "all_reduce", "--ranks", str(ranks)])
+        assert torus == [(rank % columns, rank // columns) for rank in range(ranks)], (algorithm, torus)
+    for shape in (SHAPES[0], SHAPES[13], SHAPES[17], ("twoshot", "all_reduce", ["--ranks", "3"])):
+        assert places_of(directory, options_of(shape)) is None, shape
+    # The SVG's boxes stand in the same order and at the same distances.
+    for options in (line, ["--file", os.path.join(course, "solutions/2_heap.gyre")]):
+        places = places_of(directory, options)
+        root = parse_svg(draw(directory, options + ["--round", "0"], "svg").stdout)
+        boxes = [(float(box.get("x")), float(box.get("y"))) for box in root.iter(SVG + "rect") if box.get("class") == "f"]
+        assert len(boxes) == len(places), options
+        for axis in (0, 1):
+            steps = {round((box[axis] - boxes[0][axis]) / (place[axis] - places[0][axis]))
+                     for box, place in zip(boxes, places) if place[axis] != places[0][axis]}
+            assert len(steps) <= 1 and all(step > 0 for step in steps), (options, axis, boxes)
+
+
 def case_fabric(directory):
     """A fabric's picture has a box for each host and switch, a line for each bundle of links, and all lie within it."""
     examples = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples")
