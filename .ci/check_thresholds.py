@@ -86,7 +86,7 @@ HARDWARE = "sizes of memory, tables and blocks, and the time limits of waits"
 OTHERS = {
     P + "given.c": "what is too large to be read or proved", P + "given.h": FORMAT, P + "plan.c": TILE,
     P + "plan_cache.c": "lengths of texts, a hash and its table", P + "plan.h": "bits of a key, and the size of the table", P + "plugins.c": FORMAT, P + "programs.c": UNIT,
-    P + "call.h": FORMAT, T + "rows.c": FORMAT, T + "rows.h": FORMAT,
+    T + "rows.c": FORMAT, T + "rows.h": FORMAT,
     "core/engine/call/batch.c": "calls for which nothing is allocated",
     "core/engine/call/group.c": "calls for which nothing is allocated, and units",
     "core/engine/call/metrics.c": "classes of sizes in the metrics, and lengths",
@@ -94,7 +94,7 @@ OTHERS = {
     "core/engine/links/choose.c": "bits of an answer, and lengths",
     "core/engine/links/connect.c": "memory of put links, and units",
     "core/engine/links/fifo_spec.c": "memory of FIFOs, divided at init: the same for all calls",
-    "core/engine/links/fifo_spec.h": "memory of FIFOs", "core/engine/links/links.h": FORMAT,
+    "core/engine/links/links.h": FORMAT,
     "core/engine/links/network.c": "classes of measured rates and latencies",
     "kernels/cuda/host/arena.h": HARDWARE, "kernels/cuda/host/copies.h": HARDWARE,
     "kernels/cuda/host/kernel_rows.h": "bits of conditions", "kernels/cuda/host/lower.c": TILE,

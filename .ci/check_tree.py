@@ -43,9 +43,9 @@ ALLOWED = {
 # Beyond this, files of bench/ by name: device memory, NVML, the trial of a NIC, transports that the doctor asks,
 # the trace writer, how a launcher started a process, other libraries' algorithms, test patterns.
 BENCH_ALSO = {
-    "core/foundation/device/device.h": r"driver/rank\.h|launch/memory\.c|limits/limits_kernels\.h|doctor/pairs\.c|check/",
+    "core/foundation/device/device.h": r"driver/rank\.h|launch/agreement\.c|limits/limits_kernels\.h|doctor/pairs\.c|check/",
     "core/foundation/device/cuda_error.h": r"driver/measure\.c|engines/engine_nccl\.c|limits/|report/machine\.c"
-                                           r"|command/version\.c|check/",
+                                           r"|command/env\.c|check/",
     "core/foundation/topo/topo_nvml.h": r"report/machine\.c|doctor/checks/gpu\.c",
     "core/foundation/trace/trace_file.h": r"tools/simulated_trace\.c",
     "transport/transport.h": r"doctor/rdma\.c|doctor/checks/network\.c",

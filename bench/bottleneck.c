@@ -4,7 +4,7 @@
  *
  *    bottleneck --params 7e9 --tokens 4e6 --hosts 2x8 --nic-rate 50
  */
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "bench/report/report_reader.h"
 #include "bench/tools/training.h"
 

@@ -7,9 +7,8 @@
  *    draw --file mine.txt --svg mine.svg
  */
 #include "bench/draw/page.h"
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "bench/tools/programs.h"
-#include "bench/tools/shape_options.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/status.h"
 

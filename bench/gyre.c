@@ -5,7 +5,7 @@
  */
 #include "bench/command/command.h"
 #include "bench/command/python_usage.h"
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>

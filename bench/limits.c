@@ -5,7 +5,6 @@
  *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
 #include "bench/driver/option_table.h"
-#include "bench/driver/streams.h"
 #include "bench/launch/launcher.h"
 #include "bench/limits/limits.h"
 #include "core/foundation/base/param.h"

@@ -5,9 +5,8 @@
  *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "bench/tools/programs.h"
-#include "bench/tools/shape_options.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
  * topo: this machine's or a file's topology, and the path levels between GPUs and network ports.
  */
 #include "bench/driver/option_table.h"
-#include "bench/driver/streams.h"
 #include "core/gyre_model.h"
 
 #include <inttypes.h>

@@ -25,4 +25,14 @@ int bench_command_version(int argc, char **argv);
 int bench_command_run(int argc, char **argv);
 int bench_command_nccl_path(int argc, char **argv);
 
+/** "0.1.0". */
+const char *bench_version_text(void);
+
+/** Of the sources when CMake ran, with "+" if they had changes. "unknown" outside a git
+ * checkout. */
+const char *bench_version_commit(void);
+
+/** 130 is 13.0. 0 = none. */
+int bench_version_cuda(void);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/doctor/child.h"
+#include "bench/doctor/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>

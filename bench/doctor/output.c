@@ -2,7 +2,7 @@
  *
  * Findings as text, Markdown, HTML and JSON (doctor.schema.json).
  */
-#include "bench/command/version.h"
+#include "bench/command/command.h"
 #include "bench/doctor/doctor.h"
 #include "core/foundation/base/text.h"
 

@@ -5,7 +5,6 @@
  */
 #include "bench/doctor/trial.h"
 
-#include "bench/doctor/child.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/device/device.h"
 #include "bench/check/pattern.h"

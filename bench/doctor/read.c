@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/machine.h"
 
-#include "bench/doctor/child.h"
+#include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 

@@ -9,6 +9,7 @@
 #include "core/foundation/base/status.h"
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #define BENCH_NVML_MAX_GPUS 64
 
@@ -117,5 +118,29 @@ void bench_pairs_measure(int fd, int kind);
  * what is known, on failure too. Errors: TIMEOUT, DEVICE with the child's cause, SYSTEM. */
 gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
                             struct bench_pairs *pairs_out);
+
+struct bench_child {
+    pid_t pid; /* also of its process group */
+    int fd;    /* what it writes */
+};
+
+/** @run: in the child, which ends when it returns. Errors: SYSTEM. */
+gyre_status bench_child_start(void (*run)(int fd, const void *argument), const void *argument,
+                              struct bench_child *child_out);
+
+/** Returns what read() does, or -1 after @timeout_ms. */
+ssize_t bench_child_read(const struct bench_child *child, int timeout_ms, void *bytes_out,
+                         size_t n_bytes);
+
+/** Reads a whole record, which is below PIPE_BUF and so written at once. @what: the child's work,
+ * for the message. Errors: TIMEOUT (@silence), REMOTE. */
+gyre_status bench_child_take(const struct bench_child *child, int timeout_ms, const char *silence,
+                             const char *what, void *record_out, size_t record_bytes);
+
+/** In the child, to the parent's bench_child_take(). */
+void bench_child_tell(int fd, const void *record, size_t record_bytes);
+
+/** Ends its process group. A child that hangs in a driver may outlive that and is left alone. */
+void bench_child_end(const struct bench_child *child);
 
 #endif

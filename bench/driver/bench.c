@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/driver/rank_thread.h"
+#include "bench/driver/option_table.h"
+#include "bench/driver/rank.h"
 #include "bench/driver/signals.h"
-#include "bench/driver/streams.h"
-#include "bench/launch/memory.h"
-#include "bench/launch/option_agreement.h"
-#include "bench/launch/rendezvous.h"
+#include "bench/launch/launcher.h"
 #include "core/foundation/base/param.h"
 #include "core/foundation/base/util.h"
 

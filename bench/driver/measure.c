@@ -5,7 +5,7 @@
 #include "bench/driver/measure.h"
 
 #include "bench/limits/empty_launch.h"
-#include "bench/report/bus_factor.h"
+#include "bench/report/table_file.h"
 #include "core/foundation/base/util.h"
 
 #include <math.h>

@@ -88,4 +88,14 @@ gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 /** Do both paths lead to one file, or are they the same text? */
 bool bench_is_same_file(const char *a, const char *b);
 
+/** Opens closed standard streams on /dev/null, as the next socket would get their number and send
+ * printed text to a peer. First in main(). */
+void bench_streams_open(void);
+
+/** Errors: SYSTEM. */
+gyre_status bench_streams_flush(void);
+
+/** Last in main(). Returns @exit_status, or 1 for 0 if output was lost, after printing so. */
+int bench_streams_close(const char *program, int exit_status);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/driver/progress.h"
+#include "bench/driver/rank.h"
 
 #include "core/foundation/base/util.h"
 

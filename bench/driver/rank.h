@@ -6,9 +6,21 @@
 #define GYRE_BENCH_RANK_H
 
 #include "bench/driver/options.h"
-#include "bench/driver/progress.h"
-#include "bench/launch/ranks.h"
+#include "bench/launch/launcher.h"
+#include "core/foundation/base/status.h"
 #include "core/foundation/device/device.h"
+
+#include <limits.h>
+
+struct bench_progress;
+
+/** @progress_out: NULL unless standard error is a terminal; other functions accept NULL. */
+gyre_status bench_progress_open(struct bench_progress **progress_out);
+void bench_progress_close(struct bench_progress *progress);
+
+/** Shows a size, or its next phase. @phase: static text. */
+void bench_progress_begin(struct bench_progress *progress, size_t n_bytes, const char *phase);
+void bench_progress_end(struct bench_progress *progress);
 
 struct bench_buffers {
     void *send; /* n_bytes each */
@@ -152,5 +164,44 @@ gyre_status bench_library_open_buffers(const struct bench_library *library,
  * opened. @is_orderly: all ranks leave together. */
 void bench_library_leave(const struct bench_library *library, struct bench_rank *rank,
                          bool is_orderly);
+
+/* Shared by one process's rank threads. */
+struct bench_run {
+    struct bench_options options;
+    const struct bench_kind *kind;
+    int argc;
+    char **argv;
+    struct bench_launcher launcher;
+    struct bench_ranks ranks;
+    struct gyre_filter_words allowed;
+    struct bench_progress *progress;
+    struct bench_dump *dump;
+    gyre_unique_id id;
+    gyre_comm **comms;   /* NULL = several processes */
+    bool has_sweep_rows; /* written by local rank 0 */
+    int exit_status;     /* written by local rank 0 */
+    int interrupted_by;  /* written by local rank 0; 0 = none */
+};
+
+/** Collective. Failures are printed and set run->exit_status. @local: in this process, 0 is the
+ * main thread. */
+void bench_rank_thread(struct bench_run *run, int local);
+
+/* "" = list not given, tuner's choice. */
+struct bench_combination {
+    char algo[32];
+    char proto[32];
+    char channels[32];
+};
+
+/** The word for channels changes first, then that for protocols. False past the last combination.
+ * Pure. */
+bool bench_combination_find(const struct bench_options *options, int i,
+                            struct bench_combination *combination_out);
+
+/** "dir/r.json" becomes "dir/r.ring-ll-4.json", or "dir/r.ll.json" with --proto alone. Pure.
+ * Errors: INVALID_ARGUMENT (name too long). */
+gyre_status bench_combination_path(const char *path, const struct bench_combination *combination,
+                                   char path_out[PATH_MAX]);
 
 #endif

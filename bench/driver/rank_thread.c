@@ -3,7 +3,7 @@
  * Each size is timed out of place and in place, and compared if --compare was given. Rank 0 gives
  * each row to its outputs.
  */
-#include "bench/driver/rank_thread.h"
+#include "bench/driver/rank.h"
 
 #include "bench/driver/signals.h"
 #include "bench/engines/compare.h"

@@ -5,9 +5,9 @@
 #include "bench/engines/compare.h"
 
 #include "bench/driver/measure.h"
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "bench/report/output.h"
-#include "bench/report/tidy.h"
+#include "bench/report/table_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Over the same host memory. A rank is a process, whose main thread alone calls MPI. MPI's default
  * error handler ends the job with a message, so results need no check.
  */
-#include "bench/engines/engine.h"
+#include "bench/engines/compare.h"
 #include "core/foundation/base/util.h"
 
 #include <limits.h>

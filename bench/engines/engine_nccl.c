@@ -3,7 +3,7 @@
  * --compare nccl in the modes of --nccl-mode. zero-sm has its own communicator, to which the policy
  * belongs.
  */
-#include "bench/engines/engine.h"
+#include "bench/engines/compare.h"
 #include "bench/engines/nccl.h"
 #include "core/foundation/device/cuda_error.h"
 

@@ -3,7 +3,7 @@
  * --compare old --old-lib FILE: another libgyre.so with its own communicator, buffers and, in host
  * memory, stream. A copy of the linked version shows the comparison's own scatter.
  */
-#include "bench/engines/engine.h"
+#include "bench/engines/compare.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

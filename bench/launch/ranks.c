@@ -2,7 +2,7 @@
  *
  * A process's threads gather through memory, then local rank 0, the main thread, over the launcher.
  */
-#include "bench/launch/ranks.h"
+#include "bench/launch/launcher.h"
 
 #include "core/gyre_model.h"
 

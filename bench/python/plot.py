@@ -37,7 +37,7 @@ td, th {{ text-align: left; padding: 0 1rem 0 0; }}</style>
 </body>
 </html>
 """
-# The columns of the tidy CSV (bench/report/tidy.c), behind the file.
+# The columns of the tidy CSV (bench/report/table_file.c), behind the file.
 COLUMNS = ("file", "engine", "version", "date", "machine", "device", "fabric", "ranks", "hosts", "collective", "dtype",
            "algorithm", "protocol", "channels", "bytes", "time_us", "busbw_gbytes_per_s", "ratio", "ratio_low",
            "ratio_high")

@@ -37,7 +37,6 @@ bool bench_is_secret(const char *variable)
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-#include "bench/report/bus_factor.h"
 #include "bench/report/json_add.h"
 #include "core/foundation/base/file.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/report/machine.h"
+#include "bench/report/output.h"
 
 #include "bench/driver/measure.h"
 #include "core/foundation/topo/topo_nvml.h"

@@ -5,9 +5,8 @@
  */
 #include "bench/report/output.h"
 
-#include "bench/driver/streams.h"
+#include "bench/driver/option_table.h"
 #include "bench/report/table_file.h"
-#include "bench/report/tidy.h"
 #include "core/foundation/base/text.h"
 
 #include <stdlib.h>

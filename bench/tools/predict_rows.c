@@ -4,7 +4,7 @@
  * the time goes into their programs.
  */
 #include "algorithms/contenders/contender.h"
-#include "bench/report/bus_factor.h"
+#include "bench/report/table_file.h"
 #include "bench/tools/programs.h"
 #include "bench/tools/schedule_predict.h"
 #include "core/foundation/base/file.h"

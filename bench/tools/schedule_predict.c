@@ -4,7 +4,7 @@
  */
 #include "bench/tools/schedule_predict.h"
 
-#include "bench/report/bus_factor.h"
+#include "bench/report/table_file.h"
 #include "core/foundation/base/status.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
-#include "bench/report/tidy.h"
+#include "bench/report/table_file.h"
 
 #include <stdio.h>
 

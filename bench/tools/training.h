@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_TRAINING_H
 #define GYRE_BENCH_TRAINING_H
 
-#include "bench/tools/shape_options.h"
+#include "bench/tools/programs.h"
 #include "core/foundation/base/status.h"
 
 #define BENCH_MAX_TRAINING_CALLS 2

@@ -5,7 +5,7 @@
 #include "bench/tools/trials.h"
 
 #include "bench/driver/measure.h"
-#include "bench/driver/progress.h"
+#include "bench/driver/rank.h"
 #include "core/foundation/base/util.h"
 
 #include <math.h>

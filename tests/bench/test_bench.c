@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/driver/options.h"
 #include "bench/driver/measure.h"
-#include "bench/driver/rank_thread.h"
+#include "bench/driver/options.h"
+#include "bench/driver/rank.h"
 #include "bench/launch/launcher.h"
-#include "bench/report/bus_factor.h"
 #include "bench/report/output.h"
+#include "bench/report/table_file.h"
 #include "bench/tools/fit.h"
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
 #include "tests/support/files.h"
 #include "tests/support/shapes.h"
-#include "bench/launch/memory.h"
-#include "bench/launch/option_agreement.h"
 
 TEST_CASE("order statistics are those of the definition")
 {

@@ -127,7 +127,7 @@ def case_table(directory, source, folder):
     assert {(row["machine"], row["fabric"], row["protocol"], row["channels"], row["dtype"]) for row in rows
             if row["engine"] == "predicted"} == {("measured", "leaf.fabric", "ll", "2", "float")}, rows
     # Its columns are those of the tidy CSV, behind the file.
-    source_of_names = read(source, "bench/report/tidy.c").replace('"\n              "', "")
+    source_of_names = read(source, "bench/report/table_file.c").replace('"\n              "', "")
     names = re.search(r'fputs\("(engine,[a-z_,]*)\\n"', source_of_names).group(1)
     assert read(folder, "out.csv").splitlines()[0] == "file," + names
     # To the standard output goes the table alone.

@@ -4,7 +4,7 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include "bench/command/version.h"
+#include "bench/command/command.h"
 #include "bench/doctor/trial.h"
 #include "core/foundation/base/text.h"
 

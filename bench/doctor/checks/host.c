@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
-#include "bench/launch/memory.h"
+#include "bench/launch/launcher.h"
 #include "core/foundation/base/text.h"
 
 #include <arpa/inet.h>

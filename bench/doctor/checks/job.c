@@ -5,7 +5,7 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include "bench/command/version.h"
+#include "bench/command/command.h"
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>

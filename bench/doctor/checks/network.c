@@ -6,7 +6,7 @@
  */
 #include "bench/doctor/doctor.h"
 
-#include "bench/launch/rendezvous.h"
+#include "bench/launch/launcher.h"
 #include "core/foundation/base/util.h"
 #include "transport/transport.h"
 
