@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bootstrap/bootstrap_tcp.h"
+#include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/thread.h"

@@ -3,7 +3,7 @@
  * An event changes the rates of flows that share a link with its flow, with these, and so on. Only
  * this part is filled again.
  */
-#include "algorithms/simulate/flows.h"
+#include "algorithms/simulate/run.h"
 
 #include "core/foundation/base/status.h"
 

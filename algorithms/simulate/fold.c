@@ -2,7 +2,7 @@
  *
  * Under a renumbering, a rank's program must be that of the kept rank that stands for it.
  */
-#include "algorithms/simulate/network.h"
+#include "algorithms/simulate/run.h"
 
 #include "core/foundation/base/status.h"
 

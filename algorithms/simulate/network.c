@@ -3,7 +3,7 @@
  * One program at a time is in memory, because all steps of a ring of 1024 ranks would take 170 MB.
  * Sorting joins the two sides of each FIFO.
  */
-#include "algorithms/simulate/network.h"
+#include "algorithms/simulate/run.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"

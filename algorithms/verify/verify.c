@@ -3,7 +3,6 @@
 
 #include "algorithms/verify/machine.h"
 #include "algorithms/verify/memory.h"
-#include "algorithms/verify/run.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
 

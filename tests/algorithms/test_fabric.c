@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/simulate/flows.h"
+#include "algorithms/simulate/run.h"
 #include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/simulate/network.h"
+#include "algorithms/simulate/run.h"
 #include "tests/support/simulated.h"
 
 #define N_RANKS 96 /* more than are compared of built-in ones */

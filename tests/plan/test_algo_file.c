@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/param.h"
 #include "core/engine/comm/local.h"
-#include "core/engine/links/fifo_spec.h"
+#include "core/engine/links/links.h"
+#include "core/engine/plan/given.h"
 #include "core/engine/plan/plan.h"
 #include "core/engine/plan/plan_cache.h"
-#include "core/engine/plan/given.h"
+#include "core/foundation/base/param.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shapes.h"
 

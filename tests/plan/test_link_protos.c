@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/util.h"
-#include "core/engine/links/fifo_spec.h"
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/links/links.h"
+#include "core/engine/plan/plan.h"
 #include "core/engine/plan/tuner/tuner.h"
+#include "core/foundation/base/util.h"
 #include "kernels/cuda/host/lower.h"
 #include "tests/support/check.h"
 

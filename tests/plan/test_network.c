@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/engine/links/network.h"
+#include "core/engine/links/links.h"
 
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/plan/plan.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/engine/health/origin.h"
+#include "core/engine/health/health.h"
 
 #include "core/foundation/base/util.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/engine/links/fifo_spec.h"
+#include "core/engine/links/links.h"
 
 #include "core/foundation/base/util.h"
 

@@ -5,12 +5,60 @@
 #ifndef GYRE_LINKS_LINKS_H
 #define GYRE_LINKS_LINKS_H
 
-#include "core/engine/links/fifo_spec.h"
+#include "algorithms/algorithm.h"
 #include "core/engine/links/rank.h"
-#include "core/engine/links/network.h"
+#include "core/foundation/model/connector.h"
 #include "core/foundation/model/schedule.h"
 #include "core/foundation/topo/topo.h"
+#include "core/gyre.h"
 #include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
+/* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
+#define GYRE_FIFO_BUDGET_ACROSS_BYTES (256ULL << 20)
+
+/** On one host, within the budget of a rank. @buffer_bytes: GYRE_BUFFSIZE; 0 = unset.
+ * @max_channels: of a call; UINT32_MAX = any number. */
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes, uint32_t max_channels);
+
+/** On several hosts. Large calls use near pairs, so these get most of the budget.
+ * @is_proxied_inside: proxies also serve pairs on one host. @by_rdma: between hosts; else TCP. */
+struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
+                                                  const struct gyre_peer_counts *peers,
+                                                  bool is_proxied_inside, bool by_rdma,
+                                                  uint64_t buffer_bytes, uint32_t max_channels);
+
+/** Of a slot of LL: all take a sixteenth of GYRE_FIFO_BUDGET_BYTES at most, on GPUs an eighth of
+ * GYRE_FIFO_BUDGET_ACROSS_BYTES. 0: too short to be of use. @n_near, @n_far: proxied peers. */
+uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec *spec,
+                             uint32_t n_near, uint32_t n_far);
+
+/** A call's kernels go by one line protocol, so nothing is added if ranks that share a host have no
+ * slots of LL. */
+void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
+                                  const struct gyre_peer_counts *peers, bool is_proxied_inside);
+
+struct gyre_network {
+    bool is_rdma;
+    uint32_t nic_mbit_per_s; /* of the slowest NIC that a rank uses; 0 = unknown */
+    uint32_t least_ports;    /* RDMA ports in use on the host with the fewest, */
+    uint32_t most_ports;     /* and on that with the most; 0 = unknown */
+    uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
+};
+
+/** The nearest power of two microseconds; 0 stays 0. Plans depend on the class alone, so two
+ * measurements give one plan. Pure. */
+uint64_t gyre_network_round(uint64_t round_trip_ns);
+
+/** Likewise 1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4 or 8 times a power of ten. Pure. */
+uint64_t gyre_network_round_rate(uint64_t mbit_per_s);
+
+/** Of the values that are not 0; 0 if there is none. Sorts @values. */
+uint64_t gyre_network_median(uint64_t *values, int n);
 
 #define GYRE_MAX_TRANSPORTS 4
 

@@ -3,11 +3,10 @@
  * Medians of what ranks' NICs tell and transports measure, unless GYRE_NET_RATE and
  * GYRE_NET_LATENCY are set.
  */
-#include "core/engine/links/network.h"
+#include "core/engine/links/links.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/links/links.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/engine/plan/call.h"
+#include "core/engine/plan/plan.h"
 
 #include "core/engine/plan/tuner/tuner.h"
 #include "core/foundation/base/param.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan_cache.h"
 
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/plan/plan.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
 

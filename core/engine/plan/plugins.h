@@ -7,7 +7,7 @@
 #define GYRE_PLAN_PLUGINS_H
 
 #include "core/engine/links/links.h"
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/plan/plan.h"
 #include "core/engine/plan/tuner/rows.h"
 
 /** A process reads the files once, before anything reads the list of algorithms; later calls

@@ -3,7 +3,7 @@
  * Reads GYRE_TUNING_FILE, and computes constants between hosts from a line rate, a latency and the
  * parts below, which also give the shipped constants.
  */
-#include "core/engine/plan/tuning_file.h"
+#include "core/engine/plan/plan.h"
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/util.h"
