@@ -57,7 +57,8 @@ def main():
         with open(os.path.join(shim, header), encoding="utf-8") as file:
             names += re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
     with open(table, encoding="utf-8") as file:
-        rows = re.findall(r"^\| (nccl\w+) \| ([\d.]+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
+        found = re.findall(r"^\| (nccl[\w, ]+) \| ([\d.]+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
+    rows = [(name, *rest) for names_of_row, *rest in found for name in names_of_row.split(", ")]
     refused = set()
     for path in glob.glob(os.path.join(shim, "*.c")):
         with open(path, encoding="utf-8") as file:
