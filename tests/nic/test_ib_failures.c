@@ -2,6 +2,7 @@
 #include "core/foundation/base/util.h"
 #include "tests/support/check.h"
 #include "tests/nic/ib_rig.h"
+#include "transport/ib/ib_path.h"
 
 #include <sched.h>
 
@@ -153,6 +154,28 @@ TEST_CASE("fatal events end the communicator and other ports do not")
         wait_for_fault(&rig);
         CHECK_HAS(gyre_cause(), cases[i].words);
         ib_rig_close(&rig);
+    }
+}
+
+/* What a side can see of two rails: a good one is active. */
+static struct gyre_ib_rails_seen seen_of(uint32_t number)
+{
+    const struct gyre_ib_rails_seen seen = {.active = number & 3, .last = number >> 4 & 3};
+    return (struct gyre_ib_rails_seen){seen.active, seen.active & (number >> 2 & 3), seen.last};
+}
+
+TEST_CASE("both ranks choose the same rails, active on both, and some if there are any")
+{
+    for (uint32_t number = 0; number < 1U << 12; number++) {
+        const struct gyre_ib_rails_seen a = seen_of(number & 63), b = seen_of(number >> 6);
+        const uint8_t chosen = gyre_ib_choose_rails(&a, &b);
+        const uint8_t common = a.active & b.active;
+        CHECK(chosen == gyre_ib_choose_rails(&b, &a));
+        CHECK((chosen & ~common) == 0 && (chosen != 0) == (common != 0));
+        CHECK((a.good & b.good) == 0 || chosen == (a.good & b.good));
+        /* Of two rails that are not good the one that broke last is left out. */
+        if ((a.good & b.good) == 0 && common == 3 && (a.last | b.last) == 1)
+            CHECK(chosen == 2);
     }
 }
 

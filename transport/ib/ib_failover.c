@@ -27,9 +27,7 @@ struct gyre_ib_state {
     uint32_t epoch;
     uint8_t step;
     uint8_t seen;
-    uint8_t active; /* bits of the pairs of rails: the port is active here */
-    uint8_t good;   /* and the connection did not just break there */
-    uint8_t last;   /* the connection broke there since it last ran */
+    struct gyre_ib_rails_seen rails;
     char cause[87];
     struct {
         uint32_t qpn;
@@ -168,9 +166,9 @@ static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint
     snprintf(mine->cause, sizeof(mine->cause), "%.86s", move->cause);
     for (int i = 0; i < move->n_pairs; i++) {
         const uint8_t bit = (uint8_t)(gyre_ib_is_active(ib, &move->pairs[i]) ? 1U << i : 0);
-        mine->active |= bit;
-        mine->good |= move->pairs[i].bad_until_ns <= now_ns ? bit : 0;
-        mine->last |= (uint8_t)(move->pairs[i].broken_ns > move->run_ns ? 1U << i : 0);
+        mine->rails.active |= bit;
+        mine->rails.good |= move->pairs[i].bad_until_ns <= now_ns ? bit : 0;
+        mine->rails.last |= (uint8_t)(move->pairs[i].broken_ns > move->run_ns ? 1U << i : 0);
     }
     for (uint32_t i = 0; i < peer->size.n_fifos; i++) {
         struct gyre_ib_recv *recv = &peer->recvs[i];
@@ -327,20 +325,11 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
     gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_RUNS, rails);
 }
 
-/* The same on both ranks. If all rails broke lately, the one that broke last is the worst. */
-static uint8_t choose_rails(const struct gyre_ib_state *mine, const struct gyre_ib_state *theirs)
-{
-    const uint8_t good = mine->good & theirs->good;
-    const uint8_t active = mine->active & theirs->active;
-    const uint8_t earlier = active & (uint8_t) ~(mine->last | theirs->last);
-    return good != 0 ? good : earlier != 0 ? earlier : active;
-}
-
 static void advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;
     if (move->step == GYRE_IB_HALTED && move->seen >= GYRE_IB_HALTED) {
-        const uint8_t used = choose_rails(move->mine, move->theirs);
+        const uint8_t used = gyre_ib_choose_rails(&move->mine->rails, &move->theirs->rails);
         if (used == 0 && !move->is_parked)
             GYRE_WARN("NET/IB : connection to rank %d (%s): %s. No rail is left; it waits %lld s "
                       "for one",
@@ -376,11 +365,11 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (is_higher && !move->is_halted && !move->is_broken) {
         snprintf(move->cause, sizeof(move->cause), "rank %d: %.*s", peer->rank,
                  (int)sizeof(move->theirs->cause) - 1, move->theirs->cause);
-        if (move->theirs->last != 0) /* else a rail is tried again */
+        if (move->theirs->rails.last != 0) /* else a rail is tried again */
             gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, move->cause);
     }
     for (int i = 0; i < move->n_pairs && is_higher; i++)
-        if ((move->theirs->last >> i & 1) != 0)
+        if ((move->theirs->rails.last >> i & 1) != 0)
             gyre_ib_suspect(ib, peer, &ib->rails[move->pairs[i].mine]);
     if (is_higher)
         halt(ib, peer, move->theirs->epoch, now_ns);

@@ -51,6 +51,26 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot);
 
+/* ---- ib_failover.c ------------------------------------------------------------------------- */
+
+/* What one side sees: bits of the pairs of rails. Sent between ranks: the layout is fixed. */
+struct gyre_ib_rails_seen {
+    uint8_t active; /* the port is active here */
+    uint8_t good;   /* and the connection did not just break there */
+    uint8_t last;   /* the connection broke there since it last ran */
+};
+
+/** The rails of the next set, the same on both ranks; 0 = no rail is active on both. If all rails
+ * broke lately, the one that broke last is the worst. */
+static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine,
+                                           const struct gyre_ib_rails_seen *theirs)
+{
+    const uint8_t good = mine->good & theirs->good;
+    const uint8_t active = mine->active & theirs->active;
+    const uint8_t earlier = active & (uint8_t) ~(mine->last | theirs->last);
+    return good != 0 ? good : earlier != 0 ? earlier : active;
+}
+
 /* ---- ib_share.c ---------------------------------------------------------------------------- */
 
 struct gyre_ib_division {
