@@ -135,9 +135,11 @@ static __device__ __forceinline__ void find_places(const struct peer_fifos &end,
             places->kept[k] = line_mover<PROTO>::place(end, first + k, n_bytes);
 }
 
+/* @first_round: the rounds before it have been sent. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_fused &args,
-                                                     const struct peer_fifos &end, uint32_t tile)
+                                                     const struct peer_fifos &end, uint32_t tile,
+                                                     uint32_t first_round)
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
@@ -147,7 +149,7 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     const struct line_operand to =
         fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.fused));
     const uint32_t n_in_flight = rounds_in_flight<UNROLL>(n_rounds);
-    for (uint32_t round = 0; round < n_rounds; round += n_in_flight) {
+    for (uint32_t round = first_round; round < n_rounds; round += n_in_flight) {
         round_places<PROTO, UNROLL> places;
         find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_in_flight), range.n_bytes,
                                    &places);
@@ -339,9 +341,9 @@ static __device__ __forceinline__ struct peer_fifos group_of_own_chunk(const str
     return own;
 }
 
-/* The first rounds of an all-gather's own chunk. A small call has no others, so everything that
- * does not need memory is found before the launch before it has ended, and IN is loaded together
- * with counters and credit. */
+/* The first rounds of the chunk that a thread's group sends first. Everything that does not need
+ * memory is found before the launch before has ended, and IN is loaded together with counters and
+ * credit, because a small call has no other rounds. */
 template <int PROTO, int UNROLL> struct first_rounds {
     struct line_range range;
     round_places<PROTO, UNROLL> places;
@@ -350,38 +352,47 @@ template <int PROTO, int UNROLL> struct first_rounds {
 
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ void find_first(const struct gyre_cuda_args_fused &args,
-                                                  const struct peer_fifos &end,
+                                                  const struct peer_fifos &end, uint32_t chunk,
                                                   struct first_rounds<PROTO, UNROLL> *first)
 {
-    first->range = fused_range(args.work, args.fused.own_chunk, 0);
+    first->range = fused_range(args.work, chunk, 0);
     uint32_t n_rounds = count_rounds<PROTO>(end, first->range.n_bytes);
     /* The compiler must not compute these later. */
     asm volatile("" : "+r"(n_rounds), "+r"(first->range.n_bytes), "+l"(first->range.skip_bytes));
     find_places<PROTO, UNROLL>(end, 0, n_rounds, first->range.n_bytes, &first->places);
 }
 
-template <int PROTO, int UNROLL>
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void load_first(const struct gyre_cuda_args_fused &args,
+                                                  uint64_t in_offset,
                                                   struct first_rounds<PROTO, UNROLL> *first)
 {
-    const unsigned char *in = args.work.in + args.fused.own_offset + first->range.skip_bytes;
+    const unsigned char *in = args.work.in + in_offset + first->range.skip_bytes;
 #pragma unroll
     for (int k = 0; k < UNROLL && has_round(first->places, k); k++)
-        first->values[k] =
-            load_input<PROTO, DTYPE_NONE, GYRE_SUM>(args.work, in, place_of(first->places, k));
+        first->values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, place_of(first->places, k));
 }
 
+/* With credit. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ void send_first(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end,
                                                   const struct first_rounds<PROTO, UNROLL> &first)
 {
-    unsigned char *out = args.work.out + args.fused.own_out_offset + first.range.skip_bytes;
     const struct line_operand to =
         fused_slot<PROTO>(args, args.fused.peers[end.group].to, end.sent);
 #pragma unroll
     for (int k = 0; k < UNROLL && has_round(first.places, k); k++)
         line_mover<PROTO>::send(to.base, place_of(first.places, k), first.values[k], to.flag);
+}
+
+/* All-gathers: the own chunk to OUT. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void store_first(const struct gyre_cuda_args_fused &args,
+                                                   const struct peer_fifos &end,
+                                                   const struct first_rounds<PROTO, UNROLL> &first)
+{
+    unsigned char *out = args.work.out + args.fused.own_out_offset + first.range.skip_bytes;
 #pragma unroll
     for (int k = 0; k < UNROLL && end.group == 0 && has_round(first.places, k); k++)
         line_mover<PROTO>::store(out, place_of(first.places, k), first.values[k]);
@@ -397,12 +408,13 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
     const struct peer_fifos own = DTYPE == DTYPE_NONE && SCATTERS ? group_of_own_chunk(end) : end;
     uint32_t n_reductions = 0;
     for (uint32_t tile = 0; SCATTERS && tile < n_tiles && !is_stopped; tile++)
-        scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
+        scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, tile == 0 ? n_rounds_sent : 0);
     if (DTYPE != DTYPE_NONE)
         announce_sent(args.common, end.sequence);
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
         if (!finish_chunk<PROTO, DTYPE, OP, UNROLL, SCATTERS>(
-                args, own, tile, tile == 0 ? n_rounds_sent : 0, is_stopped, &n_reductions))
+                args, own, tile, !SCATTERS && tile == 0 ? n_rounds_sent : 0, is_stopped,
+                &n_reductions))
             return;
     if (DTYPE == DTYPE_NONE) { /* the block has not waited for peers so far */
         announce_sent(args.common, end.sequence);
@@ -425,19 +437,25 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     fused_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;
-    const bool sends_first = !SCATTERS && UNROLL == GYRE_CUDA_UNROLL; /* registers for a few */
+    const bool sends_first = UNROLL == GYRE_CUDA_UNROLL; /* registers for a few */
     struct first_rounds<PROTO, UNROLL> first;
     struct peer_fifos end = peer_fifos_begin<false>(args.fused);
+    const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
     if constexpr (sends_first)
-        find_first<PROTO, UNROLL>(args, end, &first);
+        find_first<PROTO, UNROLL>(args, end, SCATTERS ? peer.chunk : args.fused.own_chunk, &first);
     const bool is_aborted = peer_fifos_open(args, &end);
     if constexpr (sends_first)
-        load_first<PROTO, UNROLL>(args, &first);
+        load_first<PROTO, DTYPE, OP, UNROLL>(
+            args, SCATTERS ? peer.in_offset : args.fused.own_offset, &first);
     bool is_stopped = is_aborted || !peer_fifos_await<false>(args, end, n_slots);
     /* LL128 needs converged warps. */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    if (sends_first && !is_stopped)
-        send_first<PROTO, UNROLL>(args, end, first);
+    if constexpr (sends_first) {
+        if (!is_stopped)
+            send_first<PROTO, UNROLL>(args, end, first);
+        if (!SCATTERS && !is_stopped)
+            store_first<PROTO, UNROLL>(args, end, first);
+    }
     run_phases<PROTO, DTYPE, OP, UNROLL, SCATTERS>(args, end, sends_first ? UNROLL : 0, is_stopped);
     peer_fifos_close<false>(args, end, n_slots);
 }

@@ -95,14 +95,17 @@ static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_fu
 }
 
 template <int PROTO, bool KEEPS>
-static __device__ __forceinline__ void send_tiles(const struct gyre_cuda_args_fused &args,
-                                                  const struct peer_fifos &end)
+static __device__ __forceinline__ void
+send_tiles(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end,
+           const struct first_rounds<PROTO, GYRE_CUDA_UNROLL> &first)
 {
+    send_first<PROTO, GYRE_CUDA_UNROLL>(args, end, first); /* the launch has waited for room */
     for (uint32_t tile = 0; tile < args.work.split.n_tiles; tile++) {
         /* LL128 needs converged warps. */
         if (__any_sync(0xffffffffU, !await_room(args, end, tile)) != 0)
             return;
-        scatter_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(args, end, tile);
+        scatter_chunk<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(
+            args, end, tile, tile == 0 ? GYRE_CUDA_UNROLL : 0);
         if (PROTO == GYRE_PROTO_LL)
             clean_slots(args, end, tile);
         keep_tile<PROTO, KEEPS>(args, end, tile);
@@ -160,17 +163,24 @@ template <int PROTO, bool KEEPS>
 static __device__ __forceinline__ void run_message(const struct gyre_cuda_args_fused &args)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
+    struct first_rounds<PROTO, GYRE_CUDA_UNROLL> first;
     struct peer_fifos end = peer_fifos_begin<true>(args.fused);
-    const bool is_aborted = peer_fifos_open(args, &end);
     const bool moves = end.lane < end.n_lanes;
+    const bool sends = moves && has_sending_end<true>(args.fused);
+    if (sends)
+        find_first<PROTO, GYRE_CUDA_UNROLL>(args, end, args.fused.peers[0].chunk, &first);
+    const bool is_aborted = peer_fifos_open(args, &end);
+    if (sends)
+        load_first<PROTO, DTYPE_NONE, GYRE_SUM, GYRE_CUDA_UNROLL>(
+            args, args.fused.peers[0].in_offset, &first);
     give_credit_ahead(args);
     bool is_stopped =
         is_aborted || !peer_fifos_await<true>(args, end, min(n_tiles, args.fused.depth));
     /* LL128 needs converged warps. With several tiles all warps wait at barriers, or none does. */
     is_stopped =
         n_tiles > 1 ? __syncthreads_or(is_stopped) != 0 : __any_sync(0xffffffffU, is_stopped) != 0;
-    if (!is_stopped && moves && has_sending_end<true>(args.fused))
-        send_tiles<PROTO, KEEPS>(args, end);
+    if (!is_stopped && sends)
+        send_tiles<PROTO, KEEPS>(args, end, first);
     /* With several tiles the last warp comes here before others wait. */
     announce_sent(args.common, end.sequence);
     if (!is_stopped && has_receiving_end<true>(args.fused)) {
