@@ -10,16 +10,15 @@ import os
 import subprocess
 import sys
 
+import from_flows
 import from_msccl
 import from_mscclpp
-import from_teccl
-import from_trees
 import program_text
 from report_sources import write_whole
 
 MOST_SLOTS = 4  # of a FIFO of a communicator
-READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_teccl.translate,
-           "trees": from_trees.translate}
+READERS = {"msccl": from_msccl.translate, "mscclpp": from_mscclpp.translate, "teccl": from_flows.translate_teccl,
+           "trees": from_flows.translate_trees}
 
 
 def format_of(path):
@@ -51,7 +50,7 @@ def run(tools, options):
 
     text = io.StringIO()
     reader = READERS[options.format or format_of(options.file)]
-    reader(options.file, text, *([options.coll] if reader == from_trees.translate else []))
+    reader(options.file, text, *([options.coll] if reader == from_flows.translate_trees else []))
     variants = program_text.parse(text.getvalue())
     asked = ("--any-order",) if options.any_order else ()
 

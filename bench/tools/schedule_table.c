@@ -233,6 +233,9 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
     filter.is_forced[request->coll] = request->algorithm != NULL; /* as --algo is in a call */
+    /* The search would emit all programs once for each size that it tries. */
+    if (request->n_channels > 0 && request->tile_bytes > 0 && facts.n_ranks >= MANY_RANKS)
+        facts.cost = NULL;
     if (table->algorithms[column]->given != NULL)
         GYRE_TRY(
             gyre_tuner_choose_given(&facts, &filter, table->algorithms[column], n_bytes, choice));
