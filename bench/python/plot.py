@@ -14,6 +14,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+import call_figure
 from report import amount, go_to_python_with_packages, install
 from report_sources import SourceError, check_bench, is_number, read_json, say_written, split_label, write_whole
 
@@ -269,6 +270,7 @@ def make_parser():
     parser.add_argument("-o", "--output", type=output_path)
     parser.add_argument("--y", choices=("time", "busbw"), default="time")
     parser.add_argument("--title")
+    parser.add_argument("--call", type=int)
     parser.add_argument("--limit", type=amount)
     parser.add_argument("--predicted", action="store_true")
     parser.add_argument("--table")
@@ -313,6 +315,12 @@ def write_files(options):
     wants_chart = options.output is not None or options.table is None
     options.output = options.output or "gyre_plot.svg"
     first = read_json(split_label(options.files[0])[1])
+    if call_figure.is_trace(first):
+        files = [(path, read_json(path)) for path in options.files]
+        if output_kind(options.output) != "svg" or not all(call_figure.is_trace(value) for _, value in files):
+            raise SourceError(f"{options.files[0]} is a trace: give traces only, and a name that ends in .svg")
+        write_whole(options.output, call_figure.draw_call(files, options.call, options.title))
+        return [options.output]
     if isinstance(first, dict) and first.get("kind") == "gyre compare":
         path = split_label(options.files[0])[1]
         if options.table is not None:

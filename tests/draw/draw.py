@@ -321,7 +321,7 @@ def case_pictures(directory):
             "two_level.svg": ["--algo", "two_level_log", "--coll", "all_reduce", "--hosts", "2x3"],
             "wrong.svg": ["--file", "-"]}
     made["hurt.svg"] = ["--fabric", os.path.join(pictures, "../examples/hurt.fabric")]
-    assert sorted(os.listdir(pictures)) == sorted([*made, "published.svg"])  # that one is gyre validate's
+    assert sorted(os.listdir(pictures)) == sorted([*made, "published.svg", "call.svg"])  # of gyre validate and gyre plot
     for name, options in made.items():
         with open(os.path.join(pictures, name), encoding="utf-8") as file:
             assert file.read() == draw(directory, options, "svg", given=wrong).stdout, name

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 from report import FACTOR, HERE, Page, bench_report, read, start, write
 
@@ -154,6 +155,52 @@ def case_table(directory, source, folder):
     assert ",half,ring,LL,3," in listed[1] and ",,ring,,," in listed[2], listed
     plot(directory, folder, "-o", "turns.svg", "turns.json")
     check_points(curves_of_svg(read(folder, "turns.svg")), [TIMES, PREDICTED])
+
+
+def trace_of(rank, launch, step, end, call=3):
+    """A trace of one call: (begin, length) of its launch and its step, which sends a slot or reads the other rank's."""
+    def event(tid, name, begin, length, **args):
+        return {"ph": "X", "name": name, "pid": rank, "tid": tid, "ts": begin, "dur": length, "args": args}
+
+    slots = {"sent": ["c:0>1/0#7"], "received": []} if rank == 0 else {"sent": [], "received": ["c:0>1/0#7"]}
+    names = {0: "launch", 1: "calls", 2: "proxy socket", 16: "channel 0 worker 0"}
+    return {"traceEvents": [
+        *({"ph": "M", "name": "thread_name", "pid": rank, "tid": tid, "args": {"name": name}} for tid, name in names.items()),
+        {"ph": "M", "name": "gyre_rank", "pid": rank, "args": {"rank": rank}},
+        event(0, "launch", *launch, call=call), event(16, "copy", *step, call=call, bytes=64, text="chunk 0: in 0 -> to 1", **slots),
+        event(2, "send", step[0], 1, bytes=64, **slots), event(2, "send", end + 50, 1, bytes=64, **slots),
+        event(1, "broadcast", launch[0], end - launch[0], call=call, collective="broadcast", bytes=64, algorithm="ring")]}
+
+
+def case_call(directory, source, folder):
+    """A call of traces: lanes from the API to the wire and back, slices at the times of the trace, a curve a slot."""
+    write(folder, "a.json", trace_of(0, (1000, 10), (1020, 30), 1060))
+    write(folder, "b.json", trace_of(1, (1010, 10), (1150, 50), 1200))
+    plot(directory, folder, "a.json", "b.json", "-o", "call.svg")
+    root = xml.etree.ElementTree.parse(os.path.join(folder, "call.svg")).getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    texts = [text.text for text in root.iter(svg + "text")]
+    lanes = [text for text in texts if text.startswith("rank ")]
+    assert lanes == ["rank 0: the API", "rank 0: worker 0", "rank 0: proxy socket", "rank 1: proxy socket",
+                     "rank 1: worker 0", "rank 1: the API"], lanes
+    slices = [box for box in root.iter(svg + "rect") if box.find(svg + "title") is not None]
+    shown = [(float(box.get("x")), float(box.get("width"))) for box in slices]
+    # 1000 pixels are the 200 us from the first launch to the last end, from x = 150 on; the later sends are of other calls.
+    wanted = [(150 + 5 * (begin - 1000), 5 * length) for begin, length in
+              ((1000, 10), (1020, 30), (1020, 1), (1150, 1), (1150, 50), (1010, 10))]
+    assert shown == wanted, (shown, wanted)
+    curves = [path.get("d") for path in root.iter(svg + "path") if path.find(svg + "title") is not None]
+    assert len(curves) == 1 and curves[0].startswith("M400.0 ") and " 900.0 " in curves[0], curves  # 1050 to 1150 us
+    assert texts.count("done") == 2, texts
+    examples = [os.path.join(source, "docs", "examples", f"call.{rank}.json") for rank in (0, 1)]
+    plot(directory, folder, *examples, "-o", "call.svg")
+    with open(os.path.join(folder, "call.svg"), encoding="utf-8") as new, \
+            open(os.path.join(source, "docs", "pictures", "call.svg"), encoding="utf-8") as old:
+        assert new.read() == old.read(), "docs/pictures/call.svg is not what gyre plot draws"
+    write(folder, "report.json", measured_report())
+    for arguments, words in ((["a.json", "report.json"], "give traces only"), (["a.json", "-o", "a.html"], "ends in .svg"),
+                             (["a.json", "--call", "9"], "a.json: has no call 9; its calls are [3]")):
+        assert words in plot(directory, folder, *arguments, status=1).stderr, arguments
 
 
 def case_refusals(directory, _source, folder):
