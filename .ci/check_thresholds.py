@@ -84,7 +84,7 @@ REASONS = {
 FORMAT = "lengths of texts and parts of a format"
 HARDWARE = "sizes of memory, tables and blocks, and the time limits of waits"
 OTHERS = {
-    P + "given.c": "what is too large to be read or proved", P + "given.h": FORMAT, P + "plan.c": TILE,
+    P + "given.c": "what is too large to be read or proved", P + "plan.c": TILE,
     P + "plan_cache.c": "lengths of texts, a hash and its table", P + "plan.h": "bits of a key, and the size of the table", P + "plugins.c": FORMAT, P + "programs.c": UNIT,
     T + "rows.c": FORMAT, T + "rows.h": FORMAT,
     "core/engine/call/batch.c": "calls for which nothing is allocated",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rails are described in two_level.h. All-reduce of two hosts of two ranks, a chunk for each rail,
+ * Rails are described in hosts.h. All-reduce of two hosts of two ranks, a chunk for each rail,
  * by pairs:
  *
  *   round   host 0: ranks 0 and 1             host 1: ranks 2 and 3
@@ -17,7 +17,7 @@
  *
  * Reduce-scatter and all-gather are in two_level_blocks.c.
  */
-#include "algorithms/two_level.h"
+#include "algorithms/hosts.h"
 
 #include "algorithms/algorithm.h"
 

@@ -20,7 +20,7 @@
  * One worker moves blocks along the rail, and two inside the host, where one would be too slow;
  * with many hosts there are more.
  */
-#include "algorithms/two_level.h"
+#include "algorithms/hosts.h"
 
 int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, int lane,
                            struct gyre_ref *ins_out)

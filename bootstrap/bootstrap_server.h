@@ -80,9 +80,6 @@ struct gyre_server {
 /** The sweep frees it. The first reason stays. */
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
 
-/** NULL = no memory. */
-struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
-                                             const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
 /** @buffer: NULL (no memory) ends the link. Writes what the socket takes now. */

@@ -16,8 +16,9 @@
 #define LINGER_NS        (60 * GYRE_SECOND_NS) /* late ranks of a failed job learn why */
 #define MAX_POSTED_BYTES (4u << 20)            /* for one rank */
 
-struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
-                                             const void *payload, size_t n_payload)
+/* NULL = no memory. */
+static struct gyre_server_buffer *frame_of(enum gyre_frame_type type, int rank, uint32_t sequence,
+                                           const void *payload, size_t n_payload)
 {
     const struct gyre_frame frame = {
         .type = type, .rank = rank, .sequence = sequence, .n_bytes = (uint32_t)n_payload};
@@ -44,7 +45,7 @@ static void finish_link(struct gyre_server *server, struct gyre_server_link *lin
     if (link->is_dead || link->phase == GYRE_LINK_FINISHING)
         return;
     struct gyre_server_buffer *buffer =
-        gyre_server_frame(GYRE_FRAME_ERROR, -1, (uint32_t)status, text, strlen(text));
+        frame_of(GYRE_FRAME_ERROR, -1, (uint32_t)status, text, strlen(text));
     link->phase = GYRE_LINK_FINISHING;
     link->deadline_ns = gyre_now_ns() + FINISH_NS;
     gyre_server_link_send(server, link, buffer);
@@ -170,7 +171,7 @@ static void on_join(struct gyre_server *server, struct gyre_server_link *link)
         server->is_complete = true;
         gyre_sock_close_all(&server->listeners);
         struct gyre_server_buffer *buffer =
-            gyre_server_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
+            frame_of(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
         broadcast(server, -1, buffer);
         gyre_server_buffer_drop(buffer);
         if (server->n_dropped > 0)
@@ -202,8 +203,8 @@ static void on_gather(struct gyre_server *server, struct gyre_server_link *link)
             server->n_ranks, server->n_gathered_bytes, GYRE_FRAME_MAX_BYTES);
         return;
     }
-    struct gyre_server_buffer *buffer = gyre_server_frame(GYRE_FRAME_GATHERED, -1, server->sequence,
-                                                          NULL, n_sizes + server->n_gathered_bytes);
+    struct gyre_server_buffer *buffer = frame_of(GYRE_FRAME_GATHERED, -1, server->sequence, NULL,
+                                                 n_sizes + server->n_gathered_bytes);
     if (buffer == NULL) {
         gyre_server_fail(server, GYRE_ERROR_OUT_OF_MEMORY,
                          "the rendezvous has no memory for %zu bytes", server->n_gathered_bytes);
@@ -231,8 +232,7 @@ static void on_gather(struct gyre_server *server, struct gyre_server_link *link)
 static void tell_all(struct gyre_server *server, struct gyre_server_link *link,
                      enum gyre_frame_type type, const char *text)
 {
-    struct gyre_server_buffer *buffer =
-        gyre_server_frame(type, link->who.rank, 0, text, strlen(text));
+    struct gyre_server_buffer *buffer = frame_of(type, link->who.rank, 0, text, strlen(text));
     broadcast(server, link->who.rank, buffer);
     gyre_server_buffer_drop(buffer);
 }
@@ -259,8 +259,8 @@ void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *l
         break;
     case GYRE_FRAME_POST: {
         const int to = link->frame.rank;
-        struct gyre_server_buffer *buffer = gyre_server_frame(GYRE_FRAME_POST, link->who.rank, 0,
-                                                              link->payload, link->frame.n_bytes);
+        struct gyre_server_buffer *buffer =
+            frame_of(GYRE_FRAME_POST, link->who.rank, 0, link->payload, link->frame.n_bytes);
         if (buffer != NULL) {
             for (int rank = 0; rank < server->n_ranks; rank++) {
                 struct gyre_server_link *peer = server->ranks[rank];

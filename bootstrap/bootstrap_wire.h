@@ -176,6 +176,9 @@ gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes
 
 gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);
 
+/* A rank's link to the server. Any thread may send, under one lock. One waiting thread reads the
+ * socket for all, so a gather works while another thread polls. */
+
 struct gyre_tcp {
     struct gyre_bootstrap base;
     int fd;

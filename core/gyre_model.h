@@ -11,7 +11,7 @@
 #include "algorithms/library/library.h"
 #include "algorithms/simulate/fabric.h"
 #include "algorithms/simulate/simulate.h"
-#include "algorithms/verify/memory.h"
+#include "algorithms/verify/machine.h"
 #include "algorithms/verify/verify.h"
 #include "core/foundation/model/program_file.h"
 

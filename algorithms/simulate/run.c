@@ -55,7 +55,8 @@ static void clean(struct gyre_sim_state *state)
         state->workers[state->queue[i].worker].check_ns = state->queue[i].at_ns;
 }
 
-void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns)
+/* Unless the worker will check earlier. */
+static void check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns)
 {
     struct gyre_sim_worker_state *own = &state->workers[worker];
     if (own->check_ns <= at_ns)
@@ -70,7 +71,7 @@ void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo,
 {
     const struct gyre_sim_worker_state *own = &state->workers[worker];
     if (own->waits_for == GYRE_SIM_NO_FIFO || own->waits_for == fifo)
-        gyre_sim_check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
+        check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
 }
 
 static uint32_t first_child(const struct gyre_sim_state *state, uint32_t i)
@@ -232,7 +233,7 @@ static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
     const unsigned first = find_first(state, worker, group, &first_ns, &worker->waits_for);
     if (first_ns > now_ns) {
         if (first_ns < INFINITY)
-            gyre_sim_check_at(state, index, first_ns);
+            check_at(state, index, first_ns);
         return;
     }
     gyre_sim_execute(state, index, &group[first], now_ns);
@@ -240,7 +241,7 @@ static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
     if (worker->done_mask == (1U << (group->n_ahead + 1U)) - 1)
         advance(state, index);
     if (worker->tile < state->n_tiles)
-        gyre_sim_check_at(state, index, worker->free_ns);
+        check_at(state, index, worker->free_ns);
 }
 
 static void close_state(struct gyre_sim_state *state)
@@ -355,7 +356,7 @@ static void launch(struct gyre_sim_state *state)
             continue;
         }
         state->end_ns = gyre_sim_later(state->end_ns, start_ns);
-        gyre_sim_check_at(state, i, start_ns);
+        check_at(state, i, start_ns);
     }
 }
 

@@ -6,6 +6,9 @@
 #include "algorithms/simulate/simulate.h"
 #include "core/foundation/model/tile.h"
 
+/* All variants' programs as the simulator runs them: steps have costs and FIFOs, but no meaning. Of
+ * ranks that a renumbering of hosts or positions maps onto each other, one is kept. */
+
 enum gyre_sim_folding {
     GYRE_SIM_FOLD_ALL,          /* channels: a multiple of channel_unit */
     GYRE_SIM_FOLD_ANY_CHANNELS, /* channel_unit is 1 */
@@ -123,6 +126,10 @@ gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
                                   struct gyre_sim_network *network_out);
 
 void gyre_sim_network_close(struct gyre_sim_network *network);
+
+/* Max-min fair rates by progressive filling (Bertsekas and Gallager, "Data Networks", section
+ * 6.5.2): all flows grow alike until a link is full, its flows keep their rate, and the others go
+ * on. */
 
 struct gyre_flows;
 
@@ -252,9 +259,6 @@ static inline uint32_t gyre_sim_channels_of(const struct gyre_sim_state *state, 
     const uint32_t n_variants = state->network->n_variants;
     return n_channels / n_variants + (variant < n_channels % n_variants ? 1 : 0);
 }
-
-/** Unless the worker will check earlier. */
-void gyre_sim_check_at(struct gyre_sim_state *state, uint32_t worker, double at_ns);
 
 /** A slot is filled or free from `at_ns` on. */
 void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo, double at_ns);

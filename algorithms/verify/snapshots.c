@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/verify/clocks.h"
+#include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
 

@@ -3,7 +3,7 @@
  * Arrays only grow. A ring of n ranks has n * n sets, which are intervals of ranks, so these are
  * stored as two ends, others as bitmaps.
  */
-#include "algorithms/verify/memory.h"
+#include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
 

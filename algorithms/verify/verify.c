@@ -2,7 +2,6 @@
 #include "algorithms/verify/verify.h"
 
 #include "algorithms/verify/machine.h"
-#include "algorithms/verify/memory.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/model/connector.h"
 

@@ -2,14 +2,7 @@
  *
  * Runs all ranks' programs of one shape symbolically. A chunk or slot contains an expression over
  * contributions (rank, chunk, tile) with a node for each reducing step, so equal expressions mean
- * equal bits. This proves:
- *   - every output chunk holds exactly the right contributions, and the same expression on all
- *     ranks (unless any order is allowed);
- *   - FINAL is set exactly where a reduction becomes complete;
- *   - the programs do not deadlock at a given FIFO depth, and leave nothing in a FIFO;
- *   - no chunk is read after it was overwritten, or while another worker may write it
- *     (happens-before, by vector clocks);
- *   - no rank touches a buffer that it does not have, such as a non-root's OUT of reduce.
+ * equal bits. docs/schedule.md lists what this proves.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_H
 #define GYRE_ALGORITHMS_VERIFY_H

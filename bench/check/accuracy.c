@@ -2,7 +2,7 @@
  *
  * On the host, because the code under test must not compute its own expected values.
  */
-#include "bench/check/accuracy.h"
+#include "bench/check/pattern.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/util.h"

@@ -238,9 +238,6 @@ struct bench_matrix_rates {
 
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
 
-/** GB/s of the slower of both lines, 0 = unknown. */
-double bench_matrix_line(const struct bench_matrix *matrix, int pair);
-
 /** Reports the slowest and the fastest pair. @fix: for a slow one. @rest: ends the evidence. */
 void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *matrix,
                         const char *fix, const char *rest);

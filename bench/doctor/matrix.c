@@ -19,7 +19,8 @@ void bench_matrix_open(struct bench_matrix *matrix, int n, const char *what)
         matrix->latency_us[i] = matrix->gbytes_per_s[i] = (double)NAN;
 }
 
-double bench_matrix_line(const struct bench_matrix *matrix, int pair)
+/* GB/s of the slower of both lines, 0 = unknown. */
+static double line_of(const struct bench_matrix *matrix, int pair)
 {
     return fmin(matrix->line_gbytes_per_s[pair / matrix->n],
                 matrix->line_gbytes_per_s[pair % matrix->n]);
@@ -33,11 +34,9 @@ struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix)
     double low = INFINITY, high = -INFINITY;
     bool has_lines = true;
     for (int i = 0; i < matrix->n * matrix->n; i++)
-        has_lines =
-            has_lines && (isnan(matrix->gbytes_per_s[i]) || bench_matrix_line(matrix, i) > 0);
+        has_lines = has_lines && (isnan(matrix->gbytes_per_s[i]) || line_of(matrix, i) > 0);
     for (int i = 0; i < matrix->n * matrix->n; i++) {
-        const double rate =
-            matrix->gbytes_per_s[i] / (has_lines ? bench_matrix_line(matrix, i) : 1);
+        const double rate = matrix->gbytes_per_s[i] / (has_lines ? line_of(matrix, i) : 1);
         if (isnan(matrix->gbytes_per_s[i]))
             continue;
         rates.n_measured++;
@@ -58,7 +57,7 @@ void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *
     char bound[64] = "";
     if (slow < 0)
         return;
-    const double rate = matrix->gbytes_per_s[slow], line = bench_matrix_line(matrix, slow);
+    const double rate = matrix->gbytes_per_s[slow], line = line_of(matrix, slow);
     if (line > 0)
         snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
                  100 * rate / line, line);
@@ -94,7 +93,7 @@ static void put_name(FILE *file, enum bench_format format, const char *name, int
 static const char *cell_text(const struct bench_matrix *matrix, const double *values, int pair,
                              char *text_out, size_t text_bytes)
 {
-    const double value = values[pair], line = bench_matrix_line(matrix, pair);
+    const double value = values[pair], line = line_of(matrix, pair);
     if (pair / matrix->n == pair % matrix->n)
         return "-";
     if (isnan(value))

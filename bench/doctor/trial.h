@@ -119,6 +119,8 @@ void bench_pairs_measure(int fd, int kind);
 gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
                             struct bench_pairs *pairs_out);
 
+/* A child process that writes to its parent, for programs and drivers that may hang. */
+
 struct bench_child {
     pid_t pid; /* also of its process group */
     int fd;    /* what it writes */

@@ -2,7 +2,7 @@
  *
  * As nccl-tests: a barrier, n iterations enqueued, one wait, and the time divided by n.
  */
-#include "bench/driver/measure.h"
+#include "bench/driver/rank.h"
 
 #include "bench/limits/empty_launch.h"
 #include "bench/report/table_file.h"

@@ -5,9 +5,9 @@
  */
 #include "bench/engines/compare.h"
 
-#include "bench/driver/measure.h"
+#include "bench/check/pattern.h"
+#include "bench/driver/rank.h"
 #include "core/foundation/base/util.h"
-#include "bench/check/accuracy.h"
 
 #include <stdio.h>
 #include <string.h>

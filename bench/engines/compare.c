@@ -5,7 +5,7 @@
  */
 #include "bench/engines/compare.h"
 
-#include "bench/driver/measure.h"
+#include "bench/driver/rank.h"
 #include "core/foundation/base/util.h"
 
 #include <math.h>

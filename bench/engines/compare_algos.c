@@ -4,8 +4,8 @@
  */
 #include "bench/engines/compare.h"
 
-#include "bench/driver/measure.h"
 #include "bench/driver/option_table.h"
+#include "bench/driver/rank.h"
 #include "bench/report/output.h"
 #include "bench/report/table_file.h"
 

@@ -45,6 +45,9 @@ gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_
 /** Joins the other processes. Closed by ops->close(). */
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
+/* The threads of all processes. After each phase ranks tell each other whether they succeeded, so
+ * that none waits for one that gave up. */
+
 /* Shared by one process's ranks. */
 struct bench_ranks {
     struct bench_launcher *launcher;

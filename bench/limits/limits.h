@@ -32,9 +32,6 @@ enum bench_ceiling {
 
 extern const char *const bench_ceiling_names[BENCH_N_CEILINGS];
 
-/** @gbytes_per_s: by enum bench_way, one direction of a GPU's link. */
-double bench_ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS]);
-
 /** Both phases move the same bytes in sequence, so times add up. Rates are for one direction of a
  * GPU's link. Returns GB/s, 0 = a rate is not positive and finite. */
 double bench_ceiling_of_phases(double reduce_scatter_gbytes_per_s, double all_gather_gbytes_per_s);

@@ -6,7 +6,7 @@
 
 #ifdef BENCH_WITH_LIMITS
 
-#include "bench/driver/measure.h"
+#include "bench/driver/rank.h"
 #include "bench/limits/limits_kernels.h"
 #include "core/foundation/base/util.h"
 

@@ -29,7 +29,8 @@ double bench_ceiling_of_phases(double reduce_scatter_gbytes_per_s, double all_ga
     return 2 / (1 / reduce_scatter_gbytes_per_s + 1 / all_gather_gbytes_per_s);
 }
 
-double bench_ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS])
+/* @gbytes_per_s: by enum bench_way. */
+static double ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS])
 {
     static const enum bench_way phases[BENCH_N_CEILINGS][2] = {
 #define CEILING_PHASES(name, first, second) {BENCH_WAY_##first, BENCH_WAY_##second},
@@ -78,7 +79,7 @@ double bench_limits_ceiling(const struct bench_limits_ring *ring, enum bench_cei
             if (ring->gbytes_per_s[path][point] > best[way])
                 best[way] = ring->gbytes_per_s[path][point];
     }
-    return bench_ceiling_of(ceiling, best);
+    return ceiling_of(ceiling, best);
 }
 
 static void print_gbytes_per_s(double gbytes_per_s)

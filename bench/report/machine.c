@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/report/output.h"
 
-#include "bench/driver/measure.h"
+#include "bench/driver/rank.h"
 #include "core/foundation/topo/topo_nvml.h"
 
 #ifdef GYRE_WITH_CUDA

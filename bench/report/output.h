@@ -6,7 +6,6 @@
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
 
-#include "bench/driver/measure.h"
 #include "bench/driver/rank.h"
 #include "bench/engines/compare.h"
 #include "bench/limits/limits.h"

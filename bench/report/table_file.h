@@ -46,6 +46,9 @@ gyre_status bench_table_file_put(struct bench_table_file *file);
  * SYSTEM. */
 gyre_status bench_table_file_close(struct bench_table_file *file);
 
+/* Each line of a tidy CSV says what was timed where, so that files can be joined. `gyre plot
+ * --table` has the same columns. */
+
 struct bench_tidy_row {
     const char *engine;  /* "gyre", or "predicted" */
     const char *machine; /* rank 0's host, or the constants' name */

@@ -4,7 +4,6 @@
  */
 #include "bench/tools/trials.h"
 
-#include "bench/driver/measure.h"
 #include "bench/driver/rank.h"
 #include "core/foundation/base/util.h"
 

@@ -3,7 +3,6 @@
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "kernels/host/reduce.h"
 
 static bool has_arrived(struct gyre_host_end *end)
 {

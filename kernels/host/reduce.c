@@ -4,7 +4,7 @@
  * baseline's and AVX2's loops (reduce_loops.h) give the same bits, because no loop reassociates or
  * contracts.
  */
-#include "kernels/host/reduce.h"
+#include "kernels/host/host_exec.h"
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algorithms/verify/clocks.h"
-#include "algorithms/verify/memory.h"
+#include "algorithms/verify/machine.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/driver/measure.h"
 #include "bench/driver/options.h"
 #include "bench/driver/rank.h"
 #include "bench/launch/launcher.h"

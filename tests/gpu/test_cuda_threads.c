@@ -5,14 +5,10 @@
  * new, while kernels run that cannot end. If a call hangs, the test says where each rank stands and
  * fails.
  */
-#include "core/foundation/base/sync.h"
-#include "core/foundation/base/util.h"
-#include "core/gyre.h"
-#include "tests/support/check.h"
 #include "tests/support/gpus.h"
+#include "tests/support/jobs.h"
 
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 
 enum { RANKS = 2, MAX_COUNT = 1 << 20, N_RANDOM_CALLS = 150, DEADLINE_S = 60 };
 
@@ -27,24 +23,12 @@ static void cuda_ok(cudaError_t error, const char *call, int line)
     exit(1);
 }
 
-/* The same on both ranks, made from its number. */
-struct call {
-    unsigned what; /* index of `names` */
-    gyre_dtype dtype;
-    gyre_op op;
-    size_t count;
-    int root;
-};
-
-enum { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, N_CALLS };
-static const char *const names[N_CALLS] = {"all_reduce", "broadcast",      "reduce",
-                                           "all_gather", "reduce_scatter", "all_to_all"};
-static const struct {
-    gyre_dtype dtype;
-    unsigned n_bytes;
-} types[] = {{GYRE_INT8, 1},    {GYRE_UINT8, 1},   {GYRE_INT32, 4},   {GYRE_UINT32, 4},
-             {GYRE_INT64, 8},   {GYRE_UINT64, 8},  {GYRE_FLOAT16, 2}, {GYRE_FLOAT32, 4},
-             {GYRE_FLOAT64, 8}, {GYRE_BFLOAT16, 2}};
+static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE,     GYRE_COLL_BROADCAST,
+                                             GYRE_COLL_REDUCE,         GYRE_COLL_ALL_GATHER,
+                                             GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_TO_ALL};
+static const gyre_dtype types[] = {GYRE_INT8,    GYRE_UINT8,   GYRE_INT32,   GYRE_UINT32,
+                                   GYRE_INT64,   GYRE_UINT64,  GYRE_FLOAT16, GYRE_FLOAT32,
+                                   GYRE_FLOAT64, GYRE_BFLOAT16};
 static const gyre_op ops[] = {GYRE_SUM, GYRE_MAX, GYRE_MIN};
 
 struct rank {
@@ -69,69 +53,37 @@ static uint64_t mix(uint64_t number)
     return number ^ number >> 29;
 }
 
-static struct call make_call(unsigned number)
+/* The same on both ranks. */
+static struct test_job make_call(unsigned number)
 {
     const uint64_t random = mix(number);
-    const unsigned type = number % GYRE_ARRAY_LENGTH(types);
-    struct call call = {
-        .what = number % N_CALLS,
-        .dtype = types[type].dtype,
+    struct test_job call = {
+        .coll = colls[number % GYRE_ARRAY_LENGTH(colls)],
+        .dtype = types[number % GYRE_ARRAY_LENGTH(types)],
         .op = ops[number / GYRE_ARRAY_LENGTH(types) % GYRE_ARRAY_LENGTH(ops)],
         .count = (size_t)1 << random % 21,
-        .root = (int)(number / N_CALLS % RANKS),
+        .root = (int)(number / GYRE_ARRAY_LENGTH(colls) % RANKS),
     };
     call.count -= random >> 32 & (call.count - 1) & 7; /* some lengths are odd */
     return call;
 }
 
-static unsigned bytes_of(gyre_dtype dtype)
-{
-    unsigned i = 0;
-    while (types[i].dtype != dtype)
-        i++;
-    return types[i].n_bytes;
-}
-
 static const char *text_of(unsigned number, char *text, size_t n_bytes)
 {
-    const struct call call = make_call(number);
-    snprintf(text, n_bytes,
-             "call %u, %s of %zu elements of %u bytes, type %d, operation %d, root %d", number,
-             names[call.what], call.count, bytes_of(call.dtype), (int)call.dtype, (int)call.op,
-             call.root);
+    const struct test_job call = make_call(number);
+    snprintf(text, n_bytes, "call %u, %s of %zu elements of type %s, operation %s, root %d", number,
+             gyre_collectives[call.coll].name, call.count, gyre_dtype_names[call.dtype],
+             gyre_op_names[call.op], call.root);
     return text;
 }
 
 static void submit(struct rank *own, unsigned number)
 {
-    const struct call call = make_call(number);
-    gyre_status status = GYRE_SUCCESS;
+    const struct test_job call = make_call(number);
+    const struct test_place place = {
+        .comm = own->comm, .rank = own->number, .n_ranks = RANKS, .stream = own->stream};
     gyre_store_release_u32(&own->call, 1 + number);
-    switch (call.what) {
-    case ALL_REDUCE:
-        status = gyre_all_reduce(own->in, own->out, call.count, call.dtype, call.op, own->comm,
-                                 own->stream);
-        break;
-    case BROADCAST:
-        status = gyre_broadcast(own->in, own->out, call.count, call.dtype, call.root, own->comm,
-                                own->stream);
-        break;
-    case REDUCE:
-        status = gyre_reduce(own->in, own->out, call.count, call.dtype, call.op, call.root,
-                             own->comm, own->stream);
-        break;
-    case ALL_GATHER:
-        status = gyre_all_gather(own->in, own->out, call.count, call.dtype, own->comm, own->stream);
-        break;
-    case REDUCE_SCATTER:
-        status = gyre_reduce_scatter(own->in, own->out, call.count, call.dtype, call.op, own->comm,
-                                     own->stream);
-        break;
-    default:
-        status = gyre_all_to_all(own->in, own->out, call.count, call.dtype, own->comm, own->stream);
-        break;
-    }
-    CHECK_OK(status);
+    CHECK_OK(test_job_call(&call, &place, own->in, own->out));
     gyre_store_release_u32(&own->call, 0);
     gyre_fetch_add_u32(&n_calls_made, 1);
 }
@@ -140,12 +92,12 @@ static void submit(struct rank *own, unsigned number)
 static void check_last(struct rank *own, unsigned number)
 {
     static unsigned char bytes[RANKS][64];
-    const struct call call = make_call(number);
-    const bool reduces =
-        call.what != BROADCAST && call.what != ALL_GATHER && call.what != ALL_TO_ALL;
-    const size_t n_bytes = gyre_min_u64(call.count * bytes_of(call.dtype), sizeof(bytes[0]));
+    const struct test_job call = make_call(number);
+    const size_t n_bytes =
+        gyre_min_u64(call.count * gyre_dtype_bytes(call.dtype), sizeof(bytes[0]));
     char text[160];
-    if ((reduces && call.op == GYRE_SUM) || (call.what == REDUCE && call.root != own->number))
+    if ((gyre_collectives[call.coll].reduces && call.op == GYRE_SUM) ||
+        (call.coll == GYRE_COLL_REDUCE && call.root != own->number))
         return;
     CUDA_OK(cudaMemcpy(bytes[own->number], own->out, n_bytes, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < n_bytes; i++)

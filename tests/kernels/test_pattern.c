@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/check/pattern.h"
 #include "bench/check/pattern_values.h"
-#include "kernels/host/reduce.h"
+#include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
-#include "bench/check/accuracy.h"
 
 #include <float.h>
 #include <math.h>

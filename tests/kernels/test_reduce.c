@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/host/reduce.h"
+#include "kernels/host/host_exec.h"
 #include "kernels/numeric.h"
 #include "tests/support/check.h"
 

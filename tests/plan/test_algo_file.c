@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm/local.h"
 #include "core/engine/links/links.h"
-#include "core/engine/plan/given.h"
 #include "core/engine/plan/plan.h"
 #include "core/engine/plan/plan_cache.h"
 #include "core/foundation/base/param.h"

@@ -2,7 +2,7 @@
 #include "core/engine/comm/parts.h"
 
 #include "core/engine/comm/local.h"
-#include "core/engine/plan/plugins.h"
+#include "core/engine/plan/plan.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"

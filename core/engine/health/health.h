@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Which ranks of the parent a split or shrunk communicator's ranks are. Messages name both numbers,
+ * and the parent's links report deaths while the child is made. */
+
 #define GYRE_RANK_NAME_BYTES 192
 
 enum gyre_origin_kind { GYRE_ORIGIN_SPLIT, GYRE_ORIGIN_SHRUNK };

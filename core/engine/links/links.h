@@ -6,15 +6,49 @@
 #define GYRE_LINKS_LINKS_H
 
 #include "algorithms/algorithm.h"
-#include "core/engine/links/rank.h"
+#include "bootstrap/bootstrap.h"
+#include "core/foundation/base/param.h"
+#include "core/foundation/base/thread.h"
+#include "core/foundation/device/device.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/schedule.h"
 #include "core/foundation/topo/topo.h"
+#include "core/foundation/trace/trace.h"
 #include "core/gyre.h"
 #include "transport/transport.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct gyre_rank {
+    int rank;
+    int n_ranks;
+    char name[64]; /* of the communicator */
+    uint64_t job;  /* hash of the unique id: ranks of one job in one process end together. Under the
+                    * registry's lock */
+    uint64_t number; /* the same on all ranks, above their processes' earlier ones */
+    struct gyre_params params;
+    gyre_config config; /* every undefined field resolved */
+    struct gyre_fault fault;
+    struct gyre_trace *trace; /* NULL: not traced */
+    int file_rank;            /* %r in names of files: the rank before all splits and shrinks */
+    struct gyre_device *device;
+    struct gyre_device_info device_info;
+    struct gyre_bootstrap *bootstrap;
+    uint64_t stage_ns; /* when the current stage of making it began */
+    /* Of connections; set before any is made. */
+    void (*tell)(void *context, const gyre_connection_event *event);
+    void *tell_context;
+    uint32_t has_left; /* 1: said goodbye. By the thread that leaves, release */
+};
+
+void gyre_rank_end_stage(struct gyre_rank *self, const char *stage);
+
+/** Of a call. UINT32_MAX = any number. */
+uint32_t gyre_rank_max_channels(const struct gyre_rank *self);
+
+/* How many FIFOs a pair of ranks has, and how many slots of which size a FIFO has. Pure functions
+ * of agreed facts, so all ranks compute the same. */
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
 /* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
@@ -41,6 +75,8 @@ uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec 
  * slots of LL. */
 void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
                                   const struct gyre_peer_counts *peers, bool is_proxied_inside);
+
+/* What a communicator knows of the network between its hosts, the same on all ranks. */
 
 struct gyre_network {
     bool is_rdma;

@@ -2,7 +2,7 @@
  *
  * Every rank proves the programs of all ranks, so all reach the same verdict without a message.
  */
-#include "core/engine/plan/given.h"
+#include "core/engine/plan/plan.h"
 
 #include "algorithms/verify/verify.h"
 #include "core/foundation/base/file.h"
@@ -26,8 +26,9 @@ const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_w
                                          "waits (gyre schedule --verify has no limit)";
 }
 
-gyre_status gyre_proof_run(const struct gyre_program *const *programs, int n_ranks, bool any_order,
-                           bool *same_bits_out)
+/* @any_order: ranks may reduce in different orders. @same_bits_out: they all reduce in one. */
+static gyre_status prove(const struct gyre_program *const *programs, int n_ranks, bool any_order,
+                         bool *same_bits_out)
 {
     *same_bits_out = true;
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -55,8 +56,8 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
     for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++)
         status = gyre_algorithm_emit(algorithm, shape, rank, &programs[rank]);
     if (status == GYRE_SUCCESS)
-        status = gyre_proof_run((const struct gyre_program *const *)programs, n_ranks, any_order,
-                                &same_bits);
+        status =
+            prove((const struct gyre_program *const *)programs, n_ranks, any_order, &same_bits);
     for (int rank = 0; rank < n_ranks; rank++)
         gyre_program_free(programs[rank]);
     free(programs);
@@ -152,8 +153,8 @@ static gyre_status finish_shape(struct gyre_file_shape *shape,
     shape->same_bits = true;
     for (unsigned v = 0; v < shape->given.n_variants; v++) {
         bool same_bits;
-        GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)limits->n_ranks, limits->any_order,
-                                &same_bits));
+        GYRE_TRY(
+            prove(shape->given.programs[v], (int)limits->n_ranks, limits->any_order, &same_bits));
         shape->same_bits = shape->same_bits && same_bits;
     }
     return GYRE_SUCCESS;

@@ -7,13 +7,105 @@
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
 
+#include "algorithms/algorithm.h"
 #include "algorithms/simulate/simulate.h"
 #include "core/engine/links/links.h"
-#include "core/engine/plan/given.h"
+#include "core/engine/plan/tuner/filter.h"
 #include "core/engine/plan/tuner/rows.h"
 #include "core/engine/plan/tuner/tuner.h"
+#include "core/foundation/model/connector.h"
+#include "core/foundation/model/program_file.h"
 #include "core/foundation/model/types.h"
 #include "kernels/executor.h"
+
+#include <limits.h>
+
+/** A step that moves a range counts once for each chunk. */
+static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
+{
+    uint64_t n_steps = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        n_steps += program->steps[i].n_chunks;
+    return n_steps;
+}
+
+/** NULL = not too large for a communicator to wait for: at most a ring all-reduce of 406 ranks
+ * (docs/schedule.md). @n_steps: gyre_proof_steps(), and @n_workers: of one rank. */
+const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
+
+/** Prove one variant, out of place and in place. Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT
+ * with the verifier's finding; OUT_OF_MEMORY. */
+gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, bool any_order);
+
+/* Zeros = there is none. */
+struct gyre_algo_file {
+    char name[PATH_MAX + 32]; /* for messages: "GYRE_ALGO_FILE mine.gyre" */
+    struct gyre_program_file content;
+};
+
+/** Checks programs' structure. @source: "GYRE_ALGO_FILE" or "--algo-file". Errors: SYSTEM,
+ * OUT_OF_MEMORY, INVALID_ARGUMENT naming source, file, line and what is wrong. */
+gyre_status gyre_algo_file_load(const char *path, const char *source,
+                                struct gyre_algo_file *file_out);
+void gyre_algo_file_free(struct gyre_algo_file *file);
+
+/* A communicator's limits, the same on all ranks. */
+struct gyre_algo_limits {
+    uint32_t n_ranks;
+    gyre_device_kind device_kind;
+    struct gyre_fifo_spec spec;
+    uint32_t max_blocks; /* of a call on a GPU; UINT32_MAX = no limit */
+    bool any_order;      /* GYRE_ANY_ORDER */
+    const struct gyre_grouping *grouping;
+};
+
+struct gyre_file_shape {
+    struct gyre_given_programs given;
+    struct gyre_algorithm algorithm;
+    bool same_bits; /* in one order on all ranks */
+    struct gyre_file_shape *next;
+};
+
+/** Make algorithms and prove them. @file: must live as long as the shapes. @shapes_out: NULL = none
+ * for so many ranks. Errors: INVALID_ARGUMENT (programs are missing or refuted), UNSUPPORTED (more
+ * lanes, depth or workers than there are, or too large to be proved), naming file and shape. */
+gyre_status gyre_file_shapes_open(const struct gyre_algo_file *file,
+                                  const struct gyre_algo_limits *limits,
+                                  struct gyre_file_shape **shapes_out);
+void gyre_file_shapes_close(struct gyre_file_shape *shapes);
+
+struct gyre_algo_use {
+    const struct gyre_algo_file *file; /* NULL = none */
+    struct gyre_file_shape *shapes;
+    bool is_paused;
+    struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
+    struct gyre_file_shape *retired; /* loaded programs may refer to them */
+};
+
+/** @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
+gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
+                               const struct gyre_algo_limits *limits, int rank);
+void gyre_algo_use_close(struct gyre_algo_use *use);
+
+/** Collective; once in a communicator's life. Errors: as gyre_plan_use_file(). */
+gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
+                                  const struct gyre_algo_limits *limits,
+                                  const struct gyre_rank *self);
+
+/** NULL if the filter allows no path of the file's. @root: -1 without one. @in_window: the result
+ * lies in a window. */
+const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
+                                                const struct gyre_filter *filter,
+                                                enum gyre_collective coll, int root,
+                                                bool in_window);
+
+/** As gyre_plan_check_file(). */
+gyre_status gyre_algo_use_check(const struct gyre_algo_use *use, const struct gyre_filter *filter,
+                                enum gyre_collective coll, bool in_window, uint32_t n_ranks);
+
+/* A call on its way from the API to a work, and the windows: buffers that all ranks can write to.
+ * Registering is collective, so windows have the same numbers on all ranks. */
 
 /* What a call's caller allows, within GYRE_ALGO, GYRE_PROTO and the communicator's channels. Zeros
  * = no options. Compared byte by byte. */
@@ -211,7 +303,7 @@ uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 void gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_plan *plan,
                     const struct gyre_call *call, struct gyre_work *work_out);
 
-/** Load GYRE_ALGORITHMS (plugins.h) before there is a communicator. */
+/** Load GYRE_ALGORITHMS (files or .so) before there is a communicator. */
 gyre_status gyre_plugins_load_own(void);
 
 /** Carry out collectives by this choice, for benches; the tuner chooses fields that are 0, or all
@@ -267,5 +359,17 @@ struct gyre_plan_summary {
 /** @call: buffers only say whether they lie in a window; or NULL. */
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out);
+
+/** A process reads the files once, before anything reads the list of algorithms; later calls
+ * compare. After an error nothing has joined, and a later call tries again. Errors:
+ * INVALID_ARGUMENT naming the file and what is wrong; SYSTEM; INVALID_USAGE (an earlier call had
+ * other files). */
+gyre_status gyre_plugins_load(const struct gyre_params *params);
+
+#define GYRE_MAX_AGREED (GYRE_MAX_ALGORITHMS + (GYRE_N_ROW_FILES + 1) * GYRE_MAX_ROWS)
+
+/** Algorithms, shipped rows, then the user's: ranks must have them alike. @list_out:
+ * GYRE_MAX_AGREED. */
+uint32_t gyre_plan_list_agreed(const struct gyre_tuning *tuning, struct gyre_links_row *list_out);
 
 #endif

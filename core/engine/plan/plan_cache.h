@@ -6,7 +6,6 @@
 #define GYRE_PLAN_PLAN_CACHE_H
 
 #include "core/engine/links/links.h"
-#include "core/engine/plan/given.h"
 #include "core/engine/plan/plan.h"
 #include "core/engine/plan/tuner/tuner.h"
 #include "kernels/executor.h"

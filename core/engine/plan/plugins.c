@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define GYRE_PLUGIN_HOST
-#include "core/engine/plan/plugins.h"
+#include "core/engine/plan/plan.h"
 
 #include "algorithms/plugin.h"
-#include "core/engine/plan/plan.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/param.h"

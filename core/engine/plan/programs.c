@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/plan_cache.h"
 
+#include "core/engine/plan/plan.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
-#include "core/engine/plan/given.h"
 
 #include <errno.h>
 #include <stdlib.h>
