@@ -21,10 +21,6 @@ def nothing(words):
     return [text(words)]
 
 
-def first_of_each_id(checks):
-    return list({check["id"]: check for check in reversed(checks)}.values())[::-1]
-
-
 def name_of(check):
     """Words like "rdma.mtu rxe0:1 on ranks 0-1 (warn)"."""
     ranks = str(check.get("ranks") or "")

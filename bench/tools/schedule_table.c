@@ -233,8 +233,10 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
     filter.is_forced[request->coll] = request->algorithm != NULL; /* as --algo is in a call */
-    /* The search would emit all programs once for each size that it tries. */
-    if (request->n_channels > 0 && request->tile_bytes > 0 && facts.n_ranks >= MANY_RANKS)
+    /* The search would emit all programs once for each size that it tries. It is left out where it
+     * decides nothing else, as between hosts of one rank, which have one protocol. */
+    if (request->n_channels > 0 && request->tile_bytes > 0 && facts.n_ranks >= MANY_RANKS &&
+        gyre_tuner_is_net_alone(&facts))
         facts.cost = NULL;
     if (table->algorithms[column]->given != NULL)
         GYRE_TRY(

@@ -66,6 +66,10 @@ def check_predictions(directory, folder):
     chosen, alone = (float(printed(directory, *predict, *channels).split("\n")[-2].split()[4])
                      for channels in ([], ["--channels", "1"]))
     assert chosen < 0.5 * alone, (chosen, alone)
+    # What was searched is predicted the same if it is given, without the search.
+    large = ["--predict", "--algo", "doubling", "--coll", "all_reduce", "--hosts", "1100x1", "--bytes", "64K"]
+    row = printed(directory, *large).split("\n")[-2]
+    assert printed(directory, *large, "--channels", row.split()[2], "--tile", row.split()[3]).split("\n")[-2] == row, row
     for options, words in [(["--predict", "--hosts", "3x2"], "expected 4 numbers"),
                            (["--hosts", "2x2"], "do not go with --file"),
                            (["--json", "x"], "--json needs --verify or --predict")]:
