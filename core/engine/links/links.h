@@ -81,9 +81,9 @@ void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind 
 struct gyre_network {
     bool is_rdma;
     uint32_t nic_mbit_per_s; /* of the slowest NIC that a rank uses; 0 = unknown */
+    uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
     uint32_t least_ports;    /* RDMA ports in use on the host with the fewest, */
     uint32_t most_ports;     /* and on that with the most; 0 = unknown */
-    uint64_t latency_ns;     /* of the wire, one way; 0 = unknown */
 };
 
 /** The nearest power of two microseconds; 0 stays 0. Plans depend on the class alone, so two
