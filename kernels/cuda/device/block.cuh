@@ -54,14 +54,14 @@ struct block {
     bool is_aborted; /* before this block began */
 };
 
-/* What no launch writes. */
 template <int PROTO>
 static __device__ __forceinline__ void
-find_connection(struct connection *own, const struct gyre_cuda_common &common, uint32_t index,
+open_connection(struct connection *own, const struct gyre_cuda_common &common, uint32_t index,
                 const struct gyre_cuda_connection &use)
 {
     const struct gyre_connector *end = &common.connectors[index];
     const bool is_simple = knows_proxies && PROTO != GYRE_PROTO_SIMPLE && use.is_simple != 0;
+    const uint64_t number = (is_simple ? common.simple_counters : common.counters)[index];
     const enum gyre_proto proto =
         is_simple ? GYRE_PROTO_SIMPLE : gyre_proto_slots((enum gyre_proto)PROTO);
     const bool is_send = (index & 1) != 0;
@@ -75,7 +75,16 @@ find_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->awaited = is_send ? &credit->head[proto] : &inbox->tail[proto];
     own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
+    own->number = number;
+    /* A sender reads its credit before it needs it. A receiver of lines reads no tail. */
+    own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
+    /* Line protocols: the next launch gives the credit of a launch's last tile, because a kernel's
+     * end waits for all its stores to peers, but a store at the beginning is in flight while the
+     * block works. */
+    if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
+        store_relaxed_sys(&credit->head[proto], number);
     own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
+    own->first_slot = own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % depth);
     own->depth = (uint16_t)depth;
     own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE || is_simple ? slot_bytes
                       : is_net                                ? common.net_line_bytes
@@ -84,30 +93,11 @@ find_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->has_entered = 0;
     own->is_simple = is_simple;
     own->is_net = is_net;
+    /* Peers may store to this rank's OUT from here on: all earlier launches are over. */
+    if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
+        store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
     own->is_send = is_send;
-}
-
-/* By the thread that found it. */
-template <int PROTO>
-static __device__ __forceinline__ void
-open_connection(struct connection *own, const struct gyre_cuda_common &common, bool is_placed)
-{
-    const bool is_simple = is_of_simple(own), is_send = own->is_send != 0;
-    const uint64_t number = (is_simple ? common.simple_counters : common.counters)[own->index];
-    /* A sender reads its credit before it needs it. A receiver of lines reads no tail. */
-    own->seen[0] = is_send ? load_acquire_sys(own->awaited) : 0;
-    /* Line protocols: the next launch gives the credit of a launch's last tile, because a kernel's
-     * end waits for all its stores to peers, but a store at the beginning is in flight while the
-     * block works. */
-    if (PROTO != GYRE_PROTO_SIMPLE && !is_simple && !is_send)
-        store_relaxed_sys(own->posted, number);
-    /* Peers may store to this rank's OUT from here on: all earlier launches are over. */
-    if (PROTO == GYRE_PROTO_SIMPLE && is_placed && !is_send)
-        store_relaxed_sys(own->posted + (GYRE_HEAD_ENTERED - GYRE_PROTO_SIMPLE), number + 1);
-    own->number = number;
-    own->first_slot =
-        own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % own->depth);
 }
 
 /* To shared memory: parameters are slow to read when a warp's threads read different addresses. */
@@ -124,13 +114,15 @@ fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters
     return (const unsigned char *)copy;
 }
 
-/* Ends with a barrier. No launch writes programs and connectors, so they are read before the launch
- * before has ended; the loads after that are in flight together. @parameters: for inline_words. */
+/* Loads are in flight together. Ends with a barrier. @parameters: for inline_words. */
 template <int PROTO>
 static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
            const unsigned char *parameters, uint32_t block_of_work)
 {
+    await_last_launch();
+    const uint64_t sequence = begin_launch(common);
+    const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
     const uint32_t connections_words =
         work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
     const unsigned char *program = fetch_program(work, parameters, connections_words);
@@ -148,6 +140,9 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
         (const struct gyre_cuda_step *)(program + header->steps_offset) + worker.first_step;
     struct connection *own = (struct connection *)shared_words;
     uint4 *rest = shared_words + connections_words + work.inline_words;
+    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
+        open_connection<PROTO>(
+            &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
     if (work.shares_steps != 0) {
         const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
         /* The first threads are busy with connections. */
@@ -156,14 +151,6 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
         steps = (const struct gyre_cuda_step *)rest;
         rest += n_words;
     }
-    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
-        find_connection<PROTO>(
-            &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
-    await_last_launch();
-    const uint64_t sequence = begin_launch(common);
-    const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
-    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
-        open_connection<PROTO>(&own[i], common, connections[i].is_placed != 0);
     announce_launch(common, sequence);
     const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
     return {common,

@@ -167,19 +167,13 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     const struct gyre_cuda_fused &fused = args.fused;
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
     const struct gyre_cuda_peer &peer = fused.peers[end->group];
-    const uint64_t *sent = &args.common.counters[peer.send_end + skip];
-    const uint64_t *received = &args.common.counters[peer.recv_end + skip];
-    const uint64_t *head =
-        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * fused.credit_stride);
-    compute_now(sent);
-    compute_now(received);
-    compute_now(head);
     await_last_launch();
     end->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
-    end->sent = *sent;
-    end->received = *received;
-    end->head = load_relaxed_sys(head);
+    end->sent = args.common.counters[peer.send_end + skip];
+    end->received = args.common.counters[peer.recv_end + skip];
+    end->head = load_relaxed_sys(
+        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * fused.credit_stride));
     return is_aborted != 0;
 }
 
@@ -266,12 +260,6 @@ static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_arg
 {
     const struct gyre_cuda_fused &fused = args.fused;
     const uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
-#pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(fused, k); k++) {
-        compute_now(&counters[fused.peers[k].send_end]);
-        compute_now(&counters[fused.peers[k].recv_end]);
-        compute_now(all_fifos_head(fused, k));
-    }
     await_last_launch();
     ends->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);

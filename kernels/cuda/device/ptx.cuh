@@ -151,22 +151,6 @@ static __device__ __forceinline__ uint64_t global_ns()
     return ns;
 }
 
-/* The value is computed before the next await_last_launch(), behind which the compiler would
- * otherwise move it: a branch needs it, which is never taken. @value: never all ones. */
-static __device__ __forceinline__ void compute_now(uint32_t value)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %0, -1;\n@p trap;\n}" ::"r"(value));
-#endif
-}
-
-static __device__ __forceinline__ void compute_now(const void *value)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nsetp.eq.s64 p, %0, -1;\n@p trap;\n}" ::"l"(value));
-#endif
-}
-
 /* Every thread calls this before it accesses memory that a launch writes. */
 static __device__ __forceinline__ void await_last_launch()
 {

@@ -253,14 +253,6 @@ static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
     lamport_find_ranges(*run, 0, ranges);
     const struct lamport_range own = lamport_range_in(*run, run->args->fused.own_chunk, 0);
     const uint32_t at = threadIdx.x * LINE_BYTES;
-    /* All of them are below 2 GiB. */
-    compute_now(own.skip | own.n_bytes);
-    compute_now(run->args->work.in + run->args->fused.own_offset + own.skip + at);
-#pragma unroll
-    for (int k = 0; k < RUN::peers && lamport_has(*run, k); k++) {
-        compute_now(ranges[k].skip | ranges[k].n_bytes);
-        compute_now(run->args->work.in + run->args->fused.peers[k].in_offset + ranges[k].skip + at);
-    }
     const bool is_aborted = all_fifos_open<RUN::peers, RUN::exact_fit>(*run->args, &run->ends);
     lamport_load_inputs(*run, ranges, at, run->first);
     if (RUN::kind == GYRE_CUDA_LAMPORT_SAME)

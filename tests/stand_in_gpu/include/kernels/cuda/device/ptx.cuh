@@ -60,16 +60,6 @@ static inline void store_1_byte(void *to, uint16_t value)
     *(uint8_t *)to = (uint8_t)value;
 }
 
-static inline void compute_now(uint32_t value)
-{
-    (void)value;
-}
-
-static inline void compute_now(const void *value)
-{
-    (void)value;
-}
-
 static inline uint64_t load_acquire_sys(const uint64_t *word)
 {
     stand_in_polled(word);
