@@ -37,7 +37,7 @@ class Command:
         self.text, self.first, self.end = text, first, first
 
     def is_exact(self):
-        return not re.search(r"(?<![\w.])gyre (?!schedule\b|draw\b)|protocols (?!.*cu$)|packets\.py|\.sh |stop\.txt", self.text)
+        return not re.search(r"(?<![\w.])gyre (?!schedule\b|draw\b|explain-choice\b)|protocols (?!.*cu$)|packets\.py|\.sh |stop\.txt", self.text)
 
     def needs_mpi(self):
         return re.search(r"mpirun|rail_down|wire\.host", self.text) is not None
