@@ -87,8 +87,7 @@ struct gyre_given_programs {
     X(doubling) /* of whole vectors, in pairs */  \
     X(halving)  /* of the vector, in pairs */     \
     X(bruck)    /* distances 1, 2, 4, ... */      \
-    X(pat)      /* aggregated trees */            \
-    X(duplex)   /* direct, by two workers */
+    X(pat)      /* aggregated trees */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)

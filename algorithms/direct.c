@@ -162,35 +162,6 @@ const struct gyre_algorithm gyre_algorithm_direct = {
     .emit = emit,
 };
 
-/* While one worker sends, another one receives: with blocks of many tiles a worker of `direct`,
- * which does both in turns, does not fill its link. */
-static void emit_duplex(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
-{
-    struct gyre_shape staged = *shape;
-    staged.is_placed = false;
-    send_blocks(&staged, rank, builder);
-    gyre_builder_worker(builder);
-    one_step(builder, rank, gyre_in(rank), gyre_out(rank));
-    keep_blocks(&staged, rank, builder);
-}
-
-static bool can_do_duplex(const struct gyre_shape *shape, struct gyre_ability *can_out,
-                          const char **why_not)
-{
-    (void)shape;
-    (void)why_not;
-    *can_out = (struct gyre_ability){.flow = GYRE_FLOW_ONE_HOP};
-    return true;
-}
-
-const struct gyre_algorithm gyre_algorithm_duplex = {
-    .name = "duplex",
-    .summary = "direct, with a worker that sends and one that receives; for large blocks",
-    .collectives = 1U << GYRE_COLL_ALL_TO_ALL,
-    .can_do = can_do_duplex,
-    .emit = emit_duplex,
-};
-
 static void emit_send_recv(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const bool is_sender = rank == shape->root;

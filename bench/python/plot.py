@@ -327,7 +327,8 @@ text{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:11px;
 
 
 def is_trace(value):
-    return isinstance(value, dict) and isinstance(value.get("traceEvents"), list)
+    return isinstance(value, dict) and isinstance(value.get("traceEvents"), list) and \
+        value.get("otherData", {}).get("tool") == "gyre"
 
 
 def slices_of(path, value, number):
@@ -348,15 +349,15 @@ def slices_of(path, value, number):
     for pid, rank in ranks.items():
         own = [event for event in slices if event["pid"] == pid]
         whole = [event for event in own if event["args"].get("call") == number]
+        about = next((event for event in whole if names[pid, event["tid"]] == "calls"), None)
+        if about is None:
+            raise SourceError(f"{path}: rank {rank} lacks call {number}")
         begin, end = min(event["ts"] for event in whole), max(event["ts"] + event["dur"] for event in whole)
         for event in own:
             lane = names[pid, event["tid"]]
             is_proxy = lane.startswith("proxy") and begin <= event["ts"] <= end
             if event in whole and lane != "calls" or is_proxy:
                 found.setdefault((rank, lane), []).append(event)
-        about = next((event for event in whole if names[pid, event["tid"]] == "calls"), None)
-        if about is None:
-            raise SourceError(f"{path}: rank {rank} lacks call {number}")
         ends[rank] = about["ts"] + about["dur"]
     return found, ends, about["args"]
 
@@ -396,11 +397,11 @@ def draw_call(files, number, title):
     step = next(unit for power in range(-1, 9) for unit in (10 ** power, 2 * 10 ** power, 5 * 10 ** power) if span / unit <= 10)
     for i in range(int(span / step) + 1):
         lines.append(f'<text class="s" x="{x(begin + i * step):.1f}" y="{TOP - 8}">{i * step:g} us</text>')
-    places, y, last_rank = {}, TOP, order[0][0]
+    y, last_rank = TOP, order[0][0]
     sent, received = {}, {}
     for rank, name in order:
         y += GAP if rank != last_rank else 0
-        last_rank, places[rank, name] = rank, y
+        last_rank = rank
         label = f"rank {rank}: {'the API' if name == 'launch' else name.replace('channel 0 ', '')}"
         lines += [f'<rect class="l" x="{LEFT}" y="{y + 2}" width="{WIDTH}" height="{LANE - 4}"/>',
                   f'<text x="12" y="{y + 17}">{label}</text>']

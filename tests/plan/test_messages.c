@@ -144,7 +144,7 @@ TEST_CASE("the blocks of a group fit a GPU")
             facts.n_ranks = n_ranks;
             const uint32_t channels = gyre_tuner_pair_channels(&facts, GYRE_PROTO_LL128);
             const uint32_t n_blocks = channels * (2 * n_ranks - 1); /* with all, and a copy */
-            CHECK_MSG(channels == 1 || (channels * n_ranks <= 128 && n_blocks <= 2 * sms[i]),
+            CHECK_MSG(channels == 1 || (channels * n_ranks <= 64 && n_blocks <= sms[i]),
                       "%u ranks on %u multiprocessors: %u channels", n_ranks, sms[i], channels);
         }
     facts.device_kind = GYRE_DEVICE_HOST;

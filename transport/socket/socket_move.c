@@ -88,7 +88,7 @@ static bool connect_again(struct socket_link *link, const char *why, uint64_t si
     pthread_mutex_lock(&setup->lock);
     const bool is_tried = setup->is_running && !setup->stops;
     setup->has_broken = true;
-    gyre_store_relaxed_u32(&transport->base.is_moving, 1); /* under setup->lock, as below */
+    gyre_store_relaxed_u32(&transport->base.is_moving, is_tried); /* under setup->lock, as below */
     pthread_cond_broadcast(&setup->changed);
     pthread_mutex_unlock(&setup->lock);
     if (!is_tried)

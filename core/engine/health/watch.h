@@ -191,7 +191,7 @@ struct gyre_health {
     struct gyre_health_peer *peers; /* by rank */
     uint8_t *standings;             /* by rank: scratch for a message */
     uint64_t checked_ns;            /* the progress */
-    uint64_t resumed_ns;            /* this process ran again after a stop; 0 = never */
+    uint64_t resumed_ns;            /* runs, and no rail is missing, since then; 0 = always */
     uint64_t left_self_ns;          /* began to wait for goodbyes; 0 = no */
     uint64_t seen_progress;
     uint64_t seen_completed;

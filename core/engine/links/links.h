@@ -54,7 +54,8 @@ uint32_t gyre_rank_max_channels(const struct gyre_rank *self);
 /* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
 #define GYRE_FIFO_BUDGET_ACROSS_BYTES (256ULL << 20)
 
-/** On one host, within the budget of a rank. @buffer_bytes: GYRE_BUFFSIZE; 0 = unset.
+/** On one host, within the budget of a rank, or of more than two GPUs within twice that.
+ * @buffer_bytes: GYRE_BUFFSIZE; 0 = unset.
  * @max_channels: of a call; UINT32_MAX = any number. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes, uint32_t max_channels);

@@ -158,6 +158,30 @@ out:
     return status;
 }
 
+/* A rank of the host with the fewest ports, for which a call waits, of those with the most ranks: a
+ * host with fewer ranks needs fewer. */
+static int find_weakest(const struct gyre_links *links, int n_ranks, uint32_t *most_ports_out)
+{
+    uint16_t n_of_host[GYRE_MAX_RANKS] = {0};
+    uint16_t most_ranks = 0;
+    int weakest = -1;
+    for (int rank = 0; rank < n_ranks; rank++)
+        n_of_host[links->grouping.host_of[rank]]++;
+    for (int host = 0; host < links->grouping.n_hosts; host++)
+        if (n_of_host[host] > most_ranks)
+            most_ranks = n_of_host[host];
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const uint32_t n_ports = links->infos[rank].ib_n_ports;
+        if (n_of_host[links->grouping.host_of[rank]] < most_ranks)
+            continue;
+        if (n_ports > *most_ports_out)
+            *most_ports_out = n_ports;
+        if (weakest < 0 || n_ports < links->infos[weakest].ib_n_ports)
+            weakest = rank;
+    }
+    return weakest;
+}
+
 gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *links)
 {
     const int64_t given_rate = gyre_param_number(&self->params, GYRE_PARAM_NET_RATE);
@@ -175,20 +199,15 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
                                 .slowest = slowest,
                                 .told = slowest >= 0 ? told_rate(links, slowest) : 0,
                                 .measured = measured.mbit_per_s};
-    int weakest = 0; /* a rank of the host with the fewest ports: a call waits for it */
     uint32_t most_ports = 0;
-    for (int rank = 0; rank < self->n_ranks; rank++) {
-        if (links->infos[rank].ib_n_ports > most_ports)
-            most_ports = links->infos[rank].ib_n_ports;
-        if (links->infos[rank].ib_n_ports < links->infos[weakest].ib_n_ports)
-            weakest = rank;
-    }
+    const int weakest = find_weakest(links, self->n_ranks, &most_ports);
     const uint32_t least_ports = links->infos[weakest].ib_n_ports;
+    const bool counts_ports = links->uses_rdma && rates.given == 0;
     links->network = (struct gyre_network){
         .is_rdma = links->uses_rdma,
         .nic_mbit_per_s = (uint32_t)gyre_min_u64(choose_rate(&rates), UINT32_MAX),
-        .least_ports = links->uses_rdma ? least_ports : 0,
-        .most_ports = links->uses_rdma ? most_ports : 0,
+        .least_ports = counts_ports ? least_ports : 0,
+        .most_ports = counts_ports ? most_ports : 0,
         .latency_ns =
             given_ns > 0 ? (uint64_t)given_ns : gyre_network_round(measured.round_trip_ns) / 2};
     if (self->rank != 0)

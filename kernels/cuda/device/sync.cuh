@@ -55,7 +55,7 @@
  *
  * Counters of FIFOs and the launch sequence (launch_sequence.cuh) are ordered between kernels
  * by stream order. A launch can begin while the launch before it ends (programmatic dependent
- * launch). Before griddepcontrol.wait it reads only what no launch writes (programs, addresses of
+ * launch). Before griddepcontrol.wait it reads only tables that no launch writes (addresses of
  * slots and windows), and it writes shared memory alone. griddepcontrol.wait returns when the
  * launch before has completed and its stores are visible.
  */

@@ -444,9 +444,6 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 /* Likewise in two rows: two blocks fit a multiprocessor's registers. */
 #define GYRE_CUDA_ROW_THREADS 384
 
-/* Likewise of an interpreter: two blocks fit, because of its launch bounds. */
-#define GYRE_CUDA_TWO_BLOCKS_THREADS 256
-
 /* Rounds in flight of line protocols. In a round a thread moves one part of a line: 8 bytes in LL,
  * 15 on average in LL128. */
 #define GYRE_CUDA_UNROLL      2

@@ -140,15 +140,11 @@ static gyre_status fill_works(struct gyre_cuda_executor *executor, const struct 
         start->shared_bytes =
             start->shared_bytes > loaded->shared_bytes ? start->shared_bytes : loaded->shared_bytes;
     }
-    if (n_places > 2 * executor->n_sms)
+    if (n_places > executor->n_sms)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%u works take %u blocks, which must all run at the same time; the GPU "
-                         "has %u multiprocessors, each for two of them",
+                         "has %u multiprocessors",
                          n_works, n_places, executor->n_sms);
-    if (n_places > executor->n_sms)
-        start->n_threads =
-            gyre_min_u32(start->n_threads, GYRE_CUDA_TWO_BLOCKS_THREADS +
-                                               (has_simple ? GYRE_CUDA_SERVICE_THREADS : 0U));
     start->n_blocks = has_simple && n_places < executor->n_sms &&
                               transferred_bytes >= executor->block_placement_bytes
                           ? executor->n_sms

@@ -348,9 +348,8 @@ uint32_t gyre_tuner_pair_channels(const struct gyre_tuner_facts *facts, enum gyr
     const uint32_t most = (uint32_t)row->rule.number;
     if (!row->rule.by_ranks)
         return most;
-    /* A send and a receive with every other rank, and a copy, at most two blocks on a
-     * multiprocessor. */
+    /* a send and a receive with every other rank, and a copy */
     const uint32_t n_calls = 2 * facts->n_ranks - 1;
     return (uint32_t)gyre_max_u64(
-        gyre_min_u32(most / gyre_min_u32(most, facts->n_ranks), 2 * facts->least_sms / n_calls), 1);
+        gyre_min_u32(most / gyre_min_u32(most, facts->n_ranks), facts->least_sms / n_calls), 1);
 }
