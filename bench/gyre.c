@@ -217,8 +217,8 @@ int bench_command_folder(char *folder_out, size_t folder_bytes)
     return 1;
 }
 
-/* Replaces this process by a program of its folder. @prefix: "gyre" or "gyre bench", so that its
- * help shows the user's words. @argv: argv[0] is replaced. */
+/* @prefix: "gyre" or "gyre bench", so that its help shows the user's words. @argv: argv[0] is
+ * replaced. */
 static int start(const char *prefix, const char *program, char **argv)
 {
     char called_as[64]; /* longest: "gyre bench reducescatter" */
@@ -238,8 +238,7 @@ static int start(const char *prefix, const char *program, char **argv)
     return CANNOT_START;
 }
 
-/* Replaces this process by python3 with script, program folder and argv[1] on. The help is printed
- * here for machines without Python, and for man pages. */
+/* The help is printed here for machines without Python, and for man pages. */
 static int start_python(const struct command *command, int argc, char **argv)
 {
     char folder[PATH_MAX];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other, gather set-up data and watch each other: over TCP through the unique
- * id's rendezvous server, or in one process's memory (threads). A peer first proves that it knows
- * the job's secret.
+ * Over TCP through the unique id's rendezvous server, or in one process's memory (threads). A peer
+ * first proves that it knows the job's secret.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H

@@ -107,7 +107,7 @@ const char *gyre_slab_describe(const struct gyre_transport *transport, int peer)
 
 size_t gyre_slab_memory_bytes(const struct gyre_transport *transport);
 
-/** No proxy serves a mapped FIFO, so these do nothing. */
+/** No proxy serves a mapped FIFO. */
 void gyre_slab_wake(struct gyre_transport *transport);
 
 bool gyre_slab_help(struct gyre_transport *transport, bool is_last);

@@ -104,7 +104,7 @@ static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_trans
 }
 
 /** Of a proxied FIFO at its sender. With GYRE_FAILOVER=1 a slot is kept until it was consumed, so
- * the sender has twice as many: then as many slots are in flight as without. */
+ * the sender has twice as many. */
 static inline uint32_t gyre_transport_send_depth(const struct gyre_transport_config *config)
 {
     const uint32_t depth = config->spec.depth;
@@ -113,8 +113,7 @@ static inline uint32_t gyre_transport_send_depth(const struct gyre_transport_con
 }
 
 /** Every wait of open and connect calls this a few times a second and ends with its status: this
- * rank has given up, or another one has died or reported an error. Does not block. One thread at a
- * time. */
+ * rank has given up, or another one has failed. Does not block. One thread at a time. */
 gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 #define GYRE_MEASURE_NS 12000000ULL
@@ -260,7 +259,7 @@ uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links);
 bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gyre_put_head *head,
                          const void *data);
 
-/** Take messages. True if any arrived. */
+/** True if any arrived. */
 bool gyre_put_links_help(struct gyre_put_links *links);
 
 /** Say goodbye on each link once it has room: this rank posts nothing any more. Does not block. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Under a renumbering, a rank's program must be that of the kept rank that stands for it.
+ * A rank's program must be that of the kept rank that stands for it.
  */
 #include "algorithms/simulate/run.h"
 

@@ -34,8 +34,8 @@ gyre_status gyre_pattern_check_reduced(struct gyre_device *device,
                                        uint64_t count, const void *buffer,
                                        struct gyre_pattern_errors *errors_out);
 
-/* Measures the accuracy of sums over ranks against sums in twice float64's precision. Every rank
- * can compute the inputs of all ranks. */
+/* Sums over ranks, against sums in twice float64's precision. Every rank can compute the inputs of
+ * all ranks. */
 
 struct gyre_accuracy_inputs {
     gyre_dtype dtype;

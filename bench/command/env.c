@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre version`, and `gyre env`, which reads each variable by itself, so that one wrong value does
- * not hide the rest.
+ * Each variable is read by itself, so that one wrong value does not hide the rest.
  */
 #include "bench/command/command.h"
 

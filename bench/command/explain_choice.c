@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `gyre explain-choice` asks the library's own chooser, with a recorder, and variables count as in
- * a communicator.
+ * The library's own chooser, with a recorder; variables count as in a communicator.
  */
 #include "algorithms/contenders/contender.h"
 #include "bench/command/command.h"

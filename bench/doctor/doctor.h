@@ -155,7 +155,7 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
          port < (doctor)->machine.ports + (doctor)->machine.n_ports; port++) \
         if (port->why_unused[0] == '\0')
 
-/** Reports a file without a usable text. @result: OK means that it was read but not understood. */
+/** @result: OK = read, but not understood. */
 void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, const char *path,
                           enum bench_read result);
 
@@ -193,11 +193,11 @@ void bench_facts_gather(struct bench_doctor *doctor);
 
 void bench_findings_sort(struct bench_findings *findings);
 
-/** Gathers n_bytes of every process, by process. NULL = failed, with gyre_cause(). Collective. */
+/** By process. NULL = failed, with gyre_cause(). Collective. */
 void *bench_all_gather(struct bench_doctor *doctor, const void *mine, size_t n_bytes);
 
-/** Gives every rank the findings of all, and joins equal ones. The evidence of joined ok and
- * skipped ones may differ. Collective. */
+/** Joins equal findings of all ranks; the evidence of ok and skipped ones may differ.
+ * Collective. */
 gyre_status bench_findings_merge(struct bench_doctor *doctor);
 
 /** Writes "0-3,6", with "..." at the end if there is no room. @is_in: by rank. */
@@ -211,7 +211,7 @@ struct bench_hosts {
     int me;            /* host of which this process is the first, -1 = none */
 };
 
-/** Finds hosts by the library's own notion. Collective. */
+/** By the library's own notion. Collective. */
 gyre_status bench_hosts_find(struct bench_doctor *doctor, struct bench_hosts *hosts_out);
 
 /* First member of what processes gather after a step. */
@@ -221,8 +221,8 @@ struct bench_note {
     char cause[640];
 };
 
-/** Gathers `mine` of every process. @mine: begins with struct bench_note, and its layout is fixed.
- * @all: by process. Returns the first failure of any process. Collective. */
+/** @mine: begins with struct bench_note, and its layout is fixed. @all: by process. Returns the
+ * first failure of any process. Collective. */
 gyre_status bench_gather(struct bench_doctor *doctor, gyre_status status, void *mine,
                          size_t n_bytes, void *all);
 
@@ -238,13 +238,12 @@ struct bench_matrix_rates {
 
 struct bench_matrix_rates bench_matrix_rates(const struct bench_matrix *matrix);
 
-/** Reports the slowest and the fastest pair. @fix: for a slow one. @rest: ends the evidence. */
+/** @fix: for a slow pair. @rest: ends the evidence. */
 void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *matrix,
                         const char *fix, const char *rest);
 
 enum bench_format { BENCH_AS_TEXT, BENCH_AS_MARKDOWN, BENCH_AS_HTML };
 
-/** Prints bandwidths with their share of the line, and latencies, for each rail. */
 void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix);
 
 struct bench_doctor_report {
@@ -274,7 +273,7 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 /** Errors: as gyre_file_replace(), UNSUPPORTED without json-c. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
-/** Runs the checks that are rows of checks/values.c. */
+/** Rows of checks/values.c. */
 void bench_check_values(struct bench_doctor *doctor);
 
 #define BENCH_VALUE(group, name)

@@ -24,8 +24,7 @@ enum bench_read {
 
 #define BENCH_NAME_BYTES 64
 
-/** Zeroed memory of at least one item that lives until the process ends, as all that this command
- * allocates. Without memory the process ends with a message. */
+/** Zeroed, at least one item, never freed. Without memory the process ends with a message. */
 void *bench_keep(size_t n, size_t item_bytes);
 
 /** Makes room for item n of n, zeroed. @list: NULL at first. */
@@ -52,8 +51,8 @@ enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes
 enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
                                 size_t name_bytes);
 
-/** Reads what a command prints within 5 s, or another root's file programs/COMMAND. ABSENT: also if
- * the program failed. @text_out: NULL on failure. */
+/** What a command prints within 5 s, or another root's file programs/COMMAND. ABSENT: also if the
+ * program failed. @text_out: NULL on failure. */
 enum bench_read bench_read_program(const char *root, const char *command, char **text_out);
 
 /** Names are sorted, numbers by value, and exclude dot files. Returns their number, 0 for an absent
@@ -94,7 +93,7 @@ struct bench_pci_link {
     double most_gt_per_s;
 };
 
-/** Reads the link above a function. ABSENT = it has no link of its own. */
+/** The link above a function. ABSENT = none of its own. */
 enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
                                     struct bench_pci_link *link_out);
 
@@ -143,7 +142,7 @@ struct bench_rdma_port {
 /** "/sys/class/infiniband/DEVICE/ports/PORT/FILE". */
 const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file);
 
-/** Reads a driver's statistics as `ethtool -S` prints them, or another root's file ethtool/NAME. */
+/** As `ethtool -S` prints them, or another root's file ethtool/NAME. */
 enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out);
 
 struct bench_machine {
@@ -179,8 +178,8 @@ void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine);
 /** False also if the GPU is unknown. */
 bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id);
 
-/** Marks ports that variables exclude, or that are down while others work. @n_expected: active ones
- * that should be there, so that all others are unused. -1 = unknown. */
+/** Ports that variables exclude, or that are down while others work. @n_expected: active ones that
+ * should be there. -1 = unknown. */
 void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
                             struct bench_machine *machine);
 
@@ -208,7 +207,7 @@ const struct bench_netdev *bench_net_first(const struct bench_machine *machine);
  * none. */
 const char *bench_net_real(const struct bench_machine *machine);
 
-/** Reads the rows in use. Returns their number, -1 = a row is not understood. */
+/** Rows in use. Returns their number, -1 = a row is not understood. */
 int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma_port *port,
                     struct gyre_ib_gid_row **rows_out);
 
@@ -238,7 +237,7 @@ struct bench_counters *bench_counters_read(const struct bench_machine *machine);
 
 int bench_counters_n(const struct bench_counters *counters);
 
-/** Of ports in use: what each counts, and how much of it came within @n_seconds. */
+/** Of ports in use: in all, and within @n_seconds. */
 void bench_counters_print(const struct bench_machine *machine, int n_seconds, FILE *out);
 
 /** Failures and moves of connections, from the files of ranks. @pattern: GYRE_METRICS_FILE, "" =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interfaces and addresses of a root folder, and the library's choice among them.
+ * Interfaces and addresses of a root folder.
  */
 #include "bench/doctor/machine.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A child makes one communicator over all devices and measures each pair; the parent reads its
- * events from a pipe, each with a deadline.
+ * The child has one communicator over all devices; each of its events has a deadline.
  */
 #include "bench/doctor/trial.h"
 

@@ -114,12 +114,12 @@ void bench_pair_tell(int fd, const struct bench_pair_event *event);
 
 void bench_pairs_measure(int fd, int kind);
 
-/** Runs `measure` in a child. @timeout_ms: longest silence before the child is ended. @pairs_out:
- * what is known, on failure too. Errors: TIMEOUT, DEVICE with the child's cause, SYSTEM. */
+/** @measure: runs in a child. @timeout_ms: longest silence. @pairs_out: what is known, on failure
+ * too. Errors: TIMEOUT, DEVICE with the child's cause, SYSTEM. */
 gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
                             struct bench_pairs *pairs_out);
 
-/* A child process that writes to its parent, for programs and drivers that may hang. */
+/* For programs and drivers that may hang. */
 
 struct bench_child {
     pid_t pid; /* also of its process group */
@@ -134,8 +134,8 @@ gyre_status bench_child_start(void (*run)(int fd, const void *argument), const v
 ssize_t bench_child_read(const struct bench_child *child, int timeout_ms, void *bytes_out,
                          size_t n_bytes);
 
-/** Reads a whole record, which is below PIPE_BUF and so written at once. @what: the child's work,
- * for the message. Errors: TIMEOUT (@silence), REMOTE. */
+/** A whole record, which is below PIPE_BUF and so written at once. @what: the child's work. Errors:
+ * TIMEOUT (@silence), REMOTE. */
 gyre_status bench_child_take(const struct bench_child *child, int timeout_ms, const char *silence,
                              const char *what, void *record_out, size_t record_bytes);
 

@@ -82,12 +82,10 @@ gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
                                   struct bench_draw_state *state_out);
 void bench_draw_state_close(struct bench_draw_state *state);
 
-/** Applies a step of the rank's program. */
 void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32_t step,
                       struct bench_draw_state *state);
 
-/** Marks contributing ranks in `has`, which is by rank and never cleared. A rank that contributes
- * twice counts twice. */
+/** `has` is by rank and never cleared. A rank that contributes twice counts twice. */
 uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has);
 
 /** Does the collective want the value in the rank's OUT(chunk)? False without such a buffer. */
@@ -104,13 +102,13 @@ gyre_status bench_drawing_walk(struct bench_drawing *drawing);
 /** Fills in `places`. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_find_places(struct bench_drawing *drawing);
 
-/** Simulates one call. Errors: as bench_schedule_simulate(). */
+/** Errors: as bench_schedule_simulate(). */
 gyre_status bench_draw_find_times(struct bench_drawing *drawing,
                                   const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** Takes the times of a call on the first channel that runs the drawing's rail program. @call:
- * number in the trace, -1 = the last call that ran these programs on all ranks. Errors: as
- * bench_trace_read(), INVALID_ARGUMENT (no such call), OUT_OF_MEMORY. */
+/** Of the first channel that runs the drawing's rail program. @call: number in the trace, -1 = the
+ * last call that ran these programs on all ranks. Errors: as bench_trace_read(), INVALID_ARGUMENT
+ * (no such call), OUT_OF_MEMORY. */
 gyre_status bench_draw_measured_times(struct bench_drawing *drawing, const char *path, int call);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture of a fabric: switches above hosts, groups on a circle, or a torus as a grid.
+ * Switches above hosts, groups on a circle, or a torus as a grid.
  */
 #include "bench/draw/page.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns a trace's steps into steps as the simulator gives them.
+ * A trace's steps, as the simulator gives them.
  */
 #include "bench/draw/drawing.h"
 

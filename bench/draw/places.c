@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds lines, trees and grids in the links that programs use. A picture of another shape, such as
- * a ring, places its ranks by itself.
+ * Finds lines, trees and grids in the links of programs. Other shapes place their ranks by
+ * themselves.
  */
 #include "bench/draw/drawing.h"
 

@@ -71,7 +71,7 @@ struct bench_command_line {
 gyre_status bench_options_read(const struct bench_command_line *line, int argc, char **argv,
                                void *fields, char *notes);
 
-/** For tools: prints a refusal on standard error and returns false. */
+/** False after printing a refusal. */
 bool bench_options_take(const struct bench_command_line *line, int argc, char **argv, void *fields);
 
 /** For tools: as bench_options_take(), also for --help. Returns -1 to go on, else the exit status.
@@ -79,17 +79,17 @@ bool bench_options_take(const struct bench_command_line *line, int argc, char **
 int bench_options_start(const struct bench_command_line *line, int argc, char **argv, void *fields,
                         void (*print_usage)(const char *program, FILE *out));
 
-/** Prints the help, whose text begins in `column`. */
+/** The text begins in `column`. */
 void bench_options_print(const struct bench_option *options, int column, FILE *out);
 
 /** Reads "8", "64K", "1M", "2G" (powers of 1024), with or without B or iB. Pure. */
 gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
 
-/** Do both paths lead to one file, or are they the same text? */
+/** One file, or the same text. */
 bool bench_is_same_file(const char *a, const char *b);
 
-/** Opens closed standard streams on /dev/null, as the next socket would get their number and send
- * printed text to a peer. First in main(). */
+/** Opens closed streams on /dev/null, or a socket would get their number and printed text. First in
+ * main(). */
 void bench_streams_open(void);
 
 /** Errors: SYSTEM. */

@@ -174,7 +174,6 @@ gyre_status bench_options_take_size(const char **at, size_t *n_bytes_out)
     return bench_parse_bytes(text, n_bytes_out);
 }
 
-/* Makes -b and -e the bounds of --sizes. */
 static gyre_status read_sizes(struct bench_options *options)
 {
     const char *at = options->sizes;
@@ -222,7 +221,6 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Is the first name of `at` earlier in the list? */
 static bool is_double(const char *list, const char *at)
 {
     const size_t n_bytes = strcspn(at, ",");

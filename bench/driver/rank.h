@@ -21,7 +21,7 @@ struct bench_progress;
 gyre_status bench_progress_open(struct bench_progress **progress_out);
 void bench_progress_close(struct bench_progress *progress);
 
-/** Shows a size, or its next phase. @phase: static text. */
+/** @phase: static text. */
 void bench_progress_begin(struct bench_progress *progress, size_t n_bytes, const char *phase);
 void bench_progress_end(struct bench_progress *progress);
 
@@ -91,8 +91,7 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
  * so that none waits for it. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
-/** A case of about wanted->n_bytes, whose count fits. Blocks are multiples of 16 bytes, as in
- * nccl-tests. Pure. */
+/** About wanted->n_bytes. Blocks are multiples of 16 bytes, as in nccl-tests. Pure. */
 struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
 /** In place as gyre.h defines it. @buffers: outlive the call. */
@@ -159,12 +158,11 @@ gyre_status bench_library_call(const struct bench_library *library, const struct
 /** Errors: the one that ended the communicator. */
 gyre_status bench_library_wait(const struct bench_library *library, const struct bench_rank *rank);
 
-/** Allocates the buffers, and registers them or puts them in a window, as the options say. */
+/** Registered or in a window, as the options say. */
 gyre_status bench_library_open_buffers(const struct bench_library *library,
                                        struct bench_rank *rank);
 
-/** Frees the rank's stream, registrations, window, communicator and buffers, as far as they were
- * opened. @is_orderly: all ranks leave together. */
+/** Frees what was opened. @is_orderly: all ranks leave together. */
 void bench_library_leave(const struct bench_library *library, struct bench_rank *rank,
                          bool is_orderly);
 
@@ -197,8 +195,7 @@ struct bench_combination {
     char channels[32];
 };
 
-/** The word for channels changes first, then that for protocols. False past the last combination.
- * Pure. */
+/** Channels change first, then protocols. False past the last combination. Pure. */
 bool bench_combination_find(const struct bench_options *options, int i,
                             struct bench_combination *combination_out);
 
@@ -235,37 +232,33 @@ struct bench_timing {
     struct bench_stats us; /* of single calls on their slowest ranks */
 };
 
-/** Captures n_iters iterations and times the replays of -G, on this rank alone. The call must have
- * run before. @us_out: of one operation. */
+/** On this rank alone. The call must have run before. @us_out: of one operation. */
 gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_call *call,
                              int n_iters, double *us_out);
 
-/** Warms up, times and checks a call, and samples single calls on request. Collective, with one
- * result on all ranks. */
+/** Collective, with one result on all ranks. */
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
                           bool wants_samples, struct bench_timing *timing_out);
 
-/** The plan of the call, zero if unknown. Only rank 0 asks, as it may simulate the call. */
+/** Zero if unknown. Only rank 0 asks, as it may simulate the call. */
 struct gyre_plan_summary bench_plan_of(const struct bench_rank *rank,
                                        const struct bench_call *call);
 
-/** Each value becomes its maximum over the ranks. Collective. */
+/** Collective. */
 gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);
 
 /** False with -c 0, and where the result in place is undefined. Pure. */
 bool bench_is_checked(const struct bench_rank *rank, const struct bench_call *call);
 
-/** Runs the call by @run, NULL = gyre, on new inputs and counts wrong elements on all ranks.
- * Collective. */
+/** On new inputs. @run: NULL = gyre. @n_wrong_out: on all ranks. Collective. */
 gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *call,
                             gyre_status (*run)(void *context, const struct bench_call *call),
                             void *context, int64_t *n_wrong_out);
 
-/* Calls captured once and replayed. Without CUDA all functions return UNSUPPORTED. */
+/* Without CUDA all functions return UNSUPPORTED. */
 struct bench_graph;
 
-/** Captures the stream until bench_graph_end(). Calls must have run before, since loading and
- * allocating cannot be captured. */
+/** Calls must have run before, since loading and allocating cannot be captured. */
 gyre_status bench_graph_begin(gyre_stream stream);
 
 /** Needed after a failed call too, before the stream can be used. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each size is timed out of place and in place, and compared if --compare was given. Rank 0 gives
- * each row to its outputs.
+ * Rank 0 gives each row to its outputs.
  */
 #include "bench/driver/rank.h"
 

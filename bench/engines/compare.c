@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre and each mode are sampled in turns. Each round gives a ratio, and the median of these is the
- * result.
+ * Each round of turns gives a ratio; their median is the result.
  */
 #include "bench/engines/compare.h"
 
@@ -23,7 +22,7 @@
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-/* A sample: n_batch calls of one engine and one wait, or replays of their graph. */
+/* A sample: n_batch calls and one wait, or replays of their graph. */
 struct batch {
     const struct bench_engine *engine; /* NULL = gyre */
     struct bench_contender *contender; /* NULL = gyre's choice, or the engine's mode */
@@ -64,8 +63,7 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch,
                : batch->engine->ops->wait(batch->engine->state);
 }
 
-/* Lets the plan choose the batch's contender. One call makes the new plan untimed. A name without a
- * protocol allows any. */
+/* One call makes the new plan untimed. A name without a protocol allows any. */
 static gyre_status select_batch(struct bench_rank *rank, const struct batch *batch)
 {
     if (batch->contender == NULL || batch->engine != NULL || batch->graph != NULL)
@@ -108,8 +106,8 @@ static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
     return run_batch(rank, batch, &host_us); /* also uploads the graph */
 }
 
-/* Times n samples. Collective. @us: by sample, longest over ranks. @host_us: grows by this rank's
- * enqueues. @turn_us_out: a call's time on the slowest rank. */
+/* Collective. @us: by sample, longest over ranks. @host_us: grows by this rank's enqueues.
+ * @turn_us_out: a call's time on the slowest rank. */
 static gyre_status time_batch(struct bench_rank *rank, const struct batch *batch, double *us,
                               size_t n, double *host_us, double *turn_us_out)
 {

@@ -79,10 +79,9 @@ struct bench_comparison {
     int n_batch; /* calls in a sample */
 };
 
-/** Fills in times, mode and ratios. The mode with the lowest median stands for the engine, so that
- * gyre gains nothing from an engine's several modes. Pure. @turns: us a call, in rows of
- * comparison->n_rounds: gyre's, which becomes sorted, n_modes more, and one of scratch.
- * @comparison: n_rounds and n_modes are read. */
+/** The mode with the lowest median stands for the engine, so that gyre gains nothing from an
+ * engine's several modes. Pure. @turns: us a call, in rows of comparison->n_rounds: gyre's, which
+ * becomes sorted, n_modes more, and one of scratch. @comparison: n_rounds and n_modes are read. */
 void bench_comparison_judge(double *turns, struct bench_comparison *comparison);
 
 struct bench_contender {
@@ -98,28 +97,27 @@ struct bench_contender {
 #define BENCH_CONTENDER_FILE "file" /* programs of --algo-file */
 #define BENCH_CONTENDER_GYRE "gyre" /* gyre's choice */
 
-/** Times algorithms of gyre in turns, and the engine if a contender has its name. Collective, with
- * one result on all ranks. Afterwards the plan chooses the last contender. Rank 0 fills in the
- * plans. @engine: may lack ops. @comparisons_out: n_contenders - 1, at least one; in number i
- * contender 0 stands for gyre and contender i + 1 for the engine. Errors: the plan's for an
- * impossible algorithm, UNSUPPORTED (impossible for the engine, or several modes), INTERNAL (wrong
- * values). */
+/** The engine, too, if a contender has its name. Collective, with one result on all ranks.
+ * Afterwards the plan chooses the last contender. Rank 0 fills in the plans. @engine: may lack ops.
+ * @comparisons_out: n_contenders - 1, at least one; in number i contender 0 stands for gyre and
+ * contender i + 1 for the engine. Errors: the plan's for an impossible algorithm, UNSUPPORTED
+ * (impossible for the engine, or several modes), INTERNAL (wrong values). */
 gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench_engine *engine,
                                      struct bench_contender *contenders, int n_contenders,
                                      const struct bench_call *call,
                                      struct bench_comparison *comparisons_out);
 
-/** Times gyre and the engine in turns. Collective, with one result on all ranks. A sample is one
- * call, -n calls on a stream, or with -G replays of their graph, until they are done on the slowest
- * rank. Errors: UNSUPPORTED (impossible for the engine), INTERNAL (its result is wrong). */
+/** Collective, with one result on all ranks. A sample is one call, -n calls on a stream, or with -G
+ * replays of their graph, until they are done on the slowest rank. Errors: UNSUPPORTED (impossible
+ * for the engine), INTERNAL (its result is wrong). */
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
 
 struct bench_setting;
 
-/** --compare-algos: times all sizes by each algorithm in turns. Rank 0 prints, and writes --json
- * and --csv. Collective. @engine: of --compare, may be in the list or lack ops. Errors: as
- * bench_compare_contenders(), UNSUPPORTED (point to point), SYSTEM (a file). */
+/** --compare-algos. Rank 0 prints, and writes --json and --csv. Collective. @engine: of --compare,
+ * may be in the list or lack ops. Errors: as bench_compare_contenders(), UNSUPPORTED (point to
+ * point), SYSTEM (a file). */
 gyre_status bench_compare_algos(struct bench_rank *rank, const struct bench_setting *setting,
                                 const struct bench_engine *engine);
 

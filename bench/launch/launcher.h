@@ -26,7 +26,7 @@ struct bench_launcher_ops {
     const char *name;
     /* Sets process, n_processes and state. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
     gyre_status (*open)(struct bench_launcher *launcher);
-    /* Gathers n_bytes from each process, by process. Also a barrier. Main thread only. */
+    /* By process. Also a barrier. Main thread only. */
     gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                               void *all_out);
     void (*close)(struct bench_launcher *launcher);
@@ -42,7 +42,7 @@ extern const struct bench_launcher_ops bench_launcher_mpi;
 gyre_status bench_launcher_detect(char *const *environment, gyre_launch *launch_out,
                                   const struct bench_launcher_ops **ops_out);
 
-/** Joins the other processes. Closed by ops->close(). */
+/** Closed by ops->close(). */
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
 /* The threads of all processes. After each phase ranks tell each other whether they succeeded, so
@@ -118,12 +118,11 @@ struct bench_option_texts {
     char texts[BENCH_MAX_AGREED_OPTIONS][BENCH_OPTION_TEXT_BYTES];
 };
 
-/** Writes the options that must agree (enum bench_agreement). Pure. */
+/** Options that must agree (enum bench_agreement). Pure. */
 void bench_option_texts_of(const struct bench_kind *kind, const struct bench_options *options,
                            struct bench_option_texts *texts_out);
 
-/** Compares all processes with process 0. Pure. @all: by process. Errors: INVALID_ARGUMENT with the
- * first difference. */
+/** With process 0. Pure. @all: by process. Errors: INVALID_ARGUMENT with the first difference. */
 gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int n_processes);
 
 /** Runs before other gathers, whose size may depend on options. Collective, with one answer for all

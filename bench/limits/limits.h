@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rates and times that no collective can beat, and the ceilings of busbw from them. `limits`
- * measures them, --limits reads its file.
+ * Rates and times that no collective can beat, and the ceilings of busbw from them.
  */
 #ifndef GYRE_BENCH_LIMITS_H
 #define GYRE_BENCH_LIMITS_H
@@ -109,7 +108,7 @@ struct bench_limit {
  * TIMEOUT (a GPU waited over two seconds), DEVICE (also wrong bytes), OUT_OF_MEMORY. */
 gyre_status bench_limits_measure(struct bench_limits *limits_out);
 
-/** Records why a figure is missing. Notes beyond BENCH_LIMITS_MAX_NOTES are dropped. */
+/** Notes beyond BENCH_LIMITS_MAX_NOTES are dropped. */
 void bench_limits_note(struct bench_limits *limits, const char *what, const char *why, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -122,9 +121,9 @@ void bench_limits_print(const struct bench_limits *limits);
 /** Errors: SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_limits_write(const struct bench_limits *limits, const char *path);
 
-/** Reads the ceiling of busbw by the SMs' fastest stores, as loads are slower and copy engines do
- * not reduce. @n_ranks: GPUs of the ring. Errors: SYSTEM, INVALID_ARGUMENT (wrong file, no such
- * ring or ceiling), UNSUPPORTED (no json-c). */
+/** By the SMs' fastest stores, as loads are slower and copy engines do not reduce. @n_ranks: GPUs
+ * of the ring. Errors: SYSTEM, INVALID_ARGUMENT (wrong file, no such ring or ceiling), UNSUPPORTED
+ * (no json-c). */
 gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
                               struct bench_limit *limit_out);
 

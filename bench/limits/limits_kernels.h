@@ -57,7 +57,7 @@ extern "C" {
  * functions here: DEVICE. */
 gyre_status bench_kernels_load(uint32_t arch);
 
-/** The stream waits until the host sets flags->may_start. */
+/** Until the host sets flags->may_start. */
 gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream);
 
 /** Copies with 512 threads a block and 16 bytes an access. @copy: memory that this GPU can address,
@@ -106,8 +106,8 @@ struct bench_transfer {
     int n_gpus;     /* 1 = within own memory */
 };
 
-/** Opens all visible GPUs, up to BENCH_LIMITS_MAX_GPUS, with two buffers of n_bytes each and peer
- * access where possible. Errors: UNSUPPORTED (no GPU), DEVICE, OUT_OF_MEMORY. */
+/** All visible GPUs, up to BENCH_LIMITS_MAX_GPUS, with two buffers of n_bytes each and peer access
+ * where possible. Errors: UNSUPPORTED (no GPU), DEVICE, OUT_OF_MEMORY. */
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out);
 
 /** Also after a failed bench_rig_open(). */

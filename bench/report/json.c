@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The schema is bench/report/report.schema.json. Each row replaces the whole file, which is thus
- * always valid.
+ * The schema is bench/report/report.schema.json. Each row replaces the whole file.
  */
 #include "bench/report/output.h"
 

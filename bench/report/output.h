@@ -29,8 +29,8 @@ struct bench_clocks {
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 
-/** The lowest clocks over the ranks, as the slowest GPU sets the pace. Unknown if they are so on
- * any rank. Collective, with one result on all ranks. */
+/** The lowest, as the slowest GPU sets the pace. Unknown if they are so on any rank. Collective,
+ * with one result on all ranks. */
 gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_machine *machine,
                                  struct bench_clocks *clocks_out);
 
@@ -89,8 +89,7 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
 
 unsigned bench_n_hosts(const struct bench_setting *setting);
 
-/** The length of the engine's name and version in setting->reference. Modes follow a comma.
- * Pure. */
+/** Of the engine's name and version in setting->reference. Modes follow a comma. Pure. */
 int bench_n_reference_version(const struct bench_setting *setting);
 
 struct bench_json;
@@ -99,8 +98,7 @@ struct bench_json;
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
 /** Replaces the file. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
-/** Adds one algorithm of --compare-algos. @json: NULL does nothing. @comparison: with the first
- * algorithm, NULL = this is the first. */
+/** @json: NULL does nothing. @comparison: with the first algorithm, NULL = this is the first. */
 gyre_status bench_json_contender(struct bench_json *json, const struct bench_case *what,
                                  const struct bench_contender *contender, double time_us,
                                  const struct bench_comparison *comparison);

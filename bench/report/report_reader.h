@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads benches' reports (--json). A call's time is out of place, or of the rounds of --compare.
+ * A call's time is out of place, or of the rounds of --compare.
  */
 #ifndef GYRE_BENCH_REPORT_READER_H
 #define GYRE_BENCH_REPORT_READER_H
@@ -41,10 +41,10 @@ gyre_status bench_report_times_add(const char *path, struct bench_report_times *
 double bench_time_curve_at(const struct bench_time_curve *curve, double n_bytes,
                            bool *is_beyond_out);
 
-/** Reads for tune the calls in a folder's *.json that the simulator can predict: all_reduce,
- * all_gather and reduce_scatter on one host through slots. @facts_out: with the largest number of
- * ranks. @rows_out: up to most_rows, by file name. Errors: INVALID_ARGUMENT (nothing found, two
- * kinds of device, or another version), SYSTEM, UNSUPPORTED (no json-c). */
+/** Of a folder's *.json the calls that the simulator can predict: all_reduce, all_gather and
+ * reduce_scatter on one host through slots. @facts_out: with the largest number of ranks.
+ * @rows_out: up to most_rows, by file name. Errors: INVALID_ARGUMENT (nothing found, two kinds of
+ * device, or another version), SYSTEM, UNSUPPORTED (no json-c). */
 gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *facts_out,
                                struct bench_fit_row *rows_out, size_t most_rows,
                                size_t *n_rows_out);

@@ -32,11 +32,11 @@ gyre_status bench_table_file_check(const char *option, const char *path);
 gyre_status bench_table_file_open(const char *option, const char *path, bool appends,
                                   struct bench_table_file *file_out);
 
-/** Is it an open descriptor such as /dev/stdout or a device, and no file of /dev/shm? It may be a
- * regular file that the shell holds open, so it is not replaced. */
+/** An open descriptor such as /dev/stdout or a device, and no file of /dev/shm. The shell may hold
+ * a regular file open there, so it is not replaced. */
 bool bench_table_file_is_direct(const char *path);
 
-/** Writes behind the file's contents. Errors: SYSTEM. */
+/** Errors: SYSTEM. */
 gyre_status bench_table_file_append(const char *option, const char *path, const char *text);
 
 /** Errors: SYSTEM. */
@@ -46,8 +46,7 @@ gyre_status bench_table_file_put(struct bench_table_file *file);
  * SYSTEM. */
 gyre_status bench_table_file_close(struct bench_table_file *file);
 
-/* Each line of a tidy CSV says what was timed where, so that files can be joined. `gyre plot
- * --table` has the same columns. */
+/* `gyre plot --table` has the same columns. */
 
 struct bench_tidy_row {
     const char *engine;  /* "gyre", or "predicted" */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --rows: many calls on many machines in one process. Simulators are kept, since most of
- * the time goes into their programs.
+ * Simulators are kept, since most of the time goes into their programs.
  */
 #include "algorithms/contenders/contender.h"
 #include "bench/report/table_file.h"
@@ -346,7 +345,7 @@ static void apply_machine(const struct row *row, const struct gyre_machine_file 
     cost->ingress_bytes_per_ns[GYRE_LINK_HOST] = *egress;
 }
 
-/* Predicts the fastest of the library's ways. @line: is cut into words. */
+/* @line: is cut into words. */
 static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
 {
     struct row own, *const row = &own;

@@ -72,7 +72,7 @@ gyre_status bench_machine_load(const char *machine, struct gyre_machine_file *fi
     return gyre_machine_file_read(is_shipped ? path : machine, folder, file_out);
 }
 
-/* A descriptor for its output, or -1 after printing a failure. */
+/* -1 after printing a failure. */
 static int start_importer(const char *path, pid_t *child_out)
 {
     char folder[PATH_MAX], script[PATH_MAX + 32];

@@ -27,14 +27,13 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
 /** @user: begins messages. @path: "-" = standard input. */
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
-/** schedule --from-msccl: Python translates an algorithm (bench/python/from_msccl.py), then it is
- * proved. */
+/** schedule --from-msccl (bench/python/from_msccl.py); proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
 /** Are the programs another rail's of the set before? */
 bool bench_programs_is_variant(const struct gyre_program_file *file, int set);
 
-/** Takes all rail programs of one shape from @set on. Returns their number. */
+/** All rail programs of one shape, from @set on. Returns their number. */
 int bench_programs_take(const struct gyre_program_file *file, int set,
                         struct gyre_given_programs *given_out);
 
@@ -119,8 +118,7 @@ void bench_shape_print_algorithms(FILE *out);
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
 
-/** Do the options name a shape? Checked before any work. @needs_algorithm: as for
- * bench_shape_find(). */
+/** Checked before any work. @needs_algorithm: as for bench_shape_find(). */
 bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
 
 /** For a file's programs. @grouping_out: NULL = one host, else static memory. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --predict shows the simulator's prediction, size by size. schedule --json writes the
- * results of --verify and --predict.
+ * schedule --predict, and --json of --verify and --predict.
  */
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
@@ -71,19 +70,16 @@ struct bench_schedule_request {
  * of a host if it is 0. False after printing what is wrong. */
 bool bench_take_machine(struct bench_schedule_request *request, const char *machine, int *n_nics);
 
-/** Prints time, bandwidth and bottleneck of one algorithm, or all algorithms' times. A
- * communicator's choices fill in what is missing. Errors: INVALID_ARGUMENT, SYSTEM (constants),
+/** A communicator's choices fill in what is missing. Errors: INVALID_ARGUMENT, SYSTEM (constants),
  * UNSUPPORTED (too large). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
-/** Answers schedule --rows: each line of key=value words is a call of another library
- * (docs/fabric.md#rows) and gets one flushed line, the answer or "error" with the reason. @path:
- * "-" = standard input. False after printing that it is unreadable. */
+/** schedule --rows (docs/fabric.md#rows): each line gets one flushed answer. @path: "-" = standard
+ * input. False after printing that it is unreadable. */
 bool bench_predict_rows(const char *path, FILE *out);
 
-/** Prints what another library would do (schedule --library). @request: its coll, hosts, sizes,
- * cost, fabric, NICs and trace count. @words: name and a row's words behind commas. Errors: as
- * bench_schedule_predict(). */
+/** schedule --library. @request: its coll, hosts, sizes, cost, fabric, NICs and trace count.
+ * @words: name and a row's words behind commas. Errors: as bench_schedule_predict(). */
 gyre_status bench_predict_library(const struct bench_schedule_request *request, const char *words);
 
 /* Between sizes of a table. */
@@ -94,14 +90,14 @@ struct bench_schedule_fastest {
     struct gyre_prediction prediction;
 };
 
-/** Finds the fastest algorithm and prints nothing. @n_bytes: of the vector or all blocks. Errors:
- * as bench_schedule_predict(), also UNSUPPORTED without a predictable algorithm. */
+/** Prints nothing. @n_bytes: of the vector or all blocks. Errors: as bench_schedule_predict(), also
+ * UNSUPPORTED without a predictable algorithm. */
 gyre_status bench_schedule_fastest(const struct bench_schedule_request *request, uint64_t n_bytes,
                                    struct bench_schedule_fastest *fastest_out);
 
-/** Simulates all ranks and tiles, as a communicator would choose them. @request: one algorithm,
- * sizes are not read. @n_bytes: of the vector or all blocks. @most_steps: over ranks, rail programs
- * and tiles. @simulation: has `observe` and `observer`, gets the rest except `cost`. Errors: as
+/** All ranks and tiles, as a communicator would choose them. @request: one algorithm, sizes are not
+ * read. @n_bytes: of the vector or all blocks. @most_steps: over ranks, rail programs and tiles.
+ * @simulation: has `observe` and `observer`, gets the rest except `cost`. Errors: as
  * bench_schedule_predict(), also UNSUPPORTED for too many steps. */
 gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
                                     uint64_t most_steps, struct gyre_simulation *simulation,
@@ -119,7 +115,6 @@ gyre_status bench_schedule_check_steps(struct gyre_simulator *simulator,
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,
                                   const struct gyre_simulation *given, const char *path);
 
-/* What all sizes of a table share, and its cells. */
 #define BENCH_TABLE_ALGORITHMS 16
 
 struct bench_table {
@@ -144,11 +139,10 @@ struct bench_table_cell {
 gyre_status bench_table_open(struct bench_table *table);
 void bench_table_close(struct bench_table *table);
 
-/** The bytes of the count that the collective's function takes. @n_bytes: of the vector or all
- * blocks. */
+/** Of the count that the collective's function takes. @n_bytes: of the vector or all blocks. */
 uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** Chooses as a communicator would, except for what the request names. @n_bytes:
+/** As a communicator would, except for what the request names. @n_bytes:
  * bench_table_call_bytes(). */
 gyre_status bench_table_choose(const struct bench_table *table, int column, uint64_t n_bytes,
                                struct gyre_choice *choice);

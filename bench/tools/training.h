@@ -23,13 +23,12 @@ struct bench_model {
 extern const struct bench_model bench_models[];
 extern const int bench_n_models;
 
-/** The parameters of all matrices, biases and norms. */
 double bench_model_params(const struct bench_model *model);
 
 /** NULL = unknown name. */
 const struct bench_model *bench_model_find(const char *name);
 
-/** The model with the nearest number of parameters, by ratio. */
+/** By ratio. */
 const struct bench_model *bench_model_nearest(double n_params);
 
 /** 12 layers hidden^2 (1 + 13 / (12 hidden) + vocabulary / (12 layers hidden)): Narayanan et al.,
@@ -74,17 +73,16 @@ struct bench_training_calls {
  * (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 2.1). */
 double bench_training_compute_us(const struct bench_training *training);
 
-/** The collectives of one step. Data parallel: buckets of gradients are all-reduced. Sharded: each
- * layer's parameters are gathered in both passes, its gradients reduce-scattered. Tensor parallel:
- * each layer all-reduces activations twice a pass (Shoeybi et al., "Megatron-LM", 2019, section 3).
- * Returns the number of entries. */
+/** Data parallel: buckets of gradients are all-reduced. Sharded: each layer's parameters are
+ * gathered in both passes, its gradients reduce-scattered. Tensor parallel: each layer all-reduces
+ * activations twice a pass (Shoeybi et al., "Megatron-LM", 2019, section 3). Returns the number of
+ * entries. */
 int bench_training_calls(const struct bench_training *training, enum bench_strategy strategy,
                          struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS]);
 
-/** Communication that computation cannot hide. Data parallel: buckets hide in the backward pass,
- * 2/3 of computation, except the last. Sharded: the first all-gather and last reduce-scatter stay.
- * Tensor parallel: all stays, as the next matrix needs the sum. @first_us, @last_us: a call of the
- * first and last entry. */
+/** Data parallel: buckets hide in the backward pass, 2/3 of computation, except the last. Sharded:
+ * the first all-gather and last reduce-scatter stay. Tensor parallel: all stays, as the next matrix
+ * needs the sum. @first_us, @last_us: a call of the first and last entry. */
 double bench_training_exposed_us(enum bench_strategy strategy, double compute_us,
                                  double communication_us, double first_us, double last_us);
 
@@ -101,7 +99,7 @@ struct bench_profile {
  * the path: INVALID_ARGUMENT, SYSTEM, OUT_OF_MEMORY, UNSUPPORTED (no json-c). */
 gyre_status bench_profile_read(const char *path, struct bench_profile *profile_out);
 
-/* gyre bottleneck: its options and its result. */
+/* gyre bottleneck */
 /* Default --threshold, a rule of thumb of courses on training: communication is rarely hidden as a
  * whole. */
 #define BENCH_TRAINING_RULE 0.3

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a group's end does besides gyre's calls. In NCCL a failed call fails the whole group.
+ * In NCCL a failed call fails the whole group.
  */
 #include "core/nccl/nccl_shim.h"
 

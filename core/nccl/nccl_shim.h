@@ -91,9 +91,9 @@ int nccl_comm_keep_promise(struct nccl_comm *comm);
 struct nccl_comm *nccl_comm_claim(ncclComm_t handle, const char *call, int aborts,
                                   ncclResult_t *result_out);
 
-/** Was a struct initialised? It begins with its size, a magic number, and the version of the
- * caller's header. @what: for the error's text. @least_bytes: of its first version. Errors:
- * ncclInvalidArgument, for NULL too. */
+/** A struct begins with its size, a magic number, and the version of the caller's header. @what:
+ * for the error's text. @least_bytes: of its first version. Errors: ncclInvalidArgument, for NULL
+ * too. */
 ncclResult_t nccl_check_head(const char *what, const void *given, unsigned magic,
                              size_t least_bytes);
 

@@ -113,7 +113,6 @@ static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
     return now_ns - channel->silent_ns >= SILENT_NS;
 }
 
-/* Notice rails that do not answer, and use those again that may be whole. */
 static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
     for (int i = 0; i < ib->config.n_peers; i++) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pair's connection moves to other rails (docs/failover.md has the protocol and its words). Only
- * the proxy thread acts; the health thread leaves the peer's messages in a mailbox. The peer's
- * receives that had completed before the fence but were not polled are dropped: their slots come
- * again.
+ * docs/failover.md has the protocol and its words. Only the proxy thread acts; the health thread
+ * leaves the peer's messages in a mailbox. The peer's receives that had completed before the fence
+ * but were not polled are dropped: their slots come again.
  */
 #include "transport/ib/ib_path.h"
 

@@ -12,7 +12,7 @@
 
 #include <time.h>
 
-/* As long as health waits for a rank: on a machine with too much to do calls take seconds. */
+/* On a machine with too much to do calls take seconds. */
 #define HANG_NS  10000000000ULL
 #define CLOSE_NS 2000000000ULL
 /* No completion says that a NIC's writes have reached a GPU's memory. */

@@ -334,8 +334,8 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_chann
     channel->n_recv_due = 0;
 }
 
-/* The next completion ends the proxy's sleep, but one before the arming would not, so each queue is
- * polled once more. */
+/* A completion before the arming would not end the proxy's sleep, so each queue is polled once
+ * more. */
 bool gyre_ib_settle(void *transport)
 {
     struct gyre_ib_transport *ib = transport;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the bytes of slots are divided between the rails of a pair. A rail that answers more slowly
- * than the fastest one, because its port has lost speed or never had it, carries less. A rate is
- * the bytes of a window over the time in which any of them waited for an answer. Latency counts as
- * busy time, so shares settle where all parts of a slot end at once.
+ * A rail that answers more slowly than the fastest one carries less. A rate is the bytes of a
+ * window over the time in which any of them waited for an answer. Latency counts as busy time, so
+ * shares settle where all parts of a slot end at once.
  */
 #include "transport/ib/ib_path.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bridges and IOMMUs between GPUs and adapters, PCI errors, and processors that handle interrupts.
+ * Bridges and IOMMUs, PCI errors, and interrupts.
  */
 #include "bench/doctor/doctor.h"
 

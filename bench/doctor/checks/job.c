@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the job was started, with which processors and variables, and what differs between its ranks.
  * Every rank gathers all facts, so all come to the same finding.
  */
 #include "bench/doctor/doctor.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between hosts: the transport of each pair, which the transports' own `reachable` decides as for a
- * communicator, and what gyre then measures, one pair and direction at a time. Each host's first
- * process takes part; the others wait in gathers.
+ * The transports' own `reachable` decides, as for a communicator. One pair and direction is
+ * measured at a time. Each host's first process takes part; the others wait in gathers.
  */
 #include "bench/doctor/doctor.h"
 

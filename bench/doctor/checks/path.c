@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Firewalls and MTUs between hosts by the kernel's own TCP and UDP, one pair at a time in both
- * directions.
+ * Firewalls and MTUs, by the kernel's own TCP and UDP, one pair at a time in both directions.
  */
 #include "bench/doctor/doctor.h"
 

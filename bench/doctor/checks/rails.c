@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A queue pair connects each pair of ports, and checked messages go through it, one pair at a time.
- * Port k of each host belongs to rail k. Pairs of one rail come first, because gyre needs those.
- * Each host's first process takes part; the others wait in gathers.
+ * One pair of ports at a time. Port k of each host belongs to rail k. Pairs of one rail come first,
+ * because gyre needs those. Each host's first process takes part; the others wait in gathers.
  */
 #include "bench/doctor/doctor.h"
 
@@ -79,8 +78,7 @@ static void make_rows(struct rig *rig)
     matrix->has_rails = true;
 }
 
-/* A queue pair of each side, the connection, a small message, large ones. Processes of other hosts
- * only gather. */
+/* Processes of other hosts only gather. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
 {
     struct bench_matrix *matrix = &rig->doctor->rails;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers against bounds, a row for each file and one evaluator, and against what --expect names.
+ * A row for each file, and one evaluator.
  */
 #include "bench/doctor/doctor.h"
 

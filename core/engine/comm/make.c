@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes communicators: first the parts that need no other rank, in the caller's thread, then the
- * rendezvous, which has its own thread inside groups and for communicators that do not block.
+ * First the parts that need no other rank, in the caller's thread, then the rendezvous, in a thread
+ * of its own inside groups and for communicators that do not block.
  */
 #include "core/engine/comm/parts.h"
 

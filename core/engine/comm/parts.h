@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How communicators are made and ended, for the files of this folder and for tests.
+ * For the files of this folder and for tests.
  */
 #ifndef GYRE_COMM_PARTS_H
 #define GYRE_COMM_PARTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread takes the events of the bootstrap links, checks the progress of this rank's calls, and
- * tells the other ranks and the communicator's children of a failure.
+ * One thread takes the events of the bootstrap links, checks this rank's calls, and tells ranks and
+ * children of a failure.
  */
 #include "core/engine/health/watch.h"
 

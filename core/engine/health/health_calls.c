@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks know of each other's calls. A mismatch ends the communicator.
+ * A mismatch ends the communicator.
  */
 #include "core/engine/health/watch.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which step of a stalled call waits for which slot of which rank, and where the chain of waits
- * ends.
+ * Where the chain of a stalled call's waits ends.
  */
 #include "core/engine/health/watch.h"
 
@@ -234,7 +233,7 @@ static void append_end(const struct gyre_health *health, const struct waits *wai
     }
 }
 
-/* The first wait stands in full, the next ones and the last one in short. */
+/* Only the first wait stands in full. */
 static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why,
                          size_t why_bytes)
 {

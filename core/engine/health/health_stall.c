@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank whose call stalls asks all others where they are, and names those that hold it up. A
- * process that runs answers at once, so a silent rank's process does not run. A slow rank is no
+ * A process that runs answers at once, so a silent rank's process does not run. A slow rank is no
  * error unless the user set a time limit.
  */
 #include "core/engine/health/watch.h"

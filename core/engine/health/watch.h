@@ -303,9 +303,9 @@ void gyre_health_check_dump(struct gyre_health *health);
  * 1 -> to 1) waits for slot 41 from rank 3 over shm". */
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
-/** Follow the waits from this rank's call `mine` to their end. @why_out: "" if nothing is known.
- * @why_bytes: at least 1; a long text loses waits and keeps its end. Returns true if the cause is
- * certain: a cycle, or a slot that was sent and did not arrive. */
+/** From this rank's call `mine`. @why_out: "" if nothing is known. @why_bytes: at least 1; a long
+ * text loses waits and keeps its end. Returns true if the cause is certain: a cycle, or a slot that
+ * was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 

@@ -47,8 +47,7 @@ void gyre_rank_end_stage(struct gyre_rank *self, const char *stage);
 /** Of a call. UINT32_MAX = any number. */
 uint32_t gyre_rank_max_channels(const struct gyre_rank *self);
 
-/* How many FIFOs a pair of ranks has, and how many slots of which size a FIFO has. Pure functions
- * of agreed facts, so all ranks compute the same. */
+/* Pure functions of agreed facts, so all ranks compute the same. */
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
 /* GPUs behind proxies: slots at both ends, and many FIFOs in flight to fill eight NICs. */
@@ -77,7 +76,7 @@ uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec 
 void gyre_fifo_spec_add_net_lines(struct gyre_fifo_spec *spec, gyre_device_kind kind,
                                   const struct gyre_peer_counts *peers, bool is_proxied_inside);
 
-/* What a communicator knows of the network between its hosts, the same on all ranks. */
+/* The network between hosts, the same on all ranks. */
 
 struct gyre_network {
     bool is_rdma;
@@ -150,7 +149,7 @@ void gyre_links_log(const struct gyre_rank *self, struct gyre_links *links);
 
 void gyre_links_close(struct gyre_links *links);
 
-/** Tell the proxies that something was enqueued. Any thread. */
+/** Something was enqueued. Any thread. */
 void gyre_links_wake(const struct gyre_links *links);
 
 /** gyre_executor_config's help. @context: struct gyre_links. */
@@ -198,7 +197,7 @@ bool gyre_links_are_moving(const struct gyre_links *links, const struct gyre_put
 gyre_status gyre_put_transports_open(struct gyre_rank *self, const struct gyre_links *links,
                                      struct gyre_put_transports *puts);
 
-/** Wake their proxies. Any thread. */
+/** Any thread. */
 void gyre_put_transports_wake(const struct gyre_put_transports *puts);
 void gyre_put_transports_close(struct gyre_put_transports *puts);
 

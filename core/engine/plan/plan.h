@@ -104,8 +104,7 @@ const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
 gyre_status gyre_algo_use_check(const struct gyre_algo_use *use, const struct gyre_filter *filter,
                                 enum gyre_collective coll, bool in_window, uint32_t n_ranks);
 
-/* A call on its way from the API to a work, and the windows: buffers that all ranks can write to.
- * Registering is collective, so windows have the same numbers on all ranks. */
+/* Registering is collective, so windows have the same numbers on all ranks. */
 
 /* What a call's caller allows, within GYRE_ALGO, GYRE_PROTO and the communicator's channels. Zeros
  * = no options. Compared byte by byte. */
@@ -247,9 +246,8 @@ struct gyre_plan {
 #define GYRE_PLAN_SETS    512
 #define GYRE_PLAN_PER_SET 4
 
-/* Zeros = empty. A set is in the order of last use, and a new plan replaces the one unused for
- * longest: a search compares at most four keys, and the table never grows. 256 keys almost never
- * meet in one set. */
+/* Zeros = empty. A set is in the order of last use; a new plan replaces the one unused for longest.
+ * 256 keys almost never meet in one set. */
 struct gyre_plan_table {
     struct gyre_plan *sets[GYRE_PLAN_SETS][GYRE_PLAN_PER_SET];
     struct gyre_plan *replaced; /* a batch may still refer to them */
@@ -325,8 +323,7 @@ gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, 
 /** After gyre_plan_restrict(). All ranks, between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
-/** Has it programs for this collective? @in_window: results lie in a window. Errors: INVALID_USAGE
- * naming the file and its shapes. */
+/** @in_window: results lie in a window. Errors: INVALID_USAGE naming the file and its shapes. */
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 

@@ -71,7 +71,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* A call's own options come first, then a forced choice, a file's program, rows and predictions. */
+/* In this order: the call's options, a forced choice, a file's program, rows, predictions. */
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                               const struct gyre_call *call, struct gyre_choice *choice_out)
 {

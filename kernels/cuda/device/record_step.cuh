@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording of the interpreter's steps in SIMPLE. The waiter and the poster each write their part
- * of an entry, after they have let other warps go on. A worker's steps overlap, because the waiter
- * already waits for the next ones. The host orders them (host/records.c).
+ * In SIMPLE the waiter and the poster each write their part of an entry, after they have let other
+ * warps go on. A worker's steps overlap, because the waiter already waits for the next ones. The
+ * host orders them (host/records.c).
  */
 #ifndef GYRE_KERNELS_CUDA_RECORD_STEP_CUH
 #define GYRE_KERNELS_CUDA_RECORD_STEP_CUH

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all line protocols share. A thread handles the same positions of a range in every step, so
- * chunks that one step writes and a later one reads need no barrier. Each warp resolves another
- * step of a tile; then every thread runs all steps on its own. A barrier comes once a tile, before
- * credit is given back, or at every receiving step where a FIFO has too few slots.
+ * A thread handles the same positions of a range in every step, so chunks that one step writes and
+ * a later one reads need no barrier. Each warp resolves another step of a tile; then every thread
+ * runs all steps on its own. A barrier comes once a tile, before credit is given back, or at every
+ * receiving step where a FIFO has too few slots.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
