@@ -16,6 +16,7 @@ benches print depends on the machine: numbers may differ, and a line "..." stand
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -138,6 +139,16 @@ def case_check(page, bench_folder, source):
                 check_pictures(lines, folder, source)
             check_command(page, command, lines, folder, bench_folder)
         check_pictures(lines, folder, source)
+        check_ignored(folder, source)
+
+
+def check_ignored(folder, source):
+    """What the commands leave in the folder, the root of gyre's sources for a student, git must ignore."""
+    left = [name for name in os.listdir(folder) if not os.path.islink(os.path.join(folder, name))]
+    if left and shutil.which("git") and os.path.exists(os.path.join(source, ".git")):
+        ignored = subprocess.run(["git", "-C", source, "-c", "safe.directory=*", "check-ignore", *left],
+                                 capture_output=True, text=True, check=False)
+        assert sorted(ignored.stdout.split()) == sorted(left), f".gitignore lacks one of {left}: {ignored}"
 
 
 def check_pictures(lines, folder, source):
