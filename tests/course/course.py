@@ -113,6 +113,7 @@ def open_folder(folder, source, bench_folder):
     for name in ("docs", "tests", "core", "kernels", "transport", "bootstrap"):
         os.symlink(os.path.join(os.path.realpath(source), name), os.path.join(folder, name))
     os.symlink(os.path.dirname(os.path.realpath(bench_folder)), os.path.join(folder, "build"))
+    shutil.copy(os.path.join(source, "docs/course/solutions/5_one_hop.gyre"), os.path.join(folder, "mine.gyre"))  # lesson 5
 
 
 def read_lines(path):
