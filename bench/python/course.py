@@ -45,6 +45,8 @@ def sends(programs, rank):
 
 
 def exercise_1(programs, _):
+    if programs.name == "ring":
+        yield "the name behind \"program\" is still ring; give your ring another one, so that logs tell the two apart"
     yield from wrong_way(programs, lambda rank: {(rank - 1) % 4},
                          lambda rank: f"the other way round it sends to rank {(rank - 1) % 4} only")
     if programs.n_chunks != 4:
@@ -96,7 +98,7 @@ def exercise_5(programs, _):
     for rank in (0, 1):
         n_steps = sum(len(steps) for steps in programs.ranks[rank])
         if n_steps != 2:
-            yield f"rank {rank} has {n_steps} steps; two are enough: send the input, and add what arrives"
+            yield f"rank {rank} has {n_steps} step{'s' * (n_steps != 1)}; one hop needs two: send the input, and add what arrives"
 
 
 def exercise_6(programs, given):
@@ -302,7 +304,7 @@ def answers_of_13():
 
 HINTS_13 = {
     ("look_at", 3): "rank 3 waits, too: follow the chain to its end", ("look_at", 0): "rank 0 is where the chain begins",
-    ("death_ms", 10000): "a kernel closes the connections of a dead process at once",
+    ("death_ms", 10000): "an operating system closes the connections of a dead process at once",
     ("cable_ms", 3000): "nobody closes a connection here: silence must tell",
     ("first_again", 8): "arrived = 7 counts slots, and they begin at 0", ("first_again", 5): "head is credit, not arrival",
     ("first_again", 9): "slots 7 and 8 are lost: the receiver does not have them",
@@ -360,8 +362,20 @@ PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 
             4: (exercise_4, "all_reduce", 4), 5: (exercise_5, "all_reduce", 2), 6: (exercise_6, "all_reduce", 4)}
 
 
+def late_steps(programs, proof):
+    """With a deadlock, steps that were taken before the one that frees them: with_next allowed it."""
+    for place in re.finditer(r"rank (\d+), worker (\d+), step (\d+)", proof):
+        rank, worker, at = map(int, place.groups())
+        if at > 0 and "with_next" in programs.ranks[rank][worker][at - 1].flags:
+            return f"; step {at - 1} of rank {rank} has with_next, so step {at} may come first"
+    return ""
+
+
 def check_program(tools, lesson, path, text):
     exercise, coll, n_ranks = PROGRAMS[lesson]
+    names = list(dict.fromkeys(re.findall(r"^program (\w+) ", text, re.M)))
+    if len(names) > 1:
+        return [f"the file has programs of {len(names)} names, {', '.join(names)}; all ranks need the same one"]
     shapes = parse(text)
     if len(shapes) != 1:
         return [f"the file has {len(shapes)} programs for all ranks; write one, for the ranks 0, 1, ... in order"]
@@ -369,6 +383,8 @@ def check_program(tools, lesson, path, text):
     proof = verify(tools, text)
     if not wrong and (proof is None or lesson != 4):  # lesson 4 predicts, which needs a proof
         wrong += exercise(shapes[0], Given(tools, path))
+    if proof and "deadlock" in proof:
+        proof += late_steps(shapes[0], proof)
     return wrong + ([f"the verifier: {proof}"] if proof else [])
 
 
@@ -379,7 +395,7 @@ def check_repaired(tools, path, text):
     folder = given.page("wrong")
     old = next((file for file in os.listdir(folder) if name and file[2:-len(".gyre")] == name[1]), None)
     if old is None:
-        return [f"its programs are named {name[1] if name else 'nothing'}, as none of {folder}"]
+        return [f"no file of {folder} has programs of the name {name[1] if name else '(none)'}; keep the name behind \"program\""]
     with open(os.path.join(folder, old), encoding="utf-8") as file:
         before = [line.strip() for line in file if not line.startswith("#")]
     after = [line.strip() for line in text.splitlines() if line and not line.startswith("#")]
