@@ -243,7 +243,7 @@ static int sends_of(const struct gyre_program *p, uint32_t step)
     X(no_chunks, p->n_chunks = 0, "number of chunks")                                            \
     X(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = GYRE_MAX_RANKS), "blocks")          \
     X(lanes, p->n_lanes = 9, "number of lanes")                                                  \
-    X(depth, p->min_depth = 9, "minimum depth")                                                  \
+    X(depth, p->min_depth = 9, "depth 9 of at most 8, range 1: minimum depth")                   \
     X(worker, p->workers[0].n_steps--, "workers hold")                                           \
     X(first_step, p->workers[0].first_step = 1, "expected at least one from 0")                  \
     X(peer, p->connections[0].peer = 12,                                                         \

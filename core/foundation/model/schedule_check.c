@@ -66,9 +66,10 @@ static gyre_status check_head(const struct gyre_program *p)
     if (wrong != NULL)
         return gyre_fail(GYRE_ERROR_INTERNAL,
                          "program %s of rank %u of %u, root %u, %u chunks, %u lanes, %u workers, "
-                         "%u connections, depth %u, range %u: %s",
+                         "%u connections, depth %u of at most %d, range %u: %s",
                          p->algorithm, p->rank, p->n_ranks, p->root, p->n_chunks, p->n_lanes,
-                         p->n_workers, p->n_connections, p->min_depth, p->max_range, wrong);
+                         p->n_workers, p->n_connections, p->min_depth, GYRE_MAX_DEPTH, p->max_range,
+                         wrong);
     return GYRE_SUCCESS;
 }
 
