@@ -259,9 +259,9 @@ static int sends_of(const struct gyre_program *p, uint32_t step)
     X(placed_in, p->steps[0].ins[0].is_placed = 1, "is placed")                                  \
     X(placed_unsaid, p->steps[0].outs[0].is_placed = 1, "the program says that nothing is")      \
     X(kind, p->steps[0].ins[0].kind = GYRE_N_OPERAND_KINDS, "unknown kind")                      \
-    X(in_range, p->steps[0].ins[0].index = 1, "in 1 of 1, counted from 0")                       \
-    X(connection_range, p->steps[0].outs[0].index = p->n_connections, "connection 22 of 22")     \
-    X(scratch_range, p->n_scratch = 0, "scratch 0 of 0")                                         \
+    X(in_range, p->steps[0].ins[0].index = 1, "input: there is no in 1: there are 1,")           \
+    X(connection_range, p->steps[0].outs[0].index = p->n_connections, "no connection 22: there") \
+    X(scratch_range, p->n_scratch = 0, "no scratch 0: there are 0")                              \
     X(scratch_unused, p->n_scratch = 2, "no step uses scratch 1")                                \
     X(writes_in, p->steps[3].outs[0].kind = GYRE_OPERAND_IN, "writes in")                        \
     X(out_twice, p->steps[0].outs[1] = p->steps[0].outs[0], "twice")                             \
@@ -269,7 +269,7 @@ static int sends_of(const struct gyre_program *p, uint32_t step)
     X(last_with_next, p->steps[3].flags |= GYRE_STEP_WITH_NEXT, "worker's last")                 \
     X(flags, p->steps[0].flags |= 4, "unknown flags")                                            \
     X(final, (p->coll = GYRE_COLL_BROADCAST), "does not reduce")                                 \
-    X(chunk, p->steps[0].chunk = 1, "chunk 1 of 1, counted from 0")                              \
+    X(chunk, p->steps[0].chunk = 1, "there is no chunk 1: there are 1,")                         \
     X(local_ins,                                                                                 \
       (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},               \
        p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}),                                     \

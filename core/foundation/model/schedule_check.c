@@ -172,8 +172,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
         return REFUSE(check, "%s of unknown kind %u", role, operand.kind);
     const char *kind = kind_names[operand.kind];
     if (operand.index >= check->n_of[operand.kind])
-        return REFUSE(check, "%s %s %u of %u, counted from 0", role, kind, operand.index,
-                      check->n_of[operand.kind]);
+        return REFUSE(check, "%s: there is no %s %u: there are %u, counted from 0", role, kind,
+                      operand.index, check->n_of[operand.kind]);
     const bool is_connection = operand.kind == GYRE_OPERAND_CONNECTION;
     if (operand.is_placed > 1 || (operand.is_placed != 0 && !is_connection))
         return REFUSE(check, "%s %s %u is placed", role, kind, operand.index);
@@ -239,7 +239,8 @@ static gyre_status check_step(struct check *check)
     const uint32_t n_out_parts = check->n_of[GYRE_OPERAND_OUT];
     const uint32_t n_chunks = n_in_parts > n_out_parts ? n_in_parts : n_out_parts;
     if (step->chunk >= n_chunks)
-        return REFUSE(check, "chunk %u of %u, counted from 0", step->chunk, n_chunks);
+        return REFUSE(check, "there is no chunk %u: there are %u, counted from 0", step->chunk,
+                      n_chunks);
     if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
         return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
     if (step->stride == 0
