@@ -327,8 +327,8 @@ WAYS = {
     "first_takes": "the table of states", "first_sends": "the table of states", "packets_4096": "bytes / MTU",
     "packets_1024": "bytes / MTU", "first_packet_bytes": "add the headers to 4096", "lacks": "which header says where the bytes "
     "go?", "timeout_ms": "0.004096 ms x 2^17", "window_ms": "7 times the timeout", "look_at": "the end of the chain",
-    "timeout_slack_ms": "docs/failures.md, a rank stands still and GYRE_TIMEOUT is set", "death_ms": "docs/failures.md, a process "
-    "dies", "cable_ms": "docs/failures.md, a host vanishes", "first_again": "arrived counts the slots that it has",
+    "timeout_slack_ms": "the sentence about GYRE_TIMEOUT in the lesson", "death_ms": "the table of the lesson, a process dies",
+    "cable_ms": "the table of the lesson, a host or cable is gone", "first_again": "arrived counts the slots that it has",
     "last_allowed": "head + depth slots may be sent in all",
 }
 

@@ -234,6 +234,7 @@ MISTAKES = [
     (11, "solutions/11_nccl.txt", ("algorithm_1g = ring", "algorithm_1g = Tree"), "at 1 GiB bytes count"),
     (12, "solutions/12_rdma.txt", ("first_sends = RTS", "first_sends = rtr"), "ready to receive only"),
     (12, "solutions/12_rdma.txt", ("window_ms = 3758.1", "window_ms = 3221.2"), "the first time counts as well"),
+    (13, "solutions/13_failures.txt", ("timeout_slack_ms = 3000", "timeout_slack_ms = 1"), "GYRE_TIMEOUT in the lesson"),
     (13, "solutions/13_failures.txt", ("last_allowed = 8", "last_allowed = 9"), "5 slots were consumed"),
     (8, "wrong/8_race.gyre", None, "writes chunk 0 while rank 1 in its step 0 may write it"),
     (8, "solutions/8_final.gyre", ("ranks 2 rank 0", "ranks 3 rank 0"), "mend the steps"),
