@@ -183,7 +183,7 @@ def read_sources(texts):
         elif isinstance(value, dict) and is_of_contenders(value):
             sources += contenders(value, label, path)
         elif not isinstance(value, dict) or "results" not in value:
-            raise SourceError(f"{path}: is neither the report of a bench (--json) nor of schedule --predict --json")
+            raise SourceError(f"{path}: is neither the report of a bench (--json) nor of schedule --predict --json, nor a trace of gyre")
         else:
             sources.append(bench_source(value, label, path))
     return sources

@@ -164,7 +164,7 @@ def trace_of(rank, launch, step, end, call=3):
 
     slots = {"sent": ["c:0>1/0#7"], "received": []} if rank == 0 else {"sent": [], "received": ["c:0>1/0#7"]}
     names = {0: "launch", 1: "calls", 2: "proxy socket", 16: "channel 0 worker 0"}
-    return {"traceEvents": [
+    return {"otherData": {"tool": "gyre"}, "traceEvents": [
         *({"ph": "M", "name": "thread_name", "pid": rank, "tid": tid, "args": {"name": name}} for tid, name in names.items()),
         {"ph": "M", "name": "gyre_rank", "pid": rank, "args": {"rank": rank}},
         event(0, "launch", *launch, call=call), event(16, "copy", *step, call=call, bytes=64, text="chunk 0: in 0 -> to 1", **slots),
@@ -198,7 +198,12 @@ def case_call(directory, source, folder):
             open(os.path.join(source, "docs", "pictures", "call.svg"), encoding="utf-8") as old:
         assert new.read() == old.read(), "docs/pictures/call.svg is not what gyre plot draws"
     write(folder, "report.json", measured_report())
+    write(folder, "foreign.json", {"traceEvents": []})
+    both, other = trace_of(0, (1000, 10), (1020, 30), 1060), trace_of(1, (1010, 10), (1150, 50), 1200, call=4)
+    both["traceEvents"] += other["traceEvents"]
+    write(folder, "both.json", both)
     for arguments, words in ((["a.json", "report.json"], "give traces only"), (["a.json", "-o", "a.html"], "ends in .svg"),
+                             (["foreign.json"], "nor a trace of gyre"), (["both.json"], "both.json: rank 0 lacks call 4"),
                              (["a.json", "--call", "9"], "a.json: has no call 9; its calls are [3]")):
         assert words in plot(directory, folder, *arguments, status=1).stderr, arguments
 
