@@ -401,29 +401,34 @@ static void go_to_phase(uint32_t phase)
     gyre_store_release_u32(&shared->phase, phase);
 }
 
-/* Each message fills a slot. A lap of messages is sent before any of it is received. */
+/* From rank 0 to rank 1, as many messages as a FIFO has slots; each fills one. */
+static void move_lap(gyre_comm *comm, int rank, uint64_t lap, gyre_stream stream)
+{
+    uint32_t data[1024];
+    for (uint64_t i = 0; i < GYRE_COMM_DEPTH; i++) {
+        const uint64_t message = lap * GYRE_COMM_DEPTH + i;
+        for (size_t at = 0; at < GYRE_ARRAY_LENGTH(data); at++)
+            data[at] = rank == 0 ? value_of(0, message, at) : 0;
+        if (rank == 0)
+            CHECK_OK(gyre_send(data, GYRE_ARRAY_LENGTH(data), GYRE_UINT32, 1, comm, stream));
+        else
+            CHECK_OK(gyre_recv(data, GYRE_ARRAY_LENGTH(data), GYRE_UINT32, 0, comm, stream));
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        for (size_t at = 0; at < GYRE_ARRAY_LENGTH(data); at++)
+            shared->n_wrong += data[at] != value_of(0, message, at);
+    }
+}
+
+/* A lap of messages is sent before any of it is received. */
 TEST_RANK(send_two_laps)
 {
-    enum { COUNT = 1024 };
     static const uint32_t may_send[] = {HELD, RECEIVED}, may_receive[] = {DOWN, LANDED};
-    uint32_t data[COUNT];
     gyre_stream stream;
     (void)n_ranks;
     CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
     for (uint32_t lap = 0; lap < 2; lap++) {
         test_await(&shared->phase, rank == 0 ? may_send[lap] : may_receive[lap]);
-        for (uint32_t i = 0; i < GYRE_COMM_DEPTH; i++) {
-            const uint64_t message = lap * GYRE_COMM_DEPTH + i;
-            for (size_t at = 0; at < COUNT; at++)
-                data[at] = rank == 0 ? value_of(0, message, at) : 0;
-            if (rank == 0)
-                CHECK_OK(gyre_send(data, COUNT, GYRE_UINT32, 1, comm, stream));
-            else
-                CHECK_OK(gyre_recv(data, COUNT, GYRE_UINT32, 0, comm, stream));
-            CHECK_OK(gyre_stream_synchronize(stream, test_device()));
-            for (size_t at = 0; at < COUNT; at++)
-                shared->n_wrong += data[at] != value_of(0, message, at);
-        }
+        move_lap(comm, rank, lap, stream);
         if (rank == 0)
             go_to_phase(lap == 0 ? SENT : SENT_AGAIN);
         else
@@ -485,25 +490,13 @@ TEST_CASE("bytes that land late are kept out by the fence, and change results wi
 /* A lap of messages. Rank 0 sends them without a rail and destroys its communicator. */
 TEST_RANK(send_and_leave)
 {
-    enum { COUNT = 1024 };
-    uint32_t data[COUNT];
     gyre_stream stream;
     (void)n_ranks;
     CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
     if (rank == 0)
         gyre_store_release_u32(&shared->n_rounds, 1); /* connected */
     test_await(&shared->phase, DOWN);
-    for (uint64_t message = 0; message < GYRE_COMM_DEPTH; message++) {
-        for (size_t i = 0; i < COUNT; i++)
-            data[i] = rank == 0 ? value_of(0, message, i) : 0;
-        if (rank == 0)
-            CHECK_OK(gyre_send(data, COUNT, GYRE_UINT32, 1, comm, stream));
-        else
-            CHECK_OK(gyre_recv(data, COUNT, GYRE_UINT32, 0, comm, stream));
-        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
-        for (size_t i = 0; i < COUNT; i++)
-            shared->n_wrong += data[i] != value_of(0, message, i);
-    }
+    move_lap(comm, rank, 0, stream);
     CHECK_OK(gyre_stream_destroy(stream, test_device()));
     if (rank == 0)
         gyre_store_release_u32(&shared->n_rounds, 2);
