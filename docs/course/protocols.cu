@@ -16,17 +16,28 @@ static __device__ uint64_t load_weak(const uint64_t *from)
 {
     return *from;
 }
+/* Unlike a fence it keeps what the L1 cache holds. */
+static __device__ void store_release_sys(uint64_t *to, uint64_t value)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
 #else
 #include "tests/stand_in_gpu/launch.h"
 #include "tests/stand_in_gpu/weak.h"
 #include <pthread.h>
+static void store_release_sys(uint64_t *to, uint64_t value)
+{
+    fence_acq_rel_sys();
+    store_relaxed_sys(to, value);
+}
 #endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { WORDS = 480, DEPTH = 2, THREADS = 128, LINE_WORDS = 16, LAUNCH_MESSAGES = 500 };
+enum { WORDS = 480, DEPTH = 2, THREADS = 128, LINE_WORDS = 16, LAUNCH_MESSAGES = 50 };
+enum { NOISE_BLOCKS = 130, NOISE_WORDS = 1 << 20, TAILS = 509 };
 enum { SENDS, RECEIVES, MAKES_NOISE };
 enum { RIGHT, NO_FENCE, FLAG_FIRST, NO_ACQUIRE, FLAG_APART, LAST_LINE, NOT_CLEARED };
 static const char *const broken_names[] = {"right",      "no_fence",  "flag_first", "no_acquire",
@@ -41,8 +52,9 @@ struct link {
         *slots; /* of DEPTH messages, twice WORDS each; these four are in the receiver's memory */
     uint64_t *flags; /* FLAG_APART: one for each word of a message */
     uint64_t *tail;  /* the last message that was published */
-    uint64_t *noise; /* blocks beyond the two store here, to keep the paths to memory busy */
-    uint64_t *head;  /* in the sender's memory: the last message that was read */
+    uint64_t *noise; /* blocks beyond the two write here, to keep the paths to memory busy */
+    uint32_t noise_words;
+    uint64_t *head; /* in the sender's memory: the last message that was read */
     struct result *result;
     uint64_t first; /* message of this launch */
     int broken;
@@ -202,19 +214,23 @@ static __device__ void await_credit(const struct link *link, uint64_t m)
 static __device__ void give_credit(const struct link *link, uint64_t m)
 {
     __syncthreads();
-    if (threadIdx.x == 0) {
-        fence_acq_rel_sys();
-        store_relaxed_sys(link->head, m);
-    }
+    if (threadIdx.x == 0)
+        store_release_sys(link->head, m);
 }
 
+/* A single line of noise makes one slice of the L2 cache slow: what a sender stores there arrives
+ * after what it stores elsewhere. */
 static __device__ void make_noise(const struct link *link)
 {
     uint64_t at = blockIdx.x * THREADS + threadIdx.x;
     while (load_relaxed_sys(link->head) + 1 < link->first + LAUNCH_MESSAGES)
         for (int i = 0; i < 64; i++) {
             at = at * 6364136223846793005U + 1442695040888963407U;
-            store_weak(&link->noise[(at >> 40) % (1U << 20)], at);
+            uint64_t *word = &link->noise[(at >> 40) % link->noise_words];
+            if (link->noise_words == LINE_WORDS)
+                atomicAdd((unsigned long long *)word, at);
+            else
+                store_weak(word, at);
         }
 }
 
@@ -278,12 +294,11 @@ static void *allocate(int gpu, size_t n_bytes)
 
 static void run(void (*kernel)(struct link), struct link link)
 {
-    const int n_noise = 64;
     for (int gpu = n_gpus - 1; gpu >= 0; gpu--) {
         link.roles[0] = gpu == 0 ? SENDS : RECEIVES;
         link.roles[1] = n_gpus == 1 ? RECEIVES : MAKES_NOISE;
         GPU(cudaSetDevice(gpu));
-        kernel<<<2 + n_noise, THREADS>>>(link);
+        kernel<<<2 + NOISE_BLOCKS, THREADS>>>(link);
     }
     for (int gpu = 0; gpu < n_gpus; gpu++) {
         GPU(cudaSetDevice(gpu));
@@ -372,14 +387,19 @@ static bool try_one(int protocol, int broken, double seconds)
     memset(&link, 0, sizeof(link));
     link.slots = (uint64_t *)allocate(receiver, DEPTH * 2 * WORDS * sizeof(uint64_t));
     link.flags = (uint64_t *)allocate(receiver, WORDS * sizeof(uint64_t));
-    link.tail = (uint64_t *)allocate(receiver, sizeof(uint64_t));
-    link.noise = (uint64_t *)allocate(receiver, sizeof(uint64_t) << 20);
+    uint64_t *const tails = (uint64_t *)allocate(receiver, TAILS * LINE_WORDS * sizeof(uint64_t));
+    uint64_t *const noise = (uint64_t *)allocate(receiver, NOISE_WORDS * sizeof(uint64_t));
+    link.noise_words = n_gpus == 1 ? (uint32_t)LINE_WORDS : (uint32_t)NOISE_WORDS;
     link.head = (uint64_t *)allocate(0, sizeof(uint64_t));
     link.result = (struct result *)allocate(receiver, sizeof(struct result));
     link.broken = broken;
     const double begin_s = now_s();
     for (link.first = 1; result.n_wrong == 0 && now_s() - begin_s < seconds;
          link.first += LAUNCH_MESSAGES) {
+        /* Each launch slows another slice, and has its counter in another one. */
+        const uint64_t launch = link.first / LAUNCH_MESSAGES;
+        link.noise = noise + launch % (NOISE_WORDS / link.noise_words) * link.noise_words;
+        link.tail = tails + launch % TAILS * LINE_WORDS;
         run(protocols[protocol].kernel, link);
         result = result_of(link);
     }
