@@ -122,38 +122,6 @@ static void choose_classes(struct gyre_ib_transport *ib)
                   gyre_param_called(config->params, GYRE_PARAM_IB_RETRY_CNT));
 }
 
-static gyre_status layout_peers(struct gyre_ib_transport *ib)
-{
-    const uint32_t depth = ib->config.spec.depth;
-    const size_t n = ib->n_fifos;
-    struct gyre_ib_box *boxes = ib->recv_words;
-    uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
-    struct gyre_ib_label *labels = ib->staging;
-    uint64_t *heads = (uint64_t *)(void *)(labels + n * ib->send_depth);
-    ib->sends = calloc(n, sizeof(*ib->sends));
-    ib->recvs = calloc(n, sizeof(*ib->recvs));
-    if (ib->sends == NULL || ib->recvs == NULL)
-        return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
-    for (size_t i = 0; i < n; i++) {
-        ib->sends[i].fifo = ib->fifos[i];
-        ib->sends[i].labels = labels + i * ib->send_depth;
-        ib->recvs[i].fifo = ib->fifos[n + i];
-        ib->recvs[i].head = heads + i;
-        ib->recvs[i].boxes = boxes + i * depth;
-        if (ib->recv_lines == NULL)
-            continue;
-        ib->sends[i].lines.slots = ib->send_lines + i * ib->send_line_stride;
-        ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
-        ib->recvs[i].lines.head = heads + n + i;
-    }
-    for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
-        ib->peers[i].sends = ib->sends + at;
-        ib->peers[i].recvs = ib->recvs + at;
-        ib->peers[i].credit_words = credits + 2 * at;
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status set_non_blocking(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -193,7 +161,33 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_rails_open(ib));
     choose_classes(ib);
     GYRE_TRY(gyre_ib_memory_open(ib));
-    GYRE_TRY(layout_peers(ib));
+    const uint32_t depth = ib->config.spec.depth;
+    const size_t n = ib->n_fifos;
+    struct gyre_ib_box *boxes = ib->recv_words;
+    uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
+    struct gyre_ib_label *labels = ib->staging;
+    uint64_t *heads = (uint64_t *)(void *)(labels + n * ib->send_depth);
+    ib->sends = calloc(n, sizeof(*ib->sends));
+    ib->recvs = calloc(n, sizeof(*ib->recvs));
+    if (ib->sends == NULL || ib->recvs == NULL)
+        return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
+    for (size_t i = 0; i < n; i++) {
+        ib->sends[i].fifo = ib->fifos[i];
+        ib->sends[i].labels = labels + i * ib->send_depth;
+        ib->recvs[i].fifo = ib->fifos[n + i];
+        ib->recvs[i].head = heads + i;
+        ib->recvs[i].boxes = boxes + i * depth;
+        if (ib->recv_lines == NULL)
+            continue;
+        ib->sends[i].lines.slots = ib->send_lines + i * ib->send_line_stride;
+        ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
+        ib->recvs[i].lines.head = heads + n + i;
+    }
+    for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
+        ib->peers[i].sends = ib->sends + at;
+        ib->peers[i].recvs = ib->recvs + at;
+        ib->peers[i].credit_words = credits + 2 * at;
+    }
     GYRE_TRY(gyre_ib_channels_open(ib));
     GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)

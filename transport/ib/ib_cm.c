@@ -210,48 +210,6 @@ static struct rdma_conn_param make_param(const struct conn *conn, const struct c
     };
 }
 
-static gyre_status call_peer(struct gyre_ib_cm *cm, struct conn *conn)
-{
-    struct sockaddr_storage from;
-    struct sockaddr_storage to;
-    uint8_t tos = conn->channel->path.traffic_class;
-    const struct gyre_rdmacm *api = cm->api;
-    if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
-        return fail_step(conn, "rdma_create_id", errno);
-    /* Both sides take the ToS from the route. */
-    if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
-        return fail_step(conn, "rdma_set_option(TOS)", errno);
-    to_sockaddr(conn->channel->path.local.gid, 0, &from);
-    to_sockaddr(conn->channel->path.remote.gid, conn->port, &to);
-    if (api->resolve_addr(conn->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) !=
-        0)
-        return fail_step(conn, "rdma_resolve_addr", errno);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status on_route(struct gyre_ib_cm *cm, struct conn *conn)
-{
-    struct call call = {.magic = CALL_MAGIC,
-                        .rank = (uint32_t)cm->ib->config.rank,
-                        .nth = (uint32_t)conn->channel->remote_nth};
-    memcpy(call.token, conn->token, sizeof(call.token));
-    struct rdma_conn_param param = make_param(conn, &call);
-    if (cm->api->connect(conn->id, &param) != 0)
-        return fail_step(conn, "rdma_connect", errno);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status on_answer(struct gyre_ib_cm *cm, struct conn *conn)
-{
-    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
-    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
-    if (cm->api->establish(conn->id) != 0)
-        return fail_step(conn, "rdma_establish", errno);
-    conn->is_connected = true;
-    cm->n_connected++;
-    return GYRE_SUCCESS;
-}
-
 /* NULL: not from a rank of this job. */
 static struct conn *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
 {
@@ -300,10 +258,24 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
         if (cm->api->resolve_route(event->id, RESOLVE_MS) != 0)
             return fail_step(conn, "rdma_resolve_route", errno);
         return GYRE_SUCCESS;
-    case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return on_route(cm, conn);
+    case RDMA_CM_EVENT_ROUTE_RESOLVED: {
+        struct call call = {.magic = CALL_MAGIC,
+                            .rank = (uint32_t)cm->ib->config.rank,
+                            .nth = (uint32_t)conn->channel->remote_nth};
+        memcpy(call.token, conn->token, sizeof(call.token));
+        struct rdma_conn_param param = make_param(conn, &call);
+        if (cm->api->connect(conn->id, &param) != 0)
+            return fail_step(conn, "rdma_connect", errno);
+        return GYRE_SUCCESS;
+    }
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        return on_answer(cm, conn);
+        GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
+        GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
+        if (cm->api->establish(conn->id) != 0)
+            return fail_step(conn, "rdma_establish", errno);
+        conn->is_connected = true;
+        cm->n_connected++;
+        return GYRE_SUCCESS;
     case RDMA_CM_EVENT_ESTABLISHED:
         conn->is_connected = true;
         cm->n_connected++;
@@ -342,8 +314,23 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
 {
     for (int i = 0; i < cm->ib->n_channels; i++) {
         struct conn *conn = &cm->conns[i];
-        if (conn->channel != NULL && conn->channel->peer->rank < cm->ib->config.rank)
-            GYRE_TRY(call_peer(cm, conn));
+        if (conn->channel != NULL && conn->channel->peer->rank < cm->ib->config.rank) {
+            struct sockaddr_storage from;
+            struct sockaddr_storage to;
+            uint8_t tos = conn->channel->path.traffic_class;
+            const struct gyre_rdmacm *api = cm->api;
+            if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
+                return fail_step(conn, "rdma_create_id", errno);
+            /* Both sides take the ToS from the route. */
+            if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) !=
+                0)
+                return fail_step(conn, "rdma_set_option(TOS)", errno);
+            to_sockaddr(conn->channel->path.local.gid, 0, &from);
+            to_sockaddr(conn->channel->path.remote.gid, conn->port, &to);
+            if (api->resolve_addr(conn->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
+                                  RESOLVE_MS) != 0)
+                return fail_step(conn, "rdma_resolve_addr", errno);
+        }
     }
     while (cm->n_connected < cm->n_conns) {
         struct pollfd entry = {.fd = cm->events->fd, .events = POLLIN};

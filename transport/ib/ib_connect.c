@@ -38,8 +38,7 @@ struct blob_header {
     uint32_t n_rails;
     uint32_t n_qps;
     uint32_t depth;
-    uint16_t takes_boxes;
-    uint16_t can_move;
+    uint32_t can_move;
     uint32_t n_peers;
     uint32_t cm_port; /* 0 = connected by these blobs alone */
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
@@ -50,42 +49,13 @@ _Static_assert(sizeof(struct blob_header) % 8 == 0, "peers with 64-bit words fol
 struct blob_peer {
     uint32_t rank;
     uint32_t n_fifos;
-    uint64_t slots;
     uint64_t slots_stride;
-    uint64_t boxes;
-    uint64_t credits;
-    uint64_t lines;
     uint64_t line_stride; /* 0: no slots of LL */
-    uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t words_rkey[GYRE_IB_MAX_RAILS];
+    struct gyre_ib_remote memory;
     uint32_t qpn[GYRE_IB_MAX_QPS]; /* by rail: data channels, then control */
     uint32_t psn[GYRE_IB_MAX_QPS];
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* for the peer's connection request */
 };
-
-static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob_peer *out)
-{
-    const struct gyre_ib_peer *peer = &ib->peers[index];
-    out->rank = (uint32_t)peer->rank;
-    out->n_fifos = peer->size.n_fifos;
-    out->slots = (uintptr_t)peer->recvs[0].fifo.slots;
-    out->slots_stride = peer->slots_stride;
-    out->boxes = (uintptr_t)peer->recvs[0].boxes;
-    out->credits = (uintptr_t)peer->credit_words;
-    out->lines = (uintptr_t)peer->recvs[0].lines.slots;
-    out->line_stride = ib->line_stride;
-    for (int i = 0; i < ib->n_rails; i++) {
-        out->slots_rkey[i] = ib->rails[i].recv_slots->rkey;
-        out->lines_rkey[i] = ib->recv_lines != NULL ? ib->rails[i].recv_lines->rkey : 0;
-        out->words_rkey[i] = ib->rails[i].recv_words->rkey;
-    }
-    for (int i = 0; i < ib->channels_per_peer; i++) {
-        out->qpn[i] = peer->channels[i].path.local.qpn;
-        out->psn[i] = peer->channels[i].path.local.psn;
-    }
-    memcpy(out->cm_token, peer->cm_token, sizeof(out->cm_token));
-}
 
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out)
 {
@@ -101,7 +71,6 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .n_rails = (uint32_t)ib->n_rails,
         .n_qps = (uint32_t)ib->channels_per_rail - 1,
         .depth = ib->config.spec.depth,
-        .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
         .can_move = ib->can_move,
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
@@ -122,20 +91,34 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
             memcpy(out->gids[j].raw, rail->gids[j].raw, sizeof(out->gids[j].raw));
         }
     }
-    for (int i = 0; i < ib->config.n_peers; i++)
-        fill_peer(ib, i, &peers[i]);
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct blob_peer *out = &peers[i];
+        const struct gyre_ib_peer *peer = &ib->peers[i];
+        out->rank = (uint32_t)peer->rank;
+        out->n_fifos = peer->size.n_fifos;
+        out->slots_stride = peer->slots_stride;
+        out->line_stride = ib->line_stride;
+        out->memory = (struct gyre_ib_remote){
+            .slots = (uintptr_t)peer->recvs[0].fifo.slots,
+            .boxes = (uintptr_t)peer->recvs[0].boxes,
+            .lines = (uintptr_t)peer->recvs[0].lines.slots,
+            .credits = (uintptr_t)peer->credit_words,
+            .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
+        };
+        for (int j = 0; j < ib->n_rails; j++) {
+            out->memory.slots_rkey[j] = ib->rails[j].recv_slots->rkey;
+            out->memory.lines_rkey[j] = ib->recv_lines != NULL ? ib->rails[j].recv_lines->rkey : 0;
+            out->memory.words_rkey[j] = ib->rails[j].recv_words->rkey;
+        }
+        for (int j = 0; j < ib->channels_per_peer; j++) {
+            out->qpn[j] = peer->channels[j].path.local.qpn;
+            out->psn[j] = peer->channels[j].path.local.psn;
+        }
+        memcpy(out->cm_token, peer->cm_token, sizeof(out->cm_token));
+    }
     *blob_out = header;
     *n_bytes_out = n_bytes;
     return GYRE_SUCCESS;
-}
-
-static bool are_distinct(const struct blob_header *header)
-{
-    for (uint32_t i = 0; i < header->n_rails; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (header->rails[i].index == header->rails[j].index)
-                return false;
-    return true;
 }
 
 /* Blobs are not aligned. */
@@ -160,7 +143,11 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                          "ib: rank %d has %u QPs a connection and FIFOs of %u slots, this rank %u "
                          "and %u",
                          peer->rank, header->n_qps, header->depth, n_qps, ib->config.spec.depth);
-    if (header->n_rails * n_qps > GYRE_IB_MAX_CHANNELS || !are_distinct(header))
+    bool is_twice = false;
+    for (uint32_t i = 0; i < header->n_rails; i++)
+        for (uint32_t j = 0; j < i; j++)
+            is_twice = is_twice || header->rails[i].index == header->rails[j].index;
+    if (header->n_rails * n_qps > GYRE_IB_MAX_CHANNELS || is_twice)
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d told of %u rails with %u QPs each",
                          peer->rank, header->n_rails, n_qps);
     if ((header->cm_port != 0) != (ib->cm != NULL))
@@ -189,20 +176,6 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
     return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d has no connection to this rank", peer->rank);
 }
 
-static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_out)
-{
-    const uint32_t n = rail->n_gids < GYRE_IB_PAIR_GIDS ? rail->n_gids : GYRE_IB_PAIR_GIDS;
-    for (uint32_t i = 0; i < n; i++) {
-        memset(&rows_out[i], 0, sizeof(rows_out[i]));
-        rows_out[i].index = rail->gids[i].index;
-        rows_out[i].type =
-            rail->gids[i].type == GYRE_IB_GID_ROCE_V2 ? GYRE_IB_GID_ROCE_V2 : GYRE_IB_GID_ROCE_V1;
-        rows_out[i].vlan = (uint16_t)rail->gids[i].vlan;
-        memcpy(rows_out[i].raw, rail->gids[i].raw, sizeof(rows_out[i].raw));
-    }
-    return (int)n;
-}
-
 /* Both ranks choose alike. */
 static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
                                 const struct blob_rail *remote)
@@ -217,7 +190,15 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     channel->path.remote.lid = (uint16_t)remote->lid;
     if (!rail->port.is_roce)
         return GYRE_SUCCESS;
-    const int n_theirs = read_gids(remote, theirs);
+    const int n_theirs = (int)gyre_min_u32(remote->n_gids, GYRE_IB_PAIR_GIDS);
+    for (int i = 0; i < n_theirs; i++) {
+        memset(&theirs[i], 0, sizeof(theirs[i]));
+        theirs[i].index = remote->gids[i].index;
+        theirs[i].type =
+            remote->gids[i].type == GYRE_IB_GID_ROCE_V2 ? GYRE_IB_GID_ROCE_V2 : GYRE_IB_GID_ROCE_V1;
+        theirs[i].vlan = (uint16_t)remote->gids[i].vlan;
+        memcpy(theirs[i].raw, remote->gids[i].raw, sizeof(theirs[i].raw));
+    }
     if (ib->config.rank < channel->peer->rank)
         GYRE_TRY(gyre_ib_gid_pair(rail->gids, rail->n_gids, theirs, n_theirs, &mine_index,
                                   &their_index));
@@ -232,10 +213,23 @@ static gyre_status pair_channel(const struct gyre_ib_transport *ib, struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Gives up if a rank failed meanwhile. */
-static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
-                              uint64_t deadline_ns)
+static gyre_status connect_channel(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
+                                   const struct blob_header *header, const struct blob_peer *theirs,
+                                   bool is_used, uint64_t deadline_ns)
 {
+    const struct blob_rail *remote = &header->rails[channel->remote_rail];
+    channel->path.remote.qpn = theirs->qpn[channel->remote_nth];
+    channel->path.remote.psn = theirs->psn[channel->remote_nth] & 0xffffff;
+    GYRE_TRY(pair_channel(ib, channel, remote));
+    channel->max_msg_bytes = gyre_min_u32(remote->max_msg_bytes, channel->rail->port.max_msg_bytes);
+    if (channel->max_msg_bytes < 4096)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "messages of at most %u bytes",
+                         channel->max_msg_bytes);
+    if (!is_used) /* a control channel until its rail takes over */
+        return GYRE_SUCCESS;
+    if (ib->cm != NULL)
+        return gyre_ib_cm_add(ib->cm, channel, header->cm_port, theirs->cm_token);
+    /* Gives up if a rank failed meanwhile. */
     for (;;) {
         const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + QP_SLICE_NS);
         const gyre_status status =
@@ -246,72 +240,26 @@ static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_chann
     }
 }
 
-static gyre_status connect_channel(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel,
-                                   const struct blob_header *header, const struct blob_peer *theirs,
-                                   bool is_used, uint64_t deadline_ns)
-{
-    const struct blob_rail *remote = &header->rails[channel->remote_rail];
-    channel->path.remote.qpn = theirs->qpn[channel->remote_nth];
-    channel->path.remote.psn = theirs->psn[channel->remote_nth] & 0xffffff;
-    GYRE_TRY(pair_channel(ib, channel, remote));
-    channel->max_msg_bytes = remote->max_msg_bytes < channel->rail->port.max_msg_bytes
-                                 ? remote->max_msg_bytes
-                                 : channel->rail->port.max_msg_bytes;
-    if (channel->max_msg_bytes < 4096)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "messages of at most %u bytes",
-                         channel->max_msg_bytes);
-    if (!is_used) /* a control channel until its rail takes over */
-        return GYRE_SUCCESS;
-    if (ib->cm != NULL)
-        return gyre_ib_cm_add(ib->cm, channel, header->cm_port, theirs->cm_token);
-    return connect_qp(ib, channel, deadline_ns);
-}
-
-static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
-                                const struct blob_header *header,
-                                struct gyre_ib_rail_pairs *pairs_out)
-{
-    struct gyre_ib_rail_list mine = {.n = ib->n_rails};
-    struct gyre_ib_rail_list theirs = {.n = (int)header->n_rails};
-    for (int i = 0; i < mine.n; i++)
-        mine.indices[i] = (uint32_t)ib->rails[i].index;
-    for (int i = 0; i < theirs.n; i++)
-        theirs.indices[i] = header->rails[i].index;
-    const int cross = (int)gyre_param_number(ib->config.params, GYRE_PARAM_CROSS_NIC);
-    const gyre_status status =
-        gyre_ib_pair_rails(&mine, &theirs, cross,
-                           gyre_param_called(ib->config.params, GYRE_PARAM_CROSS_NIC), pairs_out);
-    for (int i = 0; i < pairs_out->n && status == GYRE_SUCCESS; i++)
-        if (mine.indices[pairs_out->mine[i]] != theirs.indices[pairs_out->theirs[i]])
-            GYRE_INFO(NET, "NET/IB : rail %u of this rank and rail %u of rank %d are connected",
-                      mine.indices[pairs_out->mine[i]], theirs.indices[pairs_out->theirs[i]],
-                      peer->rank);
-    return status;
-}
-
-static void log_channel(const struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel)
-{
-    char words[320];
-    GYRE_INFO(NET, "NET/IB : %s QP %s%s", channel->is_control ? "control" : "data",
-              gyre_ib_channel_to_text(ib, channel, words, sizeof(words)),
-              ib->cm != NULL ? ", by rdma_cm" : "");
-}
-
 static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                 const struct blob_header *header, const struct blob_peer *theirs,
                                 uint64_t deadline_ns)
 {
     struct gyre_ib_rail_pairs pairs;
     const int n_qps = ib->channels_per_rail - 1;
-    GYRE_TRY(choose_pairs(ib, peer, header, &pairs));
-    peer->remote = (struct gyre_ib_remote){.slots = theirs->slots,
-                                           .boxes = theirs->boxes,
-                                           .lines = theirs->lines,
-                                           .credits = theirs->credits,
-                                           .takes_boxes = header->takes_boxes != 0};
-    memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
-    memcpy(peer->remote.lines_rkey, theirs->lines_rkey, sizeof(theirs->lines_rkey));
-    memcpy(peer->remote.words_rkey, theirs->words_rkey, sizeof(theirs->words_rkey));
+    struct gyre_ib_rail_list own = {.n = ib->n_rails};
+    struct gyre_ib_rail_list others = {.n = (int)header->n_rails};
+    for (int i = 0; i < own.n; i++)
+        own.indices[i] = (uint32_t)ib->rails[i].index;
+    for (int i = 0; i < others.n; i++)
+        others.indices[i] = header->rails[i].index;
+    const int cross = (int)gyre_param_number(ib->config.params, GYRE_PARAM_CROSS_NIC);
+    GYRE_TRY(gyre_ib_pair_rails(
+        &own, &others, cross, gyre_param_called(ib->config.params, GYRE_PARAM_CROSS_NIC), &pairs));
+    for (int i = 0; i < pairs.n; i++)
+        if (own.indices[pairs.mine[i]] != others.indices[pairs.theirs[i]])
+            GYRE_INFO(NET, "NET/IB : rail %u of this rank and rail %u of rank %d are connected",
+                      own.indices[pairs.mine[i]], others.indices[pairs.theirs[i]], peer->rank);
+    peer->remote = theirs->memory;
     peer->move.is_possible = ib->can_move && header->can_move != 0;
     peer->move.n_pairs = pairs.n;
     for (int pair = 0; pair < pairs.n; pair++) {
@@ -354,9 +302,13 @@ gyre_status gyre_ib_channels_connect(struct gyre_ib_transport *ib, const void *b
     }
     if (ib->cm != NULL)
         GYRE_TRY(gyre_ib_cm_connect(ib->cm, deadline_ns));
-    for (int i = 0; i < ib->config.n_peers; i++) {
-        log_channel(ib, ib->peers[i].used[0]);
-        log_channel(ib, ib->peers[i].control);
+    for (int i = 0; i < 2 * ib->config.n_peers; i++) {
+        const struct gyre_ib_peer *peer = &ib->peers[i / 2];
+        const struct gyre_ib_channel *channel = i % 2 == 0 ? peer->used[0] : peer->control;
+        char words[320];
+        GYRE_INFO(NET, "NET/IB : %s QP %s%s", channel->is_control ? "control" : "data",
+                  gyre_ib_channel_to_text(ib, channel, words, sizeof(words)),
+                  ib->cm != NULL ? ", by rdma_cm" : "");
     }
     return GYRE_SUCCESS;
 }

@@ -90,18 +90,6 @@ void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *pe
     }
 }
 
-static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
-{
-    for (int i = 0; i < ib->config.n_peers; i++) {
-        struct gyre_ib_move *move = &ib->peers[i].move;
-        for (int pair = 0; pair < move->n_pairs; pair++)
-            if (&ib->rails[move->pairs[pair].mine] == rail)
-                move->pairs[pair].bad_until_ns = 0;
-        if (move->is_halted) /* its state says that the port is down */
-            want_epoch(ib, move, "a port is active again");
-    }
-}
-
 static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
 {
     const bool is_answered = channel->n_retired >= channel->signalled_at;
@@ -111,31 +99,6 @@ static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
         return false;
     }
     return now_ns - channel->silent_ns >= SILENT_NS;
-}
-
-static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
-{
-    for (int i = 0; i < ib->config.n_peers; i++) {
-        struct gyre_ib_peer *peer = &ib->peers[i];
-        struct gyre_ib_move *move = &peer->move;
-        const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
-        const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
-        int n_active = 0;
-        if (!move->is_possible || move->is_halted || move->is_broken)
-            continue;
-        for (int pair = 0; pair < move->n_pairs; pair++)
-            n_active += gyre_ib_is_active(ib, &move->pairs[pair]);
-        for (int c = -1; c < peer->n_used && n_active > 1; c++) {
-            struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
-            if (!is_silent(channel, now_ns))
-                continue;
-            (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
-            gyre_ib_suspect(ib, peer, channel->rail);
-        }
-        if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
-            now_ns - move->run_ns >= RETURN_NS << doubling)
-            want_epoch(ib, move, "a rail is tried again");
-    }
 }
 
 /* ---- errors and events ----------------------------------------------------------------------- */
@@ -251,7 +214,14 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
             GYRE_WARN("NET/IB : port %s/%u is active again after %.2f s", name, rail->port.port,
                       (double)(now_ns - rail->down_since_ns) / 1e9);
             rail->down_since_ns = 0;
-            rail_returned(ib, rail);
+            for (int i = 0; i < ib->config.n_peers; i++) {
+                struct gyre_ib_move *move = &ib->peers[i].move;
+                for (int pair = 0; pair < move->n_pairs; pair++)
+                    if (&ib->rails[move->pairs[pair].mine] == rail)
+                        move->pairs[pair].bad_until_ns = 0;
+                if (move->is_halted) /* its state says that the port is down */
+                    want_epoch(ib, move, "a port is active again");
+            }
         }
         return;
     case IBV_EVENT_DEVICE_FATAL:
@@ -329,7 +299,28 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
         }
         check_down(ib, rail, now_ns);
     }
-    if (ib->can_move && !ib->is_failed)
-        look_at_rails(ib, now_ns);
+    if (ib->can_move && !ib->is_failed) {
+        for (int i = 0; i < ib->config.n_peers; i++) {
+            struct gyre_ib_peer *peer = &ib->peers[i];
+            struct gyre_ib_move *move = &peer->move;
+            const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
+            const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
+            int n_active = 0;
+            if (!move->is_possible || move->is_halted || move->is_broken)
+                continue;
+            for (int pair = 0; pair < move->n_pairs; pair++)
+                n_active += gyre_ib_is_active(ib, &move->pairs[pair]);
+            for (int c = -1; c < peer->n_used && n_active > 1; c++) {
+                struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
+                if (!is_silent(channel, now_ns))
+                    continue;
+                (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+                gyre_ib_suspect(ib, peer, channel->rail);
+            }
+            if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
+                now_ns - move->run_ns >= RETURN_NS << doubling)
+                want_epoch(ib, move, "a rail is tried again");
+        }
+    }
     gyre_ib_shares_look(ib, now_ns);
 }

@@ -40,22 +40,14 @@ gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes)
                      what, n_bytes / 1024, ENOMEM, words);
 }
 
-/* libcuda stays loaded: dlopen() counts its calls. */
-static get_handle_fn find_export(void)
-{
-    get_handle_fn function = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        return NULL;
-    void *address = dlsym(library, "cuMemGetHandleForAddressRange");
-    memcpy(&function, &address, sizeof(function));
-    return function;
-}
-
 static struct ibv_mr *register_dmabuf(const struct gyre_ib_mr_request *request, int access)
 {
-    const get_handle_fn export = find_export();
+    get_handle_fn export = NULL;
     int fd = -1;
+    /* libcuda stays loaded: dlopen() counts its calls. */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *function = library != NULL ? dlsym(library, "cuMemGetHandleForAddressRange") : NULL;
+    memcpy(&export, &function, sizeof(export));
     if (export == NULL || request->verbs->reg_dmabuf_mr == NULL) {
         errno = EOPNOTSUPP;
         return NULL;
@@ -194,28 +186,6 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* One direction is one region, in which the peer finds its FIFOs by their distance. */
-static gyre_status place_slots(struct gyre_ib_transport *ib)
-{
-    uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
-    uint32_t at = 0;
-    for (int i = 0; i < ib->config.n_peers; i++)
-        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
-            struct gyre_proxy_fifo *send = &ib->fifos[at], *recv = &ib->fifos[ib->n_fifos + at];
-            const struct gyre_proxy_fifo allocated[] = {*send, *recv};
-            send->slots = ib->send_slots + send_offset_bytes;
-            recv->slots = ib->recv_slots + recv_offset_bytes;
-            if ((allocated[0].slot_bytes > 0 && allocated[0].slots != send->slots) ||
-                (allocated[1].slot_bytes > 0 && allocated[1].slots != recv->slots))
-                return gyre_fail(GYRE_ERROR_INTERNAL, "slots of FIFO %u are not where expected",
-                                 at);
-            send->slot_bytes = recv->slot_bytes = ib->peers[i].size.slot_bytes;
-            send_offset_bytes += ib->peers[i].send_stride;
-            recv_offset_bytes += ib->peers[i].slots_stride;
-        }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
 {
     const uint32_t n = ib->n_fifos;
@@ -245,7 +215,19 @@ static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
     ib->send_slots = !send_on_gpu  ? ib->fifos[0].slots
                      : recv_on_gpu ? on_gpu + ib->recv_slots_bytes
                                    : on_gpu;
-    return place_slots(ib);
+    /* One direction is one region, in which the peer finds its FIFOs by their distance. */
+    unsigned char *send_at = ib->send_slots, *recv_at = ib->recv_slots;
+    at = 0;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
+            struct gyre_proxy_fifo *send = &ib->fifos[at], *recv = &ib->fifos[n + at];
+            send->slots = send_at;
+            recv->slots = recv_at;
+            send->slot_bytes = recv->slot_bytes = ib->peers[i].size.slot_bytes;
+            send_at += ib->peers[i].send_stride;
+            recv_at += ib->peers[i].slots_stride;
+        }
+    return GYRE_SUCCESS;
 }
 
 static gyre_status alloc_pages(size_t n_bytes, void **memory_out)
@@ -292,43 +274,40 @@ static gyre_status alloc_lines(struct gyre_ib_transport *ib)
 
 static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
-    const bool relaxed =
+    const bool may_relax =
         gyre_param_number(ib->config.params, GYRE_PARAM_IB_PCI_RELAXED_ORDERING) != 0;
-    struct gyre_ib_mr_request request = {.verbs = ib->verbs, .pd = rail->pd};
-    request.base = ib->recv_words;
-    request.n_bytes = ib->recv_words_bytes;
-    request.remote_write = true;
-    GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_words));
-    request.base = ib->recv_slots;
-    request.n_bytes = ib->recv_slots_bytes;
-    request.relaxed_ordering = relaxed;
-    request.gdr = ib->recv_gdr;
-    if (ib->recv_lines != NULL) { /* any order is right: each half of a line has a flag */
-        struct gyre_ib_mr_request lines = request;
-        lines.n_bytes = ib->send_lines_bytes;
-        lines.base = ib->send_lines;
-        lines.remote_write = false;
-        lines.gdr = GYRE_IB_GDR_NONE;
-        GYRE_TRY(gyre_ib_mr_register(&lines, &rail->send_lines));
-        lines.n_bytes = ib->recv_lines_bytes;
-        lines.base = ib->recv_lines;
-        lines.remote_write = true;
-        lines.gdr = ib->recv_gdr;
-        GYRE_TRY(gyre_ib_mr_register(&lines, &rail->recv_lines));
+    const enum gyre_ib_gdr on_host = GYRE_IB_GDR_NONE;
+    const struct {
+        struct ibv_mr **mr_out;
+        void *base; /* NULL = there are no lines */
+        size_t n_bytes;
+        bool remote_write;
+        bool relaxed;
+        enum gyre_ib_gdr gdr;
+    } regions[] = {
+        {&rail->recv_words, ib->recv_words, ib->recv_words_bytes, true, false, on_host},
+        /* Any order is right: each half of a line has a flag. */
+        {&rail->send_lines, ib->send_lines, ib->send_lines_bytes, false, true, on_host},
+        {&rail->recv_lines, ib->recv_lines, ib->recv_lines_bytes, true, true, ib->recv_gdr},
+        {&rail->recv_slots, ib->recv_slots, ib->recv_slots_bytes, true, true, ib->recv_gdr},
+        {&rail->send_slots, ib->send_slots, ib->send_slots_bytes, false, true, ib->send_gdr},
+        {&rail->staging, ib->staging, ib->staging_bytes, false, false, on_host},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(regions); i++) {
+        const struct gyre_ib_mr_request request = {
+            .verbs = ib->verbs,
+            .pd = rail->pd,
+            .base = regions[i].base,
+            .n_bytes = regions[i].n_bytes,
+            .remote_write = regions[i].remote_write,
+            .remote_read = ib->fence.is_needed && regions[i].mr_out == &rail->recv_slots,
+            .relaxed_ordering = may_relax && regions[i].relaxed,
+            .gdr = regions[i].gdr,
+        };
+        if (request.base != NULL)
+            GYRE_TRY(gyre_ib_mr_register(&request, regions[i].mr_out));
     }
-    request.remote_read = ib->fence.is_needed;
-    GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
-    request.remote_read = false;
-    request.n_bytes = ib->send_slots_bytes;
-    request.base = ib->send_slots;
-    request.remote_write = false;
-    request.gdr = ib->send_gdr;
-    GYRE_TRY(gyre_ib_mr_register(&request, &rail->send_slots));
-    request.base = ib->staging;
-    request.n_bytes = ib->staging_bytes;
-    request.relaxed_ordering = false;
-    request.gdr = GYRE_IB_GDR_NONE;
-    return gyre_ib_mr_register(&request, &rail->staging);
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)

@@ -202,21 +202,6 @@ static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_chann
         gyre_ib_release_slots(channel->peer, send, false);
 }
 
-static void read_credit(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
-                        uint32_t fifo, bool is_lines)
-{
-    const struct gyre_ib_peer *peer = channel->peer;
-    struct gyre_ib_send *send = &peer->sends[fifo];
-    const uint64_t head =
-        gyre_load_acquire_u64(&peer->credit_words[fifo + (is_lines ? peer->size.n_fifos : 0)]);
-    if (!is_lines)
-        take_credit(ib, channel, send, head);
-    else if (head > send->lines.credit) /* maybe early: see struct gyre_ib_line_send */
-        send->lines.credit = head;
-    if (is_lines && peer->move.is_possible)
-        gyre_ib_release_slots(peer, send, true);
-}
-
 static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                     uint32_t fifo)
 {
@@ -272,7 +257,17 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_channe
         return;
     }
     if (channel->is_control) {
-        read_credit(ib, channel, fifo, (imm & GYRE_IB_IMM_LINES) != 0);
+        const bool is_lines = (imm & GYRE_IB_IMM_LINES) != 0;
+        const struct gyre_ib_peer *peer = channel->peer;
+        struct gyre_ib_send *send = &peer->sends[fifo];
+        const uint64_t head =
+            gyre_load_acquire_u64(&peer->credit_words[fifo + (is_lines ? peer->size.n_fifos : 0)]);
+        if (!is_lines)
+            take_credit(ib, channel, send, head);
+        else if (head > send->lines.credit) /* maybe early: see struct gyre_ib_line_send */
+            send->lines.credit = head;
+        if (is_lines && peer->move.is_possible)
+            gyre_ib_release_slots(peer, send, true);
         return;
     }
     struct gyre_ib_recv *recv = &channel->peer->recvs[fifo];
@@ -280,17 +275,6 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_channe
     recv->is_boxed[slot] = (imm & GYRE_IB_IMM_BOXED) != 0;
     recv->parts_seen[slot]++;
     publish(ib, channel, fifo);
-}
-
-static void publish_fenced(struct gyre_ib_transport *ib)
-{
-    for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
-        struct gyre_ib_peer *peer = &ib->peers[i];
-        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
-            peer->recvs[fifo].fenced = peer->recvs[fifo].fencing;
-            publish(ib, peer->used[0], fifo);
-        }
-    }
 }
 
 bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -301,8 +285,15 @@ bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail 
         if ((wcs[i].wr_id & GYRE_IB_WR_IS_FENCE) == GYRE_IB_WR_IS_FENCE) {
             if (wcs[i].status != IBV_WC_SUCCESS)
                 raise_fence(ib, rail, gyre_ib_wc_name(wcs[i].status));
-            else if (--ib->fence.n_left == 0)
-                publish_fenced(ib);
+            else if (--ib->fence.n_left == 0) {
+                for (int p = 0; p < ib->config.n_peers && !ib->is_failed; p++) {
+                    struct gyre_ib_peer *peer = &ib->peers[p];
+                    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
+                        peer->recvs[fifo].fenced = peer->recvs[fifo].fencing;
+                        publish(ib, peer->used[0], fifo);
+                    }
+                }
+            }
             continue;
         }
         struct gyre_ib_channel *channel = &ib->channels[wcs[i].wr_id >> 48 & GYRE_IB_CHANNEL_MASK];
@@ -322,16 +313,6 @@ bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail 
     if (n < 0 && !ib->is_failed)
         gyre_ib_raise_post(ib, &ib->channels[0], "ibv_poll_cq", -n);
     return n > 0;
-}
-
-static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
-{
-    /* More receives are posted than imms can arrive. */
-    if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
-        return;
-    if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS)
-        gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
-    channel->n_recv_due = 0;
 }
 
 /* A completion before the arming would not end the proxy's sleep, so each queue is polled once
@@ -396,8 +377,15 @@ bool gyre_ib_poll(void *transport)
     for (int i = 0; i < ib->n_rails; i++)
         has_moved = gyre_ib_take_completions(ib, &ib->rails[i]) || has_moved;
     has_moved = begin_fence(ib) || has_moved;
-    for (int i = 0; i < ib->n_channels; i++)
-        post_due_receives(ib, &ib->channels[i]);
+    for (int i = 0; i < ib->n_channels; i++) {
+        struct gyre_ib_channel *channel = &ib->channels[i];
+        /* More receives are posted than imms can arrive. */
+        if (channel->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
+            continue;
+        if (gyre_ib_post_receives(channel, channel->n_recv_due) != GYRE_SUCCESS)
+            gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+        channel->n_recv_due = 0;
+    }
     for (int i = 0; i < ib->config.n_peers; i++)
         has_moved = gyre_ib_push(ib, &ib->peers[i]) || has_moved;
     for (int i = 0; i < ib->n_channels; i++)

@@ -211,28 +211,6 @@ gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd,
     return GYRE_SUCCESS;
 }
 
-static void fill_rtr(const struct gyre_ib_qp_path *path, struct ibv_qp_attr *attr)
-{
-    memset(attr, 0, sizeof(*attr));
-    attr->qp_state = IBV_QPS_RTR;
-    attr->path_mtu = path->local.mtu < path->remote.mtu ? path->local.mtu : path->remote.mtu;
-    attr->dest_qp_num = path->remote.qpn;
-    attr->rq_psn = path->remote.psn;
-    attr->max_dest_rd_atomic = 1;
-    attr->min_rnr_timer = MIN_RNR_TIMER;
-    attr->ah_attr.port_num = path->port;
-    attr->ah_attr.sl = path->service_level;
-    if (path->is_roce) {
-        attr->ah_attr.is_global = 1;
-        memcpy(attr->ah_attr.grh.dgid.raw, path->remote.gid, sizeof(path->remote.gid));
-        attr->ah_attr.grh.sgid_index = path->gid_index;
-        attr->ah_attr.grh.hop_limit = HOP_LIMIT;
-        attr->ah_attr.grh.traffic_class = path->traffic_class;
-    } else {
-        attr->ah_attr.dlid = path->remote.lid;
-    }
-}
-
 /* The kernel resolves the peer's address in this call; the peer's interface may just have come up.
  */
 static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
@@ -243,7 +221,24 @@ static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
     char remote[48];
     const struct timespec pause = {.tv_nsec = RTR_RETRY_MS * 1000000L};
     for (;;) {
-        fill_rtr(path, &attr);
+        memset(&attr, 0, sizeof(attr));
+        attr.qp_state = IBV_QPS_RTR;
+        attr.path_mtu = path->local.mtu < path->remote.mtu ? path->local.mtu : path->remote.mtu;
+        attr.dest_qp_num = path->remote.qpn;
+        attr.rq_psn = path->remote.psn;
+        attr.max_dest_rd_atomic = 1;
+        attr.min_rnr_timer = MIN_RNR_TIMER;
+        attr.ah_attr.port_num = path->port;
+        attr.ah_attr.sl = path->service_level;
+        if (path->is_roce) {
+            attr.ah_attr.is_global = 1;
+            memcpy(attr.ah_attr.grh.dgid.raw, path->remote.gid, sizeof(path->remote.gid));
+            attr.ah_attr.grh.sgid_index = path->gid_index;
+            attr.ah_attr.grh.hop_limit = HOP_LIMIT;
+            attr.ah_attr.grh.traffic_class = path->traffic_class;
+        } else {
+            attr.ah_attr.dlid = path->remote.lid;
+        }
         const int error =
             verbs->modify_qp(qp, &attr,
                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -269,9 +264,10 @@ static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
     }
 }
 
-static gyre_status to_rts(const struct gyre_verbs *verbs, struct ibv_qp *qp,
-                          const struct gyre_ib_qp_path *path)
+gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
+                               const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
 {
+    GYRE_TRY(to_rtr(verbs, qp, path, deadline_ns));
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof(attr));
     attr.qp_state = IBV_QPS_RTS;
@@ -288,13 +284,6 @@ static gyre_status to_rts(const struct gyre_verbs *verbs, struct ibv_qp *qp,
         return gyre_fail_errno(error, "ibv_modify_qp(qpn 0x%x, RTR->RTS, timeout %u, retries %u)",
                                qp->qp_num, path->timeout, path->retries);
     return GYRE_SUCCESS;
-}
-
-gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
-                               const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
-{
-    GYRE_TRY(to_rtr(verbs, qp, path, deadline_ns));
-    return to_rts(verbs, qp, path);
 }
 
 void gyre_ib_qp_stop(const struct gyre_verbs *verbs, struct ibv_qp *qp)

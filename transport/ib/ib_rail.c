@@ -61,35 +61,6 @@ gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
-{
-    const struct gyre_verbs *verbs = ib->verbs;
-    rail->context = verbs->open_device(rail->port.device);
-    if (rail->context == NULL)
-        return gyre_fail_errno(errno, "ibv_open_device(%s)", rail->port.name);
-    const int error = verbs->query_device(rail->context, &rail->attr);
-    if (error != 0)
-        return gyre_fail_errno(error, "ibv_query_device(%s)", rail->port.name);
-    GYRE_TRY(gyre_ib_rail_gids(verbs, ib->config.params, rail->context, &rail->port, rail->gids,
-                               &rail->n_gids));
-    rail->pd = verbs->alloc_pd(rail->context);
-    if (rail->pd == NULL)
-        return gyre_fail_errno(errno, "ibv_alloc_pd(%s)", rail->port.name);
-    return GYRE_SUCCESS;
-}
-
-static void log_rail(const struct gyre_ib_rail *rail, enum gyre_ib_distance distance)
-{
-    char address[48] = "none";
-    if (rail->n_gids > 0)
-        gyre_ib_gid_to_text(rail->gids[0].raw, address, sizeof(address));
-    GYRE_INFO(NET, "NET/IB : rail [%d]%s:%u MTU %u, %u Gbit/s, GID %u %s (%d usable), distance %s",
-              rail->index, rail->port.name, rail->port.port,
-              gyre_ib_mtu_bytes(rail->port.active_mtu), rail->port.gbit_per_s,
-              rail->n_gids > 0 ? rail->gids[0].index : 0, address, rail->n_gids,
-              gyre_ib_distance_names[distance]);
-}
-
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib)
 {
     struct gyre_device_info info;
@@ -118,8 +89,26 @@ gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib)
         struct gyre_ib_rail *rail = &ib->rails[ib->n_rails++];
         rail->port = ib->scan.ports[i];
         rail->index = i;
-        GYRE_TRY(open_rail(ib, rail));
-        log_rail(rail, nearest);
+        const struct gyre_verbs *verbs = ib->verbs;
+        rail->context = verbs->open_device(rail->port.device);
+        if (rail->context == NULL)
+            return gyre_fail_errno(errno, "ibv_open_device(%s)", rail->port.name);
+        const int error = verbs->query_device(rail->context, &rail->attr);
+        if (error != 0)
+            return gyre_fail_errno(error, "ibv_query_device(%s)", rail->port.name);
+        GYRE_TRY(gyre_ib_rail_gids(verbs, ib->config.params, rail->context, &rail->port, rail->gids,
+                                   &rail->n_gids));
+        rail->pd = verbs->alloc_pd(rail->context);
+        if (rail->pd == NULL)
+            return gyre_fail_errno(errno, "ibv_alloc_pd(%s)", rail->port.name);
+        char address[48] = "none";
+        if (rail->n_gids > 0)
+            gyre_ib_gid_to_text(rail->gids[0].raw, address, sizeof(address));
+        GYRE_INFO(
+            NET, "NET/IB : rail [%d]%s:%u MTU %u, %u Gbit/s, GID %u %s (%d usable), distance %s",
+            rail->index, rail->port.name, rail->port.port, gyre_ib_mtu_bytes(rail->port.active_mtu),
+            rail->port.gbit_per_s, rail->n_gids > 0 ? rail->gids[0].index : 0, address,
+            rail->n_gids, gyre_ib_distance_names[nearest]);
     }
     if (n_left_out > 0)
         GYRE_INFO(NET,
@@ -186,22 +175,6 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
 }
 
 #define MAX_SENDS 1024
-
-static void size_channel(const struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
-{
-    const uint32_t n_slots = channel->peer->size.n_fifos * ib->config.spec.depth;
-    const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
-    /* A slot takes a write and an imm; more only if it exceeds a message. */
-    uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
-    n_send += ib->line_stride > 0 ? n_slots : 0;
-    n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
-    channel->size.n_send = n_send > device_max ? device_max : n_send;
-    /* Imms of their own return LL's credit. */
-    channel->size.n_recv = n_slots + GYRE_IB_RECV_BATCH;
-    if (channel->is_control && ib->line_stride > 0)
-        channel->size.n_recv += n_slots;
-    channel->size.inline_bytes = GYRE_IB_BOX_BYTES;
-}
 
 static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
@@ -293,7 +266,18 @@ gyre_status gyre_ib_channels_open(struct gyre_ib_transport *ib)
         channel->peer = &ib->peers[i / ib->channels_per_peer];
         channel->is_control = nth % ib->channels_per_rail == n_qps;
         channel->rail = &ib->rails[nth / ib->channels_per_rail];
-        size_channel(ib, channel);
+        const uint32_t n_slots = channel->peer->size.n_fifos * ib->config.spec.depth;
+        const uint32_t device_max = (uint32_t)channel->rail->attr.max_qp_wr;
+        /* A slot takes a write and an imm; more only if it exceeds a message. */
+        uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
+        n_send += ib->line_stride > 0 ? n_slots : 0;
+        n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
+        channel->size.n_send = n_send > device_max ? device_max : n_send;
+        /* Imms of their own return LL's credit. */
+        channel->size.n_recv = n_slots + GYRE_IB_RECV_BATCH;
+        if (channel->is_control && ib->line_stride > 0)
+            channel->size.n_recv += n_slots;
+        channel->size.inline_bytes = GYRE_IB_BOX_BYTES;
         if (nth == 0)
             channel->peer->channels = channel;
     }

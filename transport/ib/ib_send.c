@@ -31,14 +31,6 @@ struct send_words {
     bool is_signalled;
 };
 
-static uint64_t make_wr_id(const struct gyre_ib_channel *channel, const struct send_words *words)
-{
-    return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) |
-           (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)channel->id << 48 |
-           (uint64_t)words->fifo << 32 | (uint64_t)words->slot << GYRE_IB_POSTED_BITS |
-           (channel->n_posted & GYRE_IB_POSTED_MASK);
-}
-
 static uint32_t make_imm(uint32_t fifo, uint32_t slot, uint32_t n_parts, bool is_boxed)
 {
     return htonl(fifo << 16 | slot << 12 | (n_parts - 1) << 8 | (is_boxed ? GYRE_IB_IMM_BOXED : 0));
@@ -98,7 +90,10 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
                               channel->n_posted - channel->signalled_at >= channel->size.n_send / 4;
     if (is_signalled)
         channel->signalled_at = channel->n_posted;
-    wr->wr_id = make_wr_id(channel, words);
+    wr->wr_id = (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) |
+                (words->is_lines ? GYRE_IB_WR_IS_LINES : 0) | (uint64_t)channel->id << 48 |
+                (uint64_t)words->fifo << 32 | (uint64_t)words->slot << GYRE_IB_POSTED_BITS |
+                (channel->n_posted & GYRE_IB_POSTED_MASK);
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->sg_list = sges;
     wr->sg_list[0] = from;

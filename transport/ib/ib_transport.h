@@ -164,6 +164,7 @@ struct gyre_ib_recv {
     struct gyre_ib_line_recv lines;
 };
 
+/* Where the peer receives. Sent between ranks: the layout is fixed. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank */
     uint64_t boxes;   /* [n_fifos][depth] */
@@ -172,7 +173,7 @@ struct gyre_ib_remote {
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t lines_rkey[GYRE_IB_MAX_RAILS];
     uint32_t words_rkey[GYRE_IB_MAX_RAILS];
-    bool takes_boxes;
+    uint32_t takes_boxes;
 };
 
 enum gyre_ib_step { GYRE_IB_NONE, GYRE_IB_HALTED, GYRE_IB_MADE, GYRE_IB_UP };

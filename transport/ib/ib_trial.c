@@ -222,25 +222,6 @@ void gyre_ib_trial_finish(struct gyre_ib_trial *trial)
     trial->at = NULL;
 }
 
-/* Both pass the sender's rows first and choose alike. */
-static gyre_status choose_gids(struct gyre_ib_trial *trial)
-{
-    const struct gyre_ib_trial_port *mine = &trial->at->told, *theirs = trial->peer.port;
-    const int n_theirs = (int)gyre_min_u64(theirs->n_gids, GYRE_IB_TRIAL_GIDS);
-    int my_row = 0, their_row = 0;
-    if (trial->peer.is_receiver)
-        GYRE_TRY(gyre_ib_gid_pair(theirs->gids, n_theirs, mine->gids, (int)mine->n_gids, &their_row,
-                                  &my_row));
-    else
-        GYRE_TRY(gyre_ib_gid_pair(mine->gids, (int)mine->n_gids, theirs->gids, n_theirs, &my_row,
-                                  &their_row));
-    trial->path.gid_index = (uint8_t)mine->gids[my_row].index;
-    trial->their_gid_index = theirs->gids[their_row].index;
-    memcpy(trial->path.local.gid, mine->gids[my_row].raw, sizeof(trial->path.local.gid));
-    memcpy(trial->path.remote.gid, theirs->gids[their_row].raw, sizeof(trial->path.remote.gid));
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
                                   const struct gyre_ib_trial_peer *peer)
 {
@@ -255,8 +236,22 @@ gyre_status gyre_ib_trial_connect(struct gyre_ib_trial *trial,
     while (path->remote.mtu < IBV_MTU_4096 &&
            gyre_ib_mtu_bytes(path->remote.mtu) < peer->port->mtu_bytes)
         path->remote.mtu = (enum ibv_mtu)((int)path->remote.mtu + 1);
-    if (path->is_roce)
-        GYRE_TRY(choose_gids(trial));
+    if (path->is_roce) {
+        /* Both pass the sender's rows first and choose alike. */
+        const struct gyre_ib_trial_port *mine = &trial->at->told, *theirs = trial->peer.port;
+        const int n_theirs = (int)gyre_min_u64(theirs->n_gids, GYRE_IB_TRIAL_GIDS);
+        int my_row = 0, their_row = 0;
+        if (trial->peer.is_receiver)
+            GYRE_TRY(gyre_ib_gid_pair(theirs->gids, n_theirs, mine->gids, (int)mine->n_gids,
+                                      &their_row, &my_row));
+        else
+            GYRE_TRY(gyre_ib_gid_pair(mine->gids, (int)mine->n_gids, theirs->gids, n_theirs,
+                                      &my_row, &their_row));
+        trial->path.gid_index = (uint8_t)mine->gids[my_row].index;
+        trial->their_gid_index = theirs->gids[their_row].index;
+        memcpy(trial->path.local.gid, mine->gids[my_row].raw, sizeof(trial->path.local.gid));
+        memcpy(trial->path.remote.gid, theirs->gids[their_row].raw, sizeof(trial->path.remote.gid));
+    }
     return gyre_ib_qp_connect(trial->scan.verbs, trial->qp, path, 0);
 }
 

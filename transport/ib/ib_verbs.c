@@ -62,19 +62,6 @@ static void load(struct library *library, const struct symbol *symbols, size_t n
     library->is_loaded = true;
 }
 
-static void load_verbs(void)
-{
-    load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
-         &loaded_verbs);
-    /* Before memory is registered. Without it, a fork before Linux 5.12 may give this process
-     * copies of the pages that the NIC uses. */
-    const int error =
-        verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
-    if (error != 0)
-        GYRE_INFO(NET, "NET/IB : ibv_fork_init: errno %d; forking may break RDMA on old kernels",
-                  error);
-}
-
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -82,8 +69,19 @@ gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out)
     if (installed != NULL) {
         *verbs_out = installed;
     } else {
-        if (!verbs_library.is_tried)
-            load_verbs();
+        if (!verbs_library.is_tried) {
+            load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
+                 &loaded_verbs);
+            /* Before memory is registered. Without it, a fork before Linux 5.12 may give this
+             * process copies of the pages that the NIC uses. */
+            const int error = verbs_library.is_loaded && loaded_verbs.fork_init != NULL
+                                  ? loaded_verbs.fork_init()
+                                  : 0;
+            if (error != 0)
+                GYRE_INFO(NET,
+                          "NET/IB : ibv_fork_init: errno %d; forking may break RDMA on old kernels",
+                          error);
+        }
         if (verbs_library.is_loaded)
             *verbs_out = &loaded_verbs;
         else

@@ -10,34 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gyre_status parse_item(const char *whole, char *item, struct gyre_ib_hca_rule *rule)
-{
-    int port = -1;
-    char *colon = strchr(item, ':');
-    if (colon != NULL) {
-        *colon = '\0';
-        char *end;
-        const long number = strtol(colon + 1, &end, 10);
-        if (colon[1] != '\0' &&
-            (!isdigit((unsigned char)colon[1]) || *end != '\0' || number < 1 || number > 255))
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": \"%s\" is not a port (1..255)",
-                             whole, colon + 1);
-        port = colon[1] != '\0' ? (int)number : -1;
-    }
-    if (item[0] == '\0' || strpbrk(item, "^= ") != NULL ||
-        strlen(item) >= sizeof(rule->items[0].name))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "\"%s\": \"%s\" is not a device name; the form is "
-                         "[^][=]name[:port],... with ^ and = once, in this order, in front",
-                         whole, item);
-    if (rule->n_items == GYRE_IB_MAX_HCA_ITEMS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": more than %d entries", whole,
-                         GYRE_IB_MAX_HCA_ITEMS);
-    memcpy(rule->items[rule->n_items].name, item, strlen(item) + 1);
-    rule->items[rule->n_items++].port = port;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out)
 {
     struct gyre_ib_hca_rule rule;
@@ -52,7 +24,29 @@ gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_ou
     while (gyre_list_next(&at, &word, &n_bytes)) {
         char item[GYRE_PARAM_MAX_BYTES];
         snprintf(item, sizeof(item), "%.*s", (int)n_bytes, word);
-        GYRE_TRY(parse_item(text, item, &rule));
+        int port = -1;
+        char *colon = strchr(item, ':');
+        if (colon != NULL) {
+            *colon = '\0';
+            char *end;
+            const long number = strtol(colon + 1, &end, 10);
+            if (colon[1] != '\0' &&
+                (!isdigit((unsigned char)colon[1]) || *end != '\0' || number < 1 || number > 255))
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "\"%s\": \"%s\" is not a port (1..255)", text, colon + 1);
+            port = colon[1] != '\0' ? (int)number : -1;
+        }
+        if (item[0] == '\0' || strpbrk(item, "^= ") != NULL ||
+            strlen(item) >= sizeof(rule.items[0].name))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "\"%s\": \"%s\" is not a device name; the form is "
+                             "[^][=]name[:port],... with ^ and = once, in this order, in front",
+                             text, item);
+        if (rule.n_items == GYRE_IB_MAX_HCA_ITEMS)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": more than %d entries", text,
+                             GYRE_IB_MAX_HCA_ITEMS);
+        memcpy(rule.items[rule.n_items].name, item, strlen(item) + 1);
+        rule.items[rule.n_items++].port = port;
     }
     if (rule.n_items == 0 && (rule.is_inverted || rule.is_exact))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "\"%s\": no device name", text);
