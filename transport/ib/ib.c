@@ -18,41 +18,6 @@
 /* For the last acknowledgements, which peers that close at the same time may send late. */
 #define QUIET_NS 200000000ULL
 
-static gyre_status probe(const struct gyre_params *params, struct gyre_peer_info *info)
-{
-    char words[400];
-    struct gyre_ib_scan *scan = malloc(sizeof(*scan));
-    if (scan == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a list of RDMA ports");
-    gyre_status status = gyre_ib_scan_open(params, scan);
-    if (status != GYRE_SUCCESS) {
-        free(scan);
-        return status;
-    }
-    for (int i = 0; i < scan->n_ports; i++) {
-        struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS];
-        int n_gids;
-        struct ibv_context *context = scan->verbs->open_device(scan->ports[i].device);
-        if (context == NULL) {
-            status = gyre_fail_errno(errno, "ibv_open_device(%s)", scan->ports[i].name);
-            break;
-        }
-        status = gyre_ib_rail_gids(scan->verbs, params, context, &scan->ports[i], gids, &n_gids);
-        scan->verbs->close_device(context);
-        if (status != GYRE_SUCCESS)
-            break;
-        const uint32_t mbit_per_s = scan->ports[i].gbit_per_s * 1000;
-        if (mbit_per_s > 0 && (info->ib_mbit_per_s == 0 || mbit_per_s < info->ib_mbit_per_s))
-            info->ib_mbit_per_s = mbit_per_s;
-    }
-    info->ib_n_ports = (uint32_t)scan->n_ports;
-    if (status == GYRE_SUCCESS)
-        GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(scan, words, sizeof(words)));
-    gyre_ib_scan_close(scan);
-    free(scan);
-    return status;
-}
-
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info)
 {
     info->ib_usable = 0;
@@ -62,12 +27,39 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
                  gyre_param_source(params, GYRE_PARAM_IB_DISABLE));
         return;
     }
-    if (probe(params, info) == GYRE_SUCCESS) {
-        info->ib_usable = 1;
-        return;
+    struct gyre_ib_scan *scan = calloc(1, sizeof(*scan));
+    gyre_status status =
+        scan != NULL ? gyre_ib_scan_open(params, scan)
+                     : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a list of RDMA ports");
+    const bool is_open = status == GYRE_SUCCESS;
+    for (int i = 0; status == GYRE_SUCCESS && i < scan->n_ports; i++) {
+        const struct gyre_ib_port *port = &scan->ports[i];
+        struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS];
+        int n_gids;
+        struct ibv_context *context = scan->verbs->open_device(port->device);
+        if (context == NULL) {
+            status = gyre_fail_errno(errno, "ibv_open_device(%s)", port->name);
+            break;
+        }
+        status = gyre_ib_rail_gids(scan->verbs, params, context, port, gids, &n_gids);
+        scan->verbs->close_device(context);
+        const uint32_t mbit_per_s = port->gbit_per_s * 1000;
+        if (mbit_per_s > 0 && (info->ib_mbit_per_s == 0 || mbit_per_s < info->ib_mbit_per_s))
+            info->ib_mbit_per_s = mbit_per_s;
     }
-    snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
-    GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
+    char words[400];
+    info->ib_usable = status == GYRE_SUCCESS;
+    if (status == GYRE_SUCCESS) {
+        GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(scan, words, sizeof(words)));
+    } else {
+        snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
+        GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
+    }
+    if (is_open) {
+        info->ib_n_ports = (uint32_t)scan->n_ports;
+        gyre_ib_scan_close(scan);
+    }
+    free(scan);
 }
 
 static bool ib_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
@@ -148,8 +140,6 @@ static void free_transport(struct gyre_ib_transport *ib)
     gyre_ib_cm_close(ib->cm);
     gyre_ib_memory_close(ib);
     gyre_ib_rails_close(ib);
-    free(ib->sends);
-    free(ib->recvs);
     free(ib->peers);
     pthread_cond_destroy(&ib->fencer.changed);
     pthread_mutex_destroy(&ib->mail_lock);
@@ -161,37 +151,10 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_rails_open(ib));
     choose_classes(ib);
     GYRE_TRY(gyre_ib_memory_open(ib));
-    const uint32_t depth = ib->config.spec.depth;
-    const size_t n = ib->n_fifos;
-    struct gyre_ib_box *boxes = ib->recv_words;
-    uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
-    struct gyre_ib_label *labels = ib->staging;
-    uint64_t *heads = (uint64_t *)(void *)(labels + n * ib->send_depth);
-    ib->sends = calloc(n, sizeof(*ib->sends));
-    ib->recvs = calloc(n, sizeof(*ib->recvs));
-    if (ib->sends == NULL || ib->recvs == NULL)
-        return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
-    for (size_t i = 0; i < n; i++) {
-        ib->sends[i].fifo = ib->fifos[i];
-        ib->sends[i].labels = labels + i * ib->send_depth;
-        ib->recvs[i].fifo = ib->fifos[n + i];
-        ib->recvs[i].head = heads + i;
-        ib->recvs[i].boxes = boxes + i * depth;
-        if (ib->recv_lines == NULL)
-            continue;
-        ib->sends[i].lines.slots = ib->send_lines + i * ib->send_line_stride;
-        ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
-        ib->recvs[i].lines.head = heads + n + i;
-    }
-    for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
-        ib->peers[i].sends = ib->sends + at;
-        ib->peers[i].recvs = ib->recvs + at;
-        ib->peers[i].credit_words = credits + 2 * at;
-    }
     GYRE_TRY(gyre_ib_channels_open(ib));
     GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
-        GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
+        GYRE_TRY(gyre_ib_cm_open(ib));
     GYRE_TRY(gyre_ib_moves_open(ib));
     ib->nap_fd = gyre_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (ib->nap_fd < 0)
@@ -293,60 +256,44 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 
 GYRE_STATIC_ASSERT(ROUND_TRIPS_NS < GYRE_MEASURE_NS, "the contract of `measure`");
 
-struct trip {
-    uint64_t ns; /* until the acknowledgement; 0 = none */
-    bool is_complete;
-};
-
-/* As a probe: it changes nothing at the peer, whose threads take no part. */
-static struct trip time_write(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
-                              uint64_t deadline_ns)
+/* The next higher ranks are asked first, so that all ranks together ask all. */
+static void ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_out)
 {
-    const struct gyre_ib_channel *channel = peer->control;
-    if (ib->is_failed || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
-        !gyre_ib_has_room(channel, 1))
-        return (struct trip){.ns = 0};
-    const uint64_t begin_ns = gyre_now_ns();
-    gyre_ib_write_credit_again(ib, peer);
-    while (channel->n_retired < channel->signalled_at && gyre_now_ns() < deadline_ns &&
-           !ib->is_failed && !gyre_fault_is_raised(ib->config.fault))
-        if (!gyre_ib_poll(ib))
-            sched_yield(); /* with few processors another process must move the packets */
-    return (struct trip){.ns = ib->is_failed ? 0 : gyre_now_ns() - begin_ns,
-                         .is_complete = channel->n_retired >= channel->signalled_at};
-}
-
-/* 0 = unknown. The next higher ranks are asked first, so that all ranks together ask all. Without
- * an acknowledgement the time waited counts: a slow network is not unknown. */
-static uint64_t find_shortest(struct gyre_ib_transport *ib)
-{
-    const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;
+    struct gyre_ib_transport *ib = from_base(transport);
     const struct gyre_peer_info *infos = ib->config.infos;
     const int n_peers = ib->config.n_peers;
-    uint64_t shortest_ns = 0;
+    uint64_t shortest_ns = 0; /* = unknown */
     int first = 0, n_tries = 0;
+    gyre_proxy_pause(ib->proxy);
+    const uint64_t deadline_ns = gyre_now_ns() + ROUND_TRIPS_NS;
     while (first < n_peers && ib->peers[first].rank < ib->config.rank)
         first++;
     for (int i = 0; n_tries < N_ROUND_TRIPS && gyre_now_ns() < deadline_ns; i++) {
         struct gyre_ib_peer *peer = &ib->peers[(first + i) % n_peers];
+        const struct gyre_ib_channel *channel = peer->control;
         if (i == n_peers && n_tries == 0)
-            return 0;
+            break;
         if (infos[peer->rank].host_hash == infos[ib->config.rank].host_hash)
             continue;
-        const struct trip trip = time_write(ib, peer, deadline_ns);
         n_tries++;
-        if (shortest_ns == 0 || (trip.is_complete && trip.ns > 0 && trip.ns < shortest_ns))
-            shortest_ns = trip.ns;
+        if (ib->is_failed || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
+            !gyre_ib_has_room(channel, 1))
+            continue;
+        /* As a probe: it changes nothing at the peer, whose threads take no part. */
+        const uint64_t begin_ns = gyre_now_ns();
+        gyre_ib_write_credit_again(ib, peer);
+        while (channel->n_retired < channel->signalled_at && gyre_now_ns() < deadline_ns &&
+               !ib->is_failed && !gyre_fault_is_raised(ib->config.fault))
+            if (!gyre_ib_poll(ib))
+                sched_yield(); /* with few processors another process must move the packets */
+        /* Without an acknowledgement the time waited counts: a slow network is not unknown. */
+        const uint64_t trip_ns = gyre_now_ns() - begin_ns;
+        const bool is_complete = channel->n_retired >= channel->signalled_at;
+        if (!ib->is_failed && (shortest_ns == 0 || (is_complete && trip_ns < shortest_ns)))
+            shortest_ns = trip_ns;
     }
-    return shortest_ns;
-}
-
-static void ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_out)
-{
-    struct gyre_ib_transport *ib = from_base(transport);
-    gyre_proxy_pause(ib->proxy);
-    *wire_out = (struct gyre_wire){.round_trip_ns = find_shortest(ib)};
     gyre_proxy_resume(ib->proxy);
+    *wire_out = (struct gyre_wire){.round_trip_ns = shortest_ns};
 }
 
 static const char *ib_describe(const struct gyre_transport *transport, int peer)
@@ -389,14 +336,6 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
     return ib->proxy != NULL && gyre_proxy_help(ib->proxy, is_last);
 }
 
-static bool is_quiet(const struct gyre_ib_transport *ib)
-{
-    for (int i = 0; i < ib->n_channels; i++)
-        if (ib->channels[i].n_retired < ib->channels[i].signalled_at)
-            return false;
-    return true;
-}
-
 static void ib_close(struct gyre_transport *transport)
 {
     struct gyre_ib_transport *ib = from_base(transport);
@@ -404,10 +343,11 @@ static void ib_close(struct gyre_transport *transport)
         gyre_proxy_close(ib->proxy);
     ib->is_closing = true;
     const uint64_t until_ns = gyre_now_ns() + QUIET_NS;
-    while (ib->proxy != NULL && !ib->is_failed && !gyre_fault_is_raised(ib->config.fault) &&
-           !is_quiet(ib) && gyre_now_ns() < until_ns)
-        if (!gyre_ib_poll(ib))
-            sched_yield();
+    for (int i = 0; ib->proxy != NULL && i < ib->n_channels; i++)
+        while (ib->channels[i].n_retired < ib->channels[i].signalled_at && !ib->is_failed &&
+               !gyre_fault_is_raised(ib->config.fault) && gyre_now_ns() < until_ns)
+            if (!gyre_ib_poll(ib))
+                sched_yield();
     free_transport(ib);
 }
 

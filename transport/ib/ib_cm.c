@@ -38,7 +38,6 @@ struct conn {
     struct rdma_cm_id *id; /* NULL: no request yet */
     uint32_t port;
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
-    bool is_connected;
 };
 
 struct gyre_ib_cm {
@@ -84,11 +83,27 @@ uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
     return cm == NULL ? 0 : ntohs(cm->api->get_src_port(cm->listener));
 }
 
-static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib)
 {
+    const struct gyre_rdmacm *api;
     /* IPv6's wildcard takes IPv4 as well. */
     struct sockaddr_in6 any = {.sin6_family = AF_INET6};
-    const struct gyre_rdmacm *api = cm->api;
+    for (int i = 0; i < ib->n_rails; i++)
+        if (!ib->rails[i].port.is_roce)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "GYRE_IB_CONNECT=rdmacm needs RoCE, where a GID is an address; %s:%u "
+                             "is InfiniBand",
+                             ib->rails[i].port.name, ib->rails[i].port.port);
+    GYRE_TRY(gyre_rdmacm_load(&api));
+    struct gyre_ib_cm *cm = calloc(1, sizeof(*cm));
+    struct conn *conns = calloc((size_t)ib->n_channels, sizeof(*conns));
+    if (cm == NULL || conns == NULL) {
+        free(cm);
+        free(conns);
+        return gyre_fail_errno(ENOMEM, "rdma_cm: %d queue pairs", ib->n_channels);
+    }
+    *cm = (struct gyre_ib_cm){.ib = ib, .api = api, .conns = conns};
+    ib->cm = cm;
     cm->events = api->create_event_channel();
     if (cm->events == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -104,36 +119,8 @@ static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
         return gyre_fail_errno(errno, "rdma_bind_addr");
     if (api->listen(cm->listener, cm->ib->n_channels) != 0)
         return gyre_fail_errno(errno, "rdma_listen");
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
-{
-    const struct gyre_rdmacm *api;
-    for (int i = 0; i < ib->n_rails; i++)
-        if (!ib->rails[i].port.is_roce)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "GYRE_IB_CONNECT=rdmacm needs RoCE, where a GID is an address; %s:%u "
-                             "is InfiniBand",
-                             ib->rails[i].port.name, ib->rails[i].port.port);
-    GYRE_TRY(gyre_rdmacm_load(&api));
-    struct gyre_ib_cm *cm = calloc(1, sizeof(*cm));
-    if (cm != NULL)
-        cm->conns = calloc((size_t)ib->n_channels, sizeof(*cm->conns));
-    if (cm == NULL || cm->conns == NULL) {
-        free(cm);
-        return gyre_fail_errno(ENOMEM, "rdma_cm: %d queue pairs", ib->n_channels);
-    }
-    cm->ib = ib;
-    cm->api = api;
-    gyre_status status = listen_somewhere(cm);
-    for (int i = 0; i < ib->config.n_peers && status == GYRE_SUCCESS; i++)
-        status = gyre_random_bytes(ib->peers[i].cm_token, sizeof(ib->peers[i].cm_token));
-    if (status != GYRE_SUCCESS) {
-        gyre_ib_cm_close(cm);
-        return status;
-    }
-    *cm_out = cm;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        GYRE_TRY(gyre_random_bytes(ib->peers[i].cm_token, sizeof(ib->peers[i].cm_token)));
     return GYRE_SUCCESS;
 }
 
@@ -273,11 +260,9 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
         GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
         if (cm->api->establish(conn->id) != 0)
             return fail_step(conn, "rdma_establish", errno);
-        conn->is_connected = true;
         cm->n_connected++;
         return GYRE_SUCCESS;
     case RDMA_CM_EVENT_ESTABLISHED:
-        conn->is_connected = true;
         cm->n_connected++;
         return GYRE_SUCCESS;
     case RDMA_CM_EVENT_ADDR_ERROR:
@@ -314,23 +299,21 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
 {
     for (int i = 0; i < cm->ib->n_channels; i++) {
         struct conn *conn = &cm->conns[i];
-        if (conn->channel != NULL && conn->channel->peer->rank < cm->ib->config.rank) {
-            struct sockaddr_storage from;
-            struct sockaddr_storage to;
-            uint8_t tos = conn->channel->path.traffic_class;
-            const struct gyre_rdmacm *api = cm->api;
-            if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
-                return fail_step(conn, "rdma_create_id", errno);
-            /* Both sides take the ToS from the route. */
-            if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) !=
-                0)
-                return fail_step(conn, "rdma_set_option(TOS)", errno);
-            to_sockaddr(conn->channel->path.local.gid, 0, &from);
-            to_sockaddr(conn->channel->path.remote.gid, conn->port, &to);
-            if (api->resolve_addr(conn->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
-                                  RESOLVE_MS) != 0)
-                return fail_step(conn, "rdma_resolve_addr", errno);
-        }
+        if (conn->channel == NULL || conn->channel->peer->rank > cm->ib->config.rank)
+            continue;
+        struct sockaddr_storage from, to;
+        uint8_t tos = conn->channel->path.traffic_class;
+        const struct gyre_rdmacm *api = cm->api;
+        if (api->create_id(cm->events, &conn->id, conn, RDMA_PS_TCP) != 0)
+            return fail_step(conn, "rdma_create_id", errno);
+        /* Both sides take the ToS from the route. */
+        if (api->set_option(conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
+            return fail_step(conn, "rdma_set_option(TOS)", errno);
+        to_sockaddr(conn->channel->path.local.gid, 0, &from);
+        to_sockaddr(conn->channel->path.remote.gid, conn->port, &to);
+        if (api->resolve_addr(conn->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
+                              RESOLVE_MS) != 0)
+            return fail_step(conn, "rdma_resolve_addr", errno);
     }
     while (cm->n_connected < cm->n_conns) {
         struct pollfd entry = {.fd = cm->events->fd, .events = POLLIN};
@@ -352,10 +335,9 @@ uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
     return 0;
 }
 
-gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib)
 {
     (void)ib;
-    (void)cm_out;
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "GYRE_IB_CONNECT=rdmacm: built without rdma_cm "
                                              "(librdmacm-dev was not there)");
 }

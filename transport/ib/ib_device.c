@@ -200,36 +200,18 @@ static int compare_ports(const void *a, const void *b)
     return by_path != 0 ? by_path : by_name != 0 ? by_name : (int)x->port - (int)y->port;
 }
 
-static void scan_device(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *rule,
-                        struct ibv_device *device, struct scan_notes *notes)
-{
-    struct ibv_device_attr attr;
-    struct ibv_context *context = scan->verbs->open_device(device);
-    if (context == NULL) {
-        note(notes, device->name, 0, gyre_text_error(errno));
-        return;
-    }
-    if (scan->verbs->query_device(context, &attr) == 0)
-        for (int number = 1; number <= (int)attr.phys_port_cnt; number++)
-            scan_port(scan, rule, device, context, (uint8_t)number, notes);
-    else
-        note(notes, device->name, 0, "cannot be queried");
-    scan->verbs->close_device(context);
-}
-
 gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan)
 {
     struct gyre_ib_hca_rule rule;
     struct scan_notes notes = {.hca = gyre_param_called(params, GYRE_PARAM_IB_HCA)};
     int n_devices = 0;
     memset(scan, 0, sizeof(*scan));
-    gyre_status status = gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule);
-    if (status != GYRE_SUCCESS)
-        gyre_fail_context(status, "%s", notes.hca);
-    const bool is_bad = status != GYRE_SUCCESS;
-    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_HCA, status));
-    if (is_bad)
+    const gyre_status parsed = gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule);
+    if (parsed != GYRE_SUCCESS) {
+        gyre_fail_context(parsed, "%s", notes.hca);
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_HCA, parsed));
         (void)gyre_ib_hca_parse("", &rule);
+    }
     GYRE_TRY(gyre_verbs_load(&scan->verbs));
     pthread_mutex_lock(&list_lock);
     scan->list = scan->verbs->get_device_list(&n_devices);
@@ -239,8 +221,21 @@ gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_s
     if (scan->list == NULL && errno != ENOSYS && errno != 0)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no RDMA devices: ibv_get_device_list: %s",
                          gyre_text_error(errno));
-    for (int i = 0; i < n_devices && scan->list != NULL; i++)
-        scan_device(scan, &rule, scan->list[i], &notes);
+    for (int i = 0; i < n_devices && scan->list != NULL; i++) {
+        struct ibv_device_attr attr;
+        struct ibv_device *device = scan->list[i];
+        struct ibv_context *context = scan->verbs->open_device(device);
+        if (context == NULL) {
+            note(&notes, device->name, 0, gyre_text_error(errno));
+            continue;
+        }
+        if (scan->verbs->query_device(context, &attr) == 0)
+            for (int number = 1; number <= (int)attr.phys_port_cnt; number++)
+                scan_port(scan, &rule, device, context, (uint8_t)number, &notes);
+        else
+            note(&notes, device->name, 0, "cannot be queried");
+        scan->verbs->close_device(context);
+    }
     if (scan->n_ports == 0) {
         gyre_ib_scan_close(scan);
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no usable RDMA port%s%s",
@@ -273,32 +268,22 @@ const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out
     return text_out;
 }
 
-/* 0 = none. /proc/net/vlan/<name> exists for VLANs of every name. */
-static uint16_t vlan_of(const char *netdev)
-{
-    char path[64];
-    unsigned id = 0;
-    snprintf(path, sizeof(path), "/proc/net/vlan/%s", netdev);
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL)
-        return 0;
-    char line[128];
-    if (fgets(line, sizeof(line), stream) != NULL) {
-        const char *at = strstr(line, "VID:");
-        if (at != NULL)
-            id = (unsigned)strtoul(at + 4, NULL, 10);
-    }
-    fclose(stream);
-    return (uint16_t)id;
-}
-
 static void set_netdev(struct gyre_ib_gid_row *row, const char *netdev)
 {
+    char path[64], line[128];
     const size_t length = strlen(netdev);
     if (length == 0 || length >= sizeof(row->netdev))
         return;
     memcpy(row->netdev, netdev, length + 1);
-    row->vlan = vlan_of(row->netdev);
+    /* It exists for VLANs of every name. */
+    snprintf(path, sizeof(path), "/proc/net/vlan/%s", netdev);
+    FILE *stream = fopen(path, "re");
+    if (stream != NULL) {
+        const char *at = fgets(line, sizeof(line), stream) != NULL ? strstr(line, "VID:") : NULL;
+        if (at != NULL)
+            row->vlan = (uint16_t)strtoul(at + 4, NULL, 10);
+        fclose(stream);
+    }
     struct ifreq request;
     memset(&request, 0, sizeof(request));
     memcpy(request.ifr_name, netdev, length + 1);
@@ -327,13 +312,6 @@ static bool read_attr(const struct ibv_context *context, uint8_t port, const cha
     return is_read;
 }
 
-static void warn_if_full(const struct ibv_context *context, uint8_t port, int n)
-{
-    if (n == GYRE_IB_MAX_GIDS)
-        GYRE_WARN("NET/IB : %s:%u: only the first %d GIDs are looked at", context->device->name,
-                  port, n);
-}
-
 static gyre_status table_by_sysfs(const struct gyre_verbs *verbs, struct ibv_context *context,
                                   uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out)
 {
@@ -357,7 +335,6 @@ static gyre_status table_by_sysfs(const struct gyre_verbs *verbs, struct ibv_con
         if (read_attr(context, port, "ndevs", row->index, word, sizeof(word)))
             set_netdev(row, word);
     }
-    warn_if_full(context, port, n);
     *n_out = n;
     return GYRE_SUCCESS;
 }
@@ -367,6 +344,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
+    int n = 0;
     /* Consistent even if the table changes. Since Linux 5.10. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
@@ -375,11 +353,8 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
         n_entries =
             verbs->query_gid_table(context, entries, 4 * GYRE_IB_MAX_GIDS, 0, sizeof(*entries));
     }
-    if (n_entries < 0) {
-        free(entries);
-        return table_by_sysfs(verbs, context, port, rows_out, n_out);
-    }
-    int n = 0;
+    const gyre_status status =
+        n_entries < 0 ? table_by_sysfs(verbs, context, port, rows_out, &n) : GYRE_SUCCESS;
     for (ssize_t i = 0; i < n_entries && n < GYRE_IB_MAX_GIDS; i++) {
         char netdev[IF_NAMESIZE] = "";
         if (entries[i].port_num != port)
@@ -395,7 +370,10 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
         set_netdev(row, netdev);
     }
     free(entries);
-    warn_if_full(context, port, n);
+    GYRE_TRY(status);
+    if (n == GYRE_IB_MAX_GIDS)
+        GYRE_WARN("NET/IB : %s:%u: only the first %d GIDs are looked at", context->device->name,
+                  port, n);
     *n_out = n;
     return GYRE_SUCCESS;
 }

@@ -328,6 +328,31 @@ gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "NET/IB %s", ib->rails[i].port.name);
     }
+    struct gyre_ib_box *boxes = ib->recv_words;
+    uint64_t *credits = (uint64_t *)(void *)(boxes + n_slots);
+    struct gyre_ib_label *labels = ib->staging;
+    uint64_t *heads = (uint64_t *)(void *)(labels + n * ib->send_depth);
+    ib->sends = calloc(n, sizeof(*ib->sends));
+    ib->recvs = calloc(n, sizeof(*ib->recvs));
+    if (ib->sends == NULL || ib->recvs == NULL)
+        return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
+    for (size_t i = 0; i < n; i++) {
+        ib->sends[i].fifo = ib->fifos[i];
+        ib->sends[i].labels = labels + i * ib->send_depth;
+        ib->recvs[i].fifo = ib->fifos[n + i];
+        ib->recvs[i].head = heads + i;
+        ib->recvs[i].boxes = boxes + i * ib->config.spec.depth;
+        if (ib->recv_lines == NULL)
+            continue;
+        ib->sends[i].lines.slots = ib->send_lines + i * ib->send_line_stride;
+        ib->recvs[i].lines.slots = ib->recv_lines + i * ib->line_stride;
+        ib->recvs[i].lines.head = heads + n + i;
+    }
+    for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
+        ib->peers[i].sends = ib->sends + at;
+        ib->peers[i].recvs = ib->recvs + at;
+        ib->peers[i].credit_words = credits + 2 * at;
+    }
     return GYRE_SUCCESS;
 }
 
@@ -358,4 +383,6 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
             device->ops->pool_free(device, ib->recv_lines);
     }
     free(ib->fifos);
+    free(ib->sends);
+    free(ib->recvs);
 }

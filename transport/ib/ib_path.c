@@ -346,8 +346,17 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
     if (now_ns - ib->probed_ns < PROBE_PERIOD_NS)
         return;
     ib->probed_ns = now_ns;
-    for (int i = 0; i < ib->config.n_peers; i++)
-        gyre_ib_probe(ib, &ib->peers[i]);
+    /* A rank that waits often has no message in flight, so its NIC cannot notice that a silent peer
+     * is gone. */
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        const bool has_moved = peer->n_completions != peer->n_completions_seen;
+        peer->n_completions_seen = peer->n_completions;
+        if (!has_moved && !peer->move.is_halted && !ib->is_failed &&
+            peer->control->n_retired >= peer->control->signalled_at &&
+            gyre_ib_has_room(peer->control, 1))
+            gyre_ib_write_credit_again(ib, peer);
+    }
 }
 
 static void idle(struct gyre_ib_transport *ib)

@@ -45,9 +45,6 @@ void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_pee
 /** Signalled; changes nothing at the peer. The channel has room. */
 void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** A peer that was silent since the last call. */
-void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
-
 void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo,
                            uint32_t slot);
 

@@ -299,19 +299,6 @@ void gyre_ib_write_credit_again(struct gyre_ib_transport *ib, struct gyre_ib_pee
     gyre_ib_flush(ib, channel);
 }
 
-/* A rank that waits often has no message in flight, so its NIC cannot notice that the peer is gone.
- */
-void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
-{
-    struct gyre_ib_channel *channel = peer->control;
-    const bool has_moved = peer->n_completions != peer->n_completions_seen;
-    peer->n_completions_seen = peer->n_completions;
-    if (has_moved || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
-        !gyre_ib_has_room(channel, 1) || ib->is_failed)
-        return;
-    gyre_ib_write_credit_again(ib, peer);
-}
-
 static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
                                        const struct gyre_ib_send *send)
 {

@@ -469,7 +469,7 @@ void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *stat
 
 /** Listen, and draw the peers' tokens. Errors: UNSUPPORTED (no rdma_cm in the build, no library, no
  * /dev/infiniband/rdma_cm, a port that is not RoCE), SYSTEM. */
-gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib);
 
 /** 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);

@@ -169,19 +169,14 @@ static gyre_status post_receives(struct gyre_ib_trial *trial, int n)
     return GYRE_SUCCESS;
 }
 
-/* 0 = not set. */
-static uint8_t number_or_0(const struct gyre_params *params, enum gyre_param_id id)
-{
-    const int64_t number = gyre_param_number(params, id);
-    return number > 0 ? (uint8_t)number : 0;
-}
-
 gyre_status gyre_ib_trial_begin(struct gyre_ib_trial *trial, int i,
                                 struct gyre_ib_trial_end *end_out)
 {
     struct open_port *port = &trial->ports[i];
     struct gyre_ib_qp_size size = {.n_send = N_RECEIVES, .n_recv = N_RECEIVES};
     struct gyre_ib_qp_path *path = &trial->path;
+    const int64_t class = gyre_param_number(trial->params, GYRE_PARAM_IB_TC); /* -1 = not set */
+    const int64_t level = gyre_param_number(trial->params, GYRE_PARAM_IB_SL);
     gyre_ib_trial_finish(trial);
     if (port->told.cause[0] != '\0')
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s", port->told.cause);
@@ -190,8 +185,8 @@ gyre_status gyre_ib_trial_begin(struct gyre_ib_trial *trial, int i,
     path->is_roce = port->port.is_roce;
     path->local.lid = port->port.lid;
     path->local.mtu = port->port.active_mtu;
-    path->traffic_class = number_or_0(trial->params, GYRE_PARAM_IB_TC);
-    path->service_level = number_or_0(trial->params, GYRE_PARAM_IB_SL);
+    path->traffic_class = class > 0 ? (uint8_t) class : 0;
+    path->service_level = level > 0 ? (uint8_t)level : 0;
     path->pkey_index = (uint16_t)gyre_param_number(trial->params, GYRE_PARAM_IB_PKEY);
     path->timeout = TIMEOUT;
     path->retries = RETRIES;
@@ -395,14 +390,14 @@ static gyre_status send_large(struct gyre_ib_trial *trial, int n, size_t n_bytes
 
 static gyre_status move_large(struct gyre_ib_trial *trial, size_t n_bytes, double *gbytes_per_s_out)
 {
-    for (int i = 0; i < 2 && trial->peer.is_receiver; i++) {
+    if (trial->peer.is_receiver) {
         GYRE_TRY(wait_for(trial, 1, 0));
-        if (i == 0)
-            GYRE_TRY(check_bytes(trial, n_bytes));
+        GYRE_TRY(check_bytes(trial, n_bytes));
         GYRE_TRY(post_write(trial, SMALL_BYTES, true));
-    }
-    if (trial->peer.is_receiver)
+        GYRE_TRY(wait_for(trial, 1, 0));
+        GYRE_TRY(post_write(trial, SMALL_BYTES, true));
         return wait_for(trial, 0, 0);
+    }
     uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(send_large(trial, 1, n_bytes));
     const double wanted = LARGE_NS / (double)(gyre_now_ns() - start_ns);

@@ -188,14 +188,15 @@ gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char 
     rules.range_name = gyre_param_called(params, GYRE_PARAM_IB_ADDR_RANGE);
     gyre_status status = gyre_ib_gid_parse_index(gyre_param_text(params, GYRE_PARAM_IB_GID_INDEX),
                                                  device, &rules.forced_index);
-    if (status != GYRE_SUCCESS)
+    if (status != GYRE_SUCCESS) {
         gyre_fail_context(status, "%s", rules.index_name);
-    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_GID_INDEX, status));
-    if (range[0] != '\0')
-        status = gyre_ib_gid_parse_range(range, &rules);
-    if (status != GYRE_SUCCESS)
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_GID_INDEX, status));
+    }
+    status = range[0] != '\0' ? gyre_ib_gid_parse_range(range, &rules) : GYRE_SUCCESS;
+    if (status != GYRE_SUCCESS) {
         gyre_fail_context(status, "%s", rules.range_name);
-    GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_ADDR_RANGE, status));
+        GYRE_TRY(gyre_param_forgive(params, GYRE_PARAM_IB_ADDR_RANGE, status));
+    }
     *rules_out = rules;
     return GYRE_SUCCESS;
 }
@@ -282,29 +283,6 @@ static void describe(const struct gyre_ib_gid_row *rows, int n,
         snprintf(text_out, text_bytes, "all rows are empty");
 }
 
-static gyre_status choose_forced(const struct gyre_ib_gid_row *rows, int n,
-                                 const struct gyre_ib_gid_rules *rules, int *chosen_out)
-{
-    char table[700];
-    const int index = rules->forced_index;
-    const char *name = name_or(rules->index_name, "GYRE_IB_GID_INDEX");
-    for (int i = 0; i < n; i++) {
-        if (rows[i].index != (uint32_t)index)
-            continue;
-        const char *why = why_unusable(&rows[i]);
-        if (why == NULL) {
-            *chosen_out = i;
-            return GYRE_SUCCESS;
-        }
-        describe(rows, n, NULL, table, sizeof(table));
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%d: that row is not usable: %s. GIDs: %s",
-                         name, index, why, table);
-    }
-    describe(rows, n, NULL, table, sizeof(table));
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "%s=%d: the GID table has no such usable row. GIDs: %s", name, index, table);
-}
-
 gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
                                const struct gyre_ib_gid_rules *rules, int *chosen_out,
                                char (*reasons_out)[GYRE_IB_GID_REASON_BYTES])
@@ -320,7 +298,18 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
             best = i;
     }
     if (rules->forced_index >= 0) {
-        status = choose_forced(rows, n, rules, &best);
+        best = 0;
+        while (best < n && rows[best].index != (uint32_t)rules->forced_index)
+            best++;
+        const char *why = best < n ? why_unusable(&rows[best]) : "";
+        char table[700];
+        describe(rows, n, NULL, table, sizeof(table));
+        if (why != NULL)
+            status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%d: %s%s. GIDs: %s",
+                               name_or(rules->index_name, "GYRE_IB_GID_INDEX"), rules->forced_index,
+                               best < n ? "that row is not usable: "
+                                        : "the GID table has no such usable row",
+                               why, table);
     } else if (best < 0) {
         char table[GYRE_CAUSE_MAX_BYTES - 64];
         describe(rows, n, reasons, table, sizeof(table));
@@ -334,14 +323,6 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
     return status;
 }
 
-/* Ranks do not tell each other their prefix lengths, so those of most fabrics serve: /24 and /64. A
- * wrong answer only changes the preference. */
-static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
-{
-    const bool is_ipv4 = gyre_ib_gid_classify(a) == GYRE_IB_GID_IPV4;
-    return memcmp(a, b, is_ipv4 ? 15 : 8) == 0;
-}
-
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out)
 {
@@ -350,13 +331,16 @@ gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
     int best_score = -1;
     for (int i = 0; i < n_a; i++) {
         for (int j = 0; j < n_b; j++) {
-            if (a[i].type != b[j].type ||
-                gyre_ib_gid_classify(a[i].raw) != gyre_ib_gid_classify(b[j].raw))
+            const enum gyre_ib_gid_class class = gyre_ib_gid_classify(a[i].raw);
+            if (a[i].type != b[j].type || class != gyre_ib_gid_classify(b[j].raw))
                 continue;
-            /* First the subnet, then the class, then the VLAN. */
-            const int score = (in_one_subnet(a[i].raw, b[j].raw) ? 1000 : 0) +
-                              10 * (int)gyre_ib_gid_classify(a[i].raw) + (a[i].vlan == 0 ? 1 : 0) +
-                              (b[j].vlan == 0 ? 1 : 0);
+            /* First the subnet, then the class, then the VLAN. Ranks do not tell each other their
+             * prefix lengths, so those of most fabrics serve: /24 and /64. A wrong answer only
+             * changes the preference. */
+            const bool is_one_subnet =
+                memcmp(a[i].raw, b[j].raw, class == GYRE_IB_GID_IPV4 ? 15 : 8) == 0;
+            const int score = (is_one_subnet ? 1000 : 0) + 10 * (int)class +
+                              (a[i].vlan == 0 ? 1 : 0) + (b[j].vlan == 0 ? 1 : 0);
             if (score > best_score) {
                 best_score = score;
                 best_a = i;
