@@ -280,6 +280,16 @@ TEST_CASE("classes that hardly mean what they say are explained")
     CHECK_HAS(gyre_ib_class_warning(107, true, text, sizeof(text)), "104 or 106");
 }
 
+TEST_CASE("a bad number in one of NCCL's variables is ignored")
+{
+    char *environment[] = {"NCCL_IB_GID_INDEX=x", NULL};
+    struct gyre_params params;
+    struct gyre_ib_gid_rules rules;
+    CHECK_OK(gyre_params_from(environment, &params));
+    CHECK_OK(gyre_ib_gid_rules_from(&params, "mlx5_0", &rules));
+    CHECK(rules.forced_index == -1 && !rules.has_range);
+}
+
 TEST_CASE("every completion status has a name and a hint")
 {
     static const enum ibv_wc_status statuses[] = {
