@@ -40,9 +40,8 @@ struct gyre_proxy {
     uint32_t stop;       /* set by close */
     uint32_t wake_state; /* enum wake_state; only compare-exchange changes it */
     int wake_fd;
-    int n_clients;
-    struct gyre_proxy_client *clients;
-    struct pollfd *nap_fds; /* wake_fd, then the clients'; only the thread uses it */
+    struct gyre_proxy_client client;
+    struct pollfd nap_fds[2]; /* wake_fd, then the client's; only the thread uses it */
     nfds_t n_nap_fds;
 };
 
@@ -59,36 +58,11 @@ static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
         GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
-static bool poll_clients(struct gyre_proxy *proxy)
-{
-    bool has_moved = false;
-    for (int i = 0; i < proxy->n_clients; i++)
-        has_moved = proxy->clients[i].poll(proxy->clients[i].context) || has_moved;
-    return has_moved;
-}
-
-static bool settle_clients(struct gyre_proxy *proxy)
-{
-    bool has_moved = false;
-    for (int i = 0; i < proxy->n_clients; i++)
-        if (proxy->clients[i].settle != NULL)
-            has_moved = proxy->clients[i].settle(proxy->clients[i].context) || has_moved;
-    return has_moved;
-}
-
-static bool is_behind(const struct gyre_proxy *proxy, bool has_credit)
-{
-    for (int i = 0; i < proxy->n_clients; i++)
-        if (proxy->clients[i].is_behind != NULL &&
-            proxy->clients[i].is_behind(proxy->clients[i].context, has_credit))
-            return true;
-    return false;
-}
-
-static bool do_locked(struct gyre_proxy *proxy, bool (*work)(struct gyre_proxy *proxy))
+/* @work: the client's poll or settle; NULL does nothing. */
+static bool do_locked(struct gyre_proxy *proxy, bool (*work)(void *context))
 {
     pthread_mutex_lock(&proxy->lock);
-    const bool has_moved = work(proxy);
+    const bool has_moved = work != NULL && work(proxy->client.context);
     pthread_mutex_unlock(&proxy->lock);
     return has_moved;
 }
@@ -101,7 +75,7 @@ static void *proxy_main(void *argument)
     uint64_t nap_ns = PROXY_NAP_MIN_NS;
     uint32_t n_helps_seen = 0;
     while (gyre_load_acquire_u32(&proxy->stop) == 0 && !gyre_fault_is_raised(proxy->fault)) {
-        const bool has_moved = do_locked(proxy, poll_clients);
+        const bool has_moved = do_locked(proxy, proxy->client.poll);
         const bool has_note =
             gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
         const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
@@ -118,7 +92,7 @@ static void *proxy_main(void *argument)
         } else if (n_helps != n_helps_seen) {
             n_helps_seen = n_helps;
             nap(proxy, 1, PROXY_HELPED_NAP_NS);
-        } else if (!do_locked(proxy, settle_clients)) {
+        } else if (!do_locked(proxy, proxy->client.settle)) {
             nap(proxy, proxy->n_nap_fds, nap_ns);
             nap_ns = gyre_min_u64(2 * nap_ns, PROXY_NAP_MAX_NS);
         }
@@ -135,8 +109,10 @@ bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
         return false;
     }
     gyre_store_relaxed_u32(&proxy->n_helps, proxy->n_helps + 1);
-    const bool has_moved = poll_clients(proxy);
-    const bool needs_thread = (has_moved || is_last) && is_behind(proxy, !is_last);
+    const struct gyre_proxy_client *client = &proxy->client;
+    const bool has_moved = client->poll(client->context);
+    const bool needs_thread = (has_moved || is_last) && client->is_behind != NULL &&
+                              client->is_behind(client->context, !is_last);
     pthread_mutex_unlock(&proxy->lock);
     if (needs_thread)
         gyre_proxy_wake(proxy);
@@ -148,12 +124,10 @@ static void proxy_free(struct gyre_proxy *proxy)
     if (proxy->wake_fd >= 0)
         close(proxy->wake_fd);
     pthread_mutex_destroy(&proxy->lock);
-    free(proxy->nap_fds);
-    free(proxy->clients);
     free(proxy);
 }
 
-gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
+gyre_status gyre_proxy_open(const struct gyre_proxy_client *client, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out)
 {
     gyre_status status;
@@ -162,26 +136,17 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "proxy of rank %d", rank);
     proxy->fault = fault;
     proxy->rank = rank;
-    proxy->n_clients = n_clients;
+    proxy->client = *client;
     pthread_mutex_init(&proxy->lock, NULL);
     proxy->wake_fd = gyre_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    proxy->clients = calloc((size_t)n_clients + 1, sizeof(*proxy->clients));
-    proxy->nap_fds = calloc((size_t)n_clients + 1, sizeof(*proxy->nap_fds));
     if (proxy->wake_fd < 0) {
         status = gyre_fail_errno(errno, "proxy of rank %d: eventfd", rank);
         goto free_proxy;
     }
-    if (proxy->clients == NULL || proxy->nap_fds == NULL) {
-        status =
-            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "proxy of rank %d: %d clients", rank, n_clients);
-        goto free_proxy;
-    }
-    memcpy(proxy->clients, clients, (size_t)n_clients * sizeof(*clients));
     proxy->nap_fds[proxy->n_nap_fds++] = (struct pollfd){.fd = proxy->wake_fd, .events = POLLIN};
-    for (int i = 0; i < n_clients; i++)
-        if (clients[i].nap_fd != NULL)
-            proxy->nap_fds[proxy->n_nap_fds++] =
-                (struct pollfd){.fd = *clients[i].nap_fd, .events = POLLIN};
+    if (client->nap_fd != NULL)
+        proxy->nap_fds[proxy->n_nap_fds++] =
+            (struct pollfd){.fd = *client->nap_fd, .events = POLLIN};
     GYRE_TRY_GOTO(status, gyre_thread_start(&proxy->thread, 0, proxy_main, proxy, "a proxy"),
                   free_proxy);
     *proxy_out = proxy;

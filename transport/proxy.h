@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A proxy never reads a program: its clients move published slots and return credit. When nothing
+ * A proxy never reads a program: its client moves published slots and returns credit. When nothing
  * moves, the thread sleeps, each time longer, until it is woken.
  *
  * A waiting executor may move slots itself (gyre_proxy_help()), which saves a small message two
@@ -26,19 +26,19 @@ struct gyre_proxy_client {
      * to do. */
     bool (*settle)(void *context);
     void *context;
-    const int *nap_fd; /* readable: ends a sleep. NULL = none. Outlives the proxy */
+    const int *nap_fd; /* readable: ends a sleep. NULL = none */
 };
 
 struct gyre_proxy;
 
-/** The thread ends when the fault is raised or at gyre_proxy_close(). @clients: copied. */
-gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
+/** The thread ends when the fault is raised or at gyre_proxy_close(). @client: copied. */
+gyre_status gyre_proxy_open(const struct gyre_proxy_client *client, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out);
 
 /** Does not block; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
-/** Poll all clients once, unless the thread polls. True if anything moved. @is_last: the caller
+/** Poll the client once, unless the thread polls. True if anything moved. @is_last: the caller
  * will not help again soon, so the thread takes over. */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 

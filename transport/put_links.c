@@ -167,8 +167,7 @@ gyre_status gyre_put_links_open(const struct gyre_put_links_config *config,
         links->links[rank].send = config->connectors[2 * rank + 1];
         pthread_mutex_init(&links->links[rank].lock, NULL);
     }
-    const gyre_status status =
-        gyre_proxy_open(&client, 1, config->rank, config->fault, &links->proxy);
+    const gyre_status status = gyre_proxy_open(&client, config->rank, config->fault, &links->proxy);
     if (status != GYRE_SUCCESS) {
         free_links(links);
         return status;

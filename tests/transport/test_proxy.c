@@ -35,21 +35,15 @@ static bool reaches(const uint32_t *word, uint32_t value)
     return gyre_load_acquire_u32(word) >= value;
 }
 
-TEST_CASE("all clients are polled until they are done")
+TEST_CASE("the client is polled until it is done")
 {
     struct gyre_fault fault;
     gyre_fault_init(&fault);
-    struct counter counters[3] = {{.n_wanted = 10}, {.n_wanted = 1000}, {.n_wanted = 1}};
-    const struct gyre_proxy_client clients[3] = {
-        {.poll = count, .context = &counters[0]},
-        {.poll = count, .context = &counters[1]},
-        {.poll = count, .context = &counters[2]},
-    };
+    struct counter counter = {.n_wanted = 1000};
+    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(clients, 3, 0, &fault, &proxy));
-    CHECK(reaches(&counters[0].n_moved, 10));
-    CHECK(reaches(&counters[1].n_moved, 1000));
-    CHECK(reaches(&counters[2].n_moved, 1));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    CHECK(reaches(&counter.n_moved, 1000));
     gyre_proxy_close(proxy);
     gyre_fault_fini(&fault);
 }
@@ -61,7 +55,7 @@ TEST_CASE("idle naps and wakes leave the thread usable")
     struct counter counter = {0};
     const struct gyre_proxy_client client = {.poll = count, .context = &counter};
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     for (uint32_t i = 1; i <= 200; i++) {
         /* A nap begins now and then, in any phase of it. */
         const struct timespec pause = {0, (long)(i * 5000)};
@@ -83,7 +77,7 @@ TEST_CASE("an idle thread polls rarely until its descriptor is ready")
     const int fd = eventfd(0, EFD_NONBLOCK);
     const struct gyre_proxy_client client = {.poll = count, .context = &counter, .nap_fd = &fd};
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     const struct timespec warm = {0, 20000000};
     nanosleep(&warm, NULL); /* past the warm phase; more does not matter */
     const uint32_t n_before = gyre_load_acquire_u32(&counter.n_polls);
@@ -152,7 +146,7 @@ TEST_CASE("help shares the clients with the thread")
     const struct gyre_proxy_client client = {
         .poll = count_alone, .is_behind = has_uncounted, .context = &work};
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     for (uint32_t i = 1; i <= 20000; i++) { /* in any order */
         gyre_store_release_u32(&work.counter.n_wanted, i);
         (void)gyre_proxy_help(proxy, false);
@@ -187,7 +181,7 @@ TEST_CASE("the thread finishes what help leaves")
     struct shared_work work = {.helper = pthread_self(), .leaves_it_to_thread = true};
     const struct gyre_proxy_client client = settling_client(&work);
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     CHECK(reaches(&work.n_settled, 1)); /* before its first nap */
     for (uint32_t i = 1; i <= 200; i++) {
         gyre_store_release_u32(&work.counter.n_wanted, i);
@@ -211,7 +205,7 @@ TEST_CASE("the thread watches its descriptors after the last help")
         .helper = pthread_self(), .leaves_it_to_thread = true, .leaves_it_to_helper = 1};
     const struct gyre_proxy_client client = settling_client(&work);
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     gyre_store_release_u32(&work.counter.n_wanted, 1); /* it stays there: nobody can move it */
     /* A thread that always slept like that would have no short try. A busy machine makes tries
      * long, too. */
@@ -238,7 +232,7 @@ TEST_CASE("a raised fault ends the thread")
     struct counter counter = {0};
     const struct gyre_proxy_client client = {.poll = count, .context = &counter};
     struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
     CHECK(reaches(&counter.n_polls, 1));
     gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "test");
     /* Two counts a while apart are equal at last. */

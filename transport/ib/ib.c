@@ -247,7 +247,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
         .nap_fd = &ib->nap_fd,
     };
     ib->recorded = gyre_trace_use(ib->config.trace, GYRE_TRACE_IB);
-    return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
+    return gyre_proxy_open(&client, ib->config.rank, ib->config.fault, &ib->proxy);
 }
 
 #define N_ROUND_TRIPS  16

@@ -337,7 +337,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
             .context = thread,
             .nap_fd = &thread->epoll_fd,
         };
-        GYRE_TRY(gyre_proxy_open(&client, 1, config->rank, config->fault, &thread->proxy));
+        GYRE_TRY(gyre_proxy_open(&client, config->rank, config->fault, &thread->proxy));
     }
     socket_begin_resuming(transport);
     return GYRE_SUCCESS;
