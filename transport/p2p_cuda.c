@@ -76,26 +76,6 @@ static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_ou
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaIpcOpenMemHandle");
 }
 
-/* imports_lock is held. */
-static gyre_status add_import(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
-                              struct import **import_out)
-{
-    struct import *import = calloc(1, sizeof(*import));
-    if (import == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a mapping of a peer's GPU memory");
-    const gyre_status status = open_handle(device->ordinal, bytes, &import->base);
-    if (status != GYRE_SUCCESS) {
-        free(import);
-        return status;
-    }
-    memcpy(import->key, key, sizeof(import->key));
-    import->ordinal = device->ordinal;
-    import->next = imports;
-    imports = import;
-    *import_out = import;
-    return GYRE_SUCCESS;
-}
-
 /* The first user maps the memory. @key: IPC_KEY_BYTES, never used again. */
 static gyre_status acquire_import(struct gyre_device *device, const uint8_t *key,
                                   const uint8_t *bytes, struct import **import_out)
@@ -106,8 +86,20 @@ static gyre_status acquire_import(struct gyre_device *device, const uint8_t *key
     while (import != NULL && (import->ordinal != device->ordinal ||
                               memcmp(import->key, key, sizeof(import->key)) != 0))
         import = import->next;
-    if (import == NULL)
-        status = add_import(device, key, bytes, &import);
+    if (import == NULL) {
+        import = calloc(1, sizeof(*import));
+        status = import != NULL
+                     ? open_handle(device->ordinal, bytes, &import->base)
+                     : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a mapping of a peer's GPU memory");
+        if (status != GYRE_SUCCESS) {
+            free(import);
+        } else {
+            memcpy(import->key, key, sizeof(import->key));
+            import->ordinal = device->ordinal;
+            import->next = imports;
+            imports = import;
+        }
+    }
     if (status == GYRE_SUCCESS) {
         import->n_users++;
         *import_out = import;
@@ -117,8 +109,9 @@ static gyre_status acquire_import(struct gyre_device *device, const uint8_t *key
 }
 
 /* The last user unmaps it. */
-static void release_import(struct import *import)
+void gyre_share_release_cuda(void *state)
 {
+    struct import *import = state;
     pthread_mutex_lock(&imports_lock);
     if (--import->n_users == 0) {
         struct import **link = &imports;
@@ -252,23 +245,6 @@ fail_state:
     return gyre_fail_context(status, "slots of %zu bytes on the GPU", n_bytes);
 }
 
-static gyre_status import_slab(struct gyre_device *device, const struct gyre_slab_handle *handle,
-                               struct cuda_state *state, void **base_out)
-{
-    uint8_t token[GYRE_SLAB_TOKEN_BYTES];
-    GYRE_TRY(acquire_import(device, handle->token, handle->bytes, &state->import));
-    void *base = state->import->base;
-    gyre_status status = device->ops->copy(device, token, base, sizeof(token));
-    if (status == GYRE_SUCCESS && memcmp(token, handle->token, sizeof(token)) != 0)
-        status = gyre_fail(GYRE_ERROR_REMOTE, "the mapped GPU memory is not the peer's slots");
-    if (status != GYRE_SUCCESS) {
-        release_import(state->import);
-        return status;
-    }
-    *base_out = base;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status cuda_import(const struct gyre_transport_config *config,
                                const struct gyre_peer_info *peer,
                                const struct gyre_slab_handle *handle, size_t n_bytes,
@@ -285,11 +261,22 @@ static gyre_status cuda_import(const struct gyre_transport_config *config,
         GYRE_TRY_GOTO(
             status, gyre_slab_registry_acquire(handle->token, n_bytes, &base, &state->entry), fail);
     } else {
-        GYRE_TRY_GOTO(status, import_slab(config->device, handle, state, &base), fail);
+        struct gyre_device *device = config->device;
+        uint8_t token[GYRE_SLAB_TOKEN_BYTES];
+        GYRE_TRY_GOTO(status, acquire_import(device, handle->token, handle->bytes, &state->import),
+                      fail);
+        base = state->import->base;
+        GYRE_TRY_GOTO(status, device->ops->copy(device, token, base, sizeof(token)), fail);
+        if (memcmp(token, handle->token, sizeof(token)) != 0) {
+            status = gyre_fail(GYRE_ERROR_REMOTE, "the mapped GPU memory is not the peer's slots");
+            goto fail;
+        }
     }
     *mapping_out = (struct gyre_slab_mapping){base, n_bytes, state};
     return GYRE_SUCCESS;
 fail:
+    if (state->import != NULL)
+        gyre_share_release_cuda(state->import);
     free(state);
     return status;
 }
@@ -300,7 +287,7 @@ static void cuda_release(struct gyre_slab_mapping *mapping)
     if (state->entry != NULL)
         gyre_slab_registry_release(state->entry);
     if (state->import != NULL)
-        release_import(state->import);
+        gyre_share_release_cuda(state->import);
     free(state);
     memset(mapping, 0, sizeof(*mapping));
 }
@@ -358,9 +345,4 @@ gyre_status gyre_share_import_cuda(struct gyre_device *device, const struct gyre
     *mapping_out = (struct gyre_share_mapping){
         .address = (unsigned char *)import->base + handle->offset_bytes, .state = import};
     return GYRE_SUCCESS;
-}
-
-void gyre_share_release_cuda(void *state)
-{
-    release_import(state);
 }

@@ -40,36 +40,28 @@ uint32_t gyre_put_links_most_bytes(const struct gyre_put_links *links)
     return links->most_bytes;
 }
 
-/* The link's lock is held. */
-static bool post(struct link *link, const struct gyre_put_head *head, const void *data)
-{
-    const struct gyre_connector *end = &link->send;
-    const uint64_t index = link->n_posted % end->depth;
-    unsigned char *slot = end->slots[GYRE_PROTO_SIMPLE] + index * end->slot_bytes;
-    const uint64_t n_free =
-        end->depth -
-        (link->n_posted - gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_SIMPLE]));
-    if (n_free == 0)
-        return false;
-    memcpy(slot, head, sizeof(*head));
-    if (head->n_bytes > 0)
-        memcpy(slot + sizeof(*head), data, head->n_bytes);
-    gyre_store_relaxed_u64(&end->inbox->slot_info[index],
-                           gyre_slot_info((uint32_t)sizeof(*head) + head->n_bytes, SIGNATURE));
-    gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE], ++link->n_posted);
-    return true;
-}
-
 bool gyre_put_links_post(struct gyre_put_links *links, int rank, const struct gyre_put_head *head,
                          const void *data)
 {
     struct link *link = &links->links[rank];
+    const struct gyre_connector *end = &link->send;
     pthread_mutex_lock(&link->lock);
-    const bool has_posted = post(link, head, data);
+    const uint64_t n_taken = gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_SIMPLE]);
+    const bool has_room = link->n_posted - n_taken < end->depth;
+    if (has_room) {
+        const uint64_t index = link->n_posted % end->depth;
+        unsigned char *slot = end->slots[GYRE_PROTO_SIMPLE] + index * end->slot_bytes;
+        memcpy(slot, head, sizeof(*head));
+        if (head->n_bytes > 0)
+            memcpy(slot + sizeof(*head), data, head->n_bytes);
+        gyre_store_relaxed_u64(&end->inbox->slot_info[index],
+                               gyre_slot_info((uint32_t)sizeof(*head) + head->n_bytes, SIGNATURE));
+        gyre_store_release_u64(&end->inbox->tail[GYRE_PROTO_SIMPLE], ++link->n_posted);
+    }
     pthread_mutex_unlock(&link->lock);
-    if (has_posted)
+    if (has_room)
         links->config.wake(links->config.context);
-    return has_posted;
+    return has_room;
 }
 
 static bool has_message(const struct link *link)

@@ -23,11 +23,6 @@ struct shm_state {
     struct gyre_device *device;
 };
 
-struct shm_handle {
-    int32_t fd; /* the owner's */
-};
-
-GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles have room");
 GYRE_STATIC_ASSERT(GYRE_SLAB_TOKEN_BYTES == GYRE_SHARED_TOKEN_BYTES,
                    "a slab's token is its file's");
 
@@ -68,7 +63,6 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
             snprintf(why_out, why_bytes,
                      "this rank may not open descriptors of rank %u (pid %u): %s", peer->rank,
                      peer->pid, gyre_text_error(error));
-        return false;
     }
     return false;
 }
@@ -132,8 +126,7 @@ static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t 
     struct gyre_shared_file_header header = {.n_bytes = n_bytes};
     memcpy(header.token, handle->token, sizeof(header.token));
     memcpy(base, &header, sizeof(header));
-    const struct shm_handle found_by = {.fd = fd};
-    memcpy(handle->bytes, &found_by, sizeof(found_by));
+    memcpy(handle->bytes, &fd, sizeof(fd)); /* of this process */
     GYRE_TRY_GOTO(status, finish_mapping(config, base, n_bytes, fd, mapping_out), unmap);
     return GYRE_SUCCESS;
 
@@ -149,10 +142,10 @@ static gyre_status shm_import(const struct gyre_transport_config *config,
                               const struct gyre_slab_handle *handle, size_t n_bytes,
                               struct gyre_slab_mapping *mapping_out)
 {
-    struct shm_handle found_by;
+    int fd;
     void *base = NULL;
-    memcpy(&found_by, handle->bytes, sizeof(found_by));
-    struct gyre_shared_file file = {.n_bytes = n_bytes, .fd = found_by.fd, .pid = peer->pid};
+    memcpy(&fd, handle->bytes, sizeof(fd));
+    struct gyre_shared_file file = {.n_bytes = n_bytes, .fd = fd, .pid = peer->pid};
     memcpy(file.token, handle->token, sizeof(file.token));
     GYRE_TRY(gyre_shared_file_map(&file, &base));
     const gyre_status status = finish_mapping(config, base, n_bytes, -1, mapping_out);
