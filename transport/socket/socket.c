@@ -21,6 +21,8 @@
 #define NOTSENT_LOWAT_BYTES 262144
 #define BYE_NS              500000000ULL
 #define BYE_FAULT_NS        100000000ULL
+/* Later than socket_move.c, whose message the user reads. */
+#define KEEPALIVE_PROBES 12
 
 static bool has_lines(const struct socket_transport *transport)
 {
@@ -169,18 +171,6 @@ static uint32_t count_processors(const struct gyre_transport_config *config)
 #define FEW_PEERS       16
 #define MANY_PROCESSORS 16
 
-static int choose_links(const struct gyre_transport_config *config)
-{
-    const int64_t wanted = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
-    if (config->for_puts)
-        return 1;
-    if (wanted > 0)
-        return (int)wanted;
-    if (config->n_peers <= FEW_PEERS && count_processors(config) >= MANY_PROCESSORS)
-        return 8;
-    return config->n_peers <= MANY_PEERS ? 4 : 2;
-}
-
 static gyre_status socket_open(const struct gyre_transport_config *config,
                                struct gyre_transport **transport_out, void **blob_out,
                                size_t *blob_bytes_out)
@@ -193,7 +183,13 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->base.ops = &gyre_transport_socket;
     transport->config = *config;
     transport->n_peers = config->n_peers;
-    transport->n_links = choose_links(config);
+    const int64_t asked = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
+    if (config->for_puts || asked > 0)
+        transport->n_links = config->for_puts ? 1 : (int)asked;
+    else if (config->n_peers <= FEW_PEERS && count_processors(config) >= MANY_PROCESSORS)
+        transport->n_links = 8;
+    else
+        transport->n_links = config->n_peers <= MANY_PEERS ? 4 : 2;
     transport->survives_resets = gyre_param_number(config->params, GYRE_PARAM_FAILOVER) != 0;
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
@@ -269,13 +265,22 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
 
 gyre_status socket_watch_link(struct socket_link *link)
 {
+    const struct socket_transport *transport = link->peer->transport;
     const int lowat_bytes = NOTSENT_LOWAT_BYTES;
+    const int n_probes = KEEPALIVE_PROBES;
+    struct gyre_sock_address own;
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data = {.ptr = link}};
     link->is_readable = true;
     link->is_writable = true;
-    GYRE_TRY(socket_note_ends(link));
-    GYRE_TRY(socket_watch_begin(link));
+    GYRE_TRY(gyre_sock_own_address(link->fd, &own));
+    GYRE_TRY(gyre_sock_peer_address(link->fd, &link->remote));
+    link->interface = transport->addresses[0].name;
+    for (int i = 0; i < transport->n_addresses; i++)
+        if (gyre_sock_is_same_host(&transport->addresses[i].address, &own))
+            link->interface = transport->addresses[i].name;
+    if (setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes)) != 0)
+        return gyre_fail_errno(errno, "setsockopt(TCP_KEEPCNT)");
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)
         GYRE_INFO(NET, "TCP_NOTSENT_LOWAT: errno %d", errno);

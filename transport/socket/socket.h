@@ -189,8 +189,6 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
 
-gyre_status socket_note_ends(struct socket_link *link);
-
 static inline uint32_t socket_nth_fifo(const struct socket_link *link, uint32_t n)
 {
     return n < link->n_simple ? link->index + n * link->peer->n_links
@@ -221,8 +219,6 @@ void socket_measure_round_trip(struct socket_transport *transport);
 bool socket_move(void *context);
 
 bool socket_is_behind(const void *context, bool has_credit);
-
-gyre_status socket_watch_begin(const struct socket_link *link);
 
 /** Regular after a goodbye, unless a frame is incomplete or slots to the peer were not sent.
  * @error: errno of the read; 0 = the end of the stream. */

@@ -18,20 +18,6 @@
 GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
                    "hosts send it to each other");
 
-static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
-                              struct gyre_sock_interface *addresses, int n)
-{
-    for (int i = 0; rendezvous != NULL && i < n; i++) {
-        const struct gyre_sock_interface moved = addresses[i];
-        if (!gyre_sock_is_same_host(rendezvous, &moved.address))
-            continue;
-        for (; i > 0 && strcmp(addresses[i - 1].name, moved.name) == 0; i--)
-            addresses[i] = addresses[i - 1];
-        addresses[i] = moved;
-        return;
-    }
-}
-
 gyre_status socket_listen(struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
@@ -41,7 +27,15 @@ gyre_status socket_listen(struct socket_transport *transport)
     int n = 0, position = 0, n_positions = 0;
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(config->params, list, &n));
-    prefer_rendezvous(config->rendezvous, list, n);
+    for (int i = 0; config->rendezvous != NULL && i < n; i++) {
+        const struct gyre_sock_interface moved = list[i];
+        if (!gyre_sock_is_same_host(config->rendezvous, &moved.address))
+            continue;
+        for (; i > 0 && strcmp(list[i - 1].name, moved.name) == 0; i--)
+            list[i] = list[i - 1];
+        list[i] = moved;
+        break;
+    }
     /* Other hosts try the addresses in this order, so each rank of this host begins with another
      * interface. */
     for (int rank = 0; rank < config->n_ranks; rank++) {
@@ -192,18 +186,5 @@ gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *byte
         peer->n_addresses = n;
     }
     *n_links_out = blob.n_links;
-    return GYRE_SUCCESS;
-}
-
-gyre_status socket_note_ends(struct socket_link *link)
-{
-    const struct socket_transport *transport = link->peer->transport;
-    struct gyre_sock_address own;
-    GYRE_TRY(gyre_sock_own_address(link->fd, &own));
-    GYRE_TRY(gyre_sock_peer_address(link->fd, &link->remote));
-    link->interface = transport->addresses[0].name;
-    for (int i = 0; i < transport->n_addresses; i++)
-        if (gyre_sock_is_same_host(&transport->addresses[i].address, &own))
-            link->interface = transport->addresses[i].name;
     return GYRE_SUCCESS;
 }

@@ -175,14 +175,6 @@ static gyre_status send_some(struct burst *burst, uint32_t link, uint64_t now_ns
     return GYRE_SUCCESS;
 }
 
-static bool is_drained(const struct burst *burst)
-{
-    for (uint32_t l = 0; l < burst->from->n_links; l++)
-        if (!burst->receives[l].is_drained && !burst->receives[l].is_ended)
-            return false;
-    return true;
-}
-
 /* 0 = the span is too short. Else at least 1: unknown would stand for a fast network. */
 static uint64_t mbit_per_s_of(const struct span *span)
 {
@@ -195,7 +187,9 @@ static uint64_t mbit_per_s_of(const struct span *span)
 static void count(struct burst *burst, uint64_t n_bytes, uint64_t now_ns)
 {
     struct span *window = &burst->window;
-    const bool has_drained = is_drained(burst);
+    bool has_drained = true;
+    for (uint32_t l = 0; l < burst->from->n_links; l++)
+        has_drained = has_drained && (burst->receives[l].is_drained || burst->receives[l].is_ended);
     burst->was_drained = burst->was_drained || has_drained;
     if (burst->first_ns == 0)
         burst->first_ns = now_ns;
@@ -294,16 +288,6 @@ static gyre_status step(struct burst *burst)
     return GYRE_SUCCESS;
 }
 
-static const struct socket_peer *find_late_peer(const struct burst *burst)
-{
-    if (burst->to != NULL && burst->began_ns == 0)
-        return burst->to;
-    for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
-        if (!burst->receives[l].is_ended)
-            return burst->from;
-    return burst->to;
-}
-
 static gyre_status run(struct burst *burst, uint64_t deadline_ns)
 {
     const unsigned char ready = READY;
@@ -314,9 +298,13 @@ static gyre_status run(struct burst *burst, uint64_t deadline_ns)
         return fail_call(burst->from, "send");
     while (wait_for_links(burst)) {
         const uint64_t now_ns = gyre_now_ns();
-        if (now_ns >= deadline_ns)
-            return name_peer(gyre_fail(GYRE_ERROR_TIMEOUT, "it does not go on"),
-                             find_late_peer(burst));
+        if (now_ns >= deadline_ns) {
+            const struct socket_peer *late = burst->to;
+            for (uint32_t l = 0; burst->from != NULL && l < burst->from->n_links; l++)
+                if (!burst->receives[l].is_ended && (burst->to == NULL || burst->began_ns != 0))
+                    late = burst->from;
+            return name_peer(gyre_fail(GYRE_ERROR_TIMEOUT, "it does not go on"), late);
+        }
         if (now_ns - checked_ns >= CHECK_NS) {
             GYRE_TRY(gyre_transport_check(&burst->transport->config));
             checked_ns = now_ns;

@@ -142,8 +142,6 @@ bool socket_refuse(struct socket_link *link, const struct socket_header *header,
 /* With MIN_TRIES retransmissions (1.4 s) and one WATCH_NS at most 10 s. The health link finds a
  * dead host earlier. */
 #define SILENT_NS 7800000000ULL
-/* Later than this file, whose message the user reads. */
-#define KEEPALIVE_PROBES 12
 
 /* At a full window the kernel probes once in two minutes, so one lost probe proves nothing. */
 #define MIN_TRIES 3
@@ -172,14 +170,6 @@ static void end_silent(struct socket_link *link, uint64_t silent_ns)
             return;
     }
     gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
-}
-
-gyre_status socket_watch_begin(const struct socket_link *link)
-{
-    const int n_probes = KEEPALIVE_PROBES;
-    if (setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes)) != 0)
-        return gyre_fail_errno(errno, "setsockopt(TCP_KEEPCNT)");
-    return GYRE_SUCCESS;
 }
 
 static void watch(struct socket_thread *thread)

@@ -13,24 +13,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static void finish_slot(const struct socket_link *link, const struct socket_arrival *arrival)
-{
-    struct socket_fifo *fifo = arrival->fifo;
-    struct gyre_inbox *inbox = fifo->recv.inbox;
-    const uint32_t depth = socket_depth(link);
-    socket_record_slot(link, fifo, fifo->n_arrived, false);
-    if (fifo->proto == GYRE_PROTO_LL) {
-        const uint32_t n_lines = (uint32_t)arrival->info;
-        const struct gyre_line_slots slots = socket_lines(&fifo->recv);
-        gyre_lines_pack(&slots, fifo->n_arrived, n_lines,
-                        arrival->at - (size_t)n_lines * GYRE_LL_DATA_BYTES);
-        gyre_lines_clean(&slots, fifo->n_arrived++, n_lines);
-        return;
-    }
-    gyre_store_relaxed_u64(&inbox->slot_info[fifo->n_arrived % depth], arrival->info);
-    gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], ++fifo->n_arrived);
-}
-
 static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
 {
     while (link->first_arrival < link->n_arrivals) {
@@ -41,8 +23,21 @@ static void advance_arrivals(struct socket_link *link, uint64_t n_bytes)
         n_bytes -= n;
         if (arrival->left_bytes > 0)
             return;
-        finish_slot(link, arrival);
         link->first_arrival++;
+        struct socket_fifo *fifo = arrival->fifo;
+        struct gyre_inbox *inbox = fifo->recv.inbox;
+        socket_record_slot(link, fifo, fifo->n_arrived, false);
+        if (fifo->proto == GYRE_PROTO_LL) {
+            const uint32_t n_lines = (uint32_t)arrival->info;
+            const struct gyre_line_slots slots = socket_lines(&fifo->recv);
+            gyre_lines_pack(&slots, fifo->n_arrived, n_lines,
+                            arrival->at - (size_t)n_lines * GYRE_LL_DATA_BYTES);
+            gyre_lines_clean(&slots, fifo->n_arrived++, n_lines);
+        } else {
+            gyre_store_relaxed_u64(&inbox->slot_info[fifo->n_arrived % socket_depth(link)],
+                                   arrival->info);
+            gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], ++fifo->n_arrived);
+        }
     }
     link->n_arrivals = 0;
     link->first_arrival = 0;

@@ -227,13 +227,13 @@ bool socket_is_link_behind(const struct socket_link *link, bool has_credit)
     return false;
 }
 
-static void send_last_frame(struct socket_link *link, const char *cause, uint64_t deadline_ns)
+void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns)
 {
     const uint32_t n_bytes = cause == NULL ? 0 : (uint32_t)strlen(cause);
     bool is_said = false;
-    for (;;) {
-        if (link->first == link->n_batch && is_said)
-            return;
+    if (link->fd < 0)
+        return;
+    while (link->first < link->n_batch || !is_said) {
         if (link->first == link->n_batch) {
             if (cause == NULL)
                 make_batch(link);
@@ -246,20 +246,12 @@ static void send_last_frame(struct socket_link *link, const char *cause, uint64_
         }
         if (send_batch(link))
             continue;
-        /* Each link gets an attempt. */
-        if (gyre_now_ns() >= deadline_ns)
-            return;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
-        if (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0)
-            return;
+        /* Each link gets an attempt. */
+        if (gyre_now_ns() >= deadline_ns ||
+            (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0))
+            break;
     }
-}
-
-void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns)
-{
-    if (link->fd < 0)
-        return;
-    send_last_frame(link, cause, deadline_ns);
     /* Unread bytes would make the end a reset. */
     shutdown(link->fd, SHUT_WR);
     while (recv(link->fd, link->staging, sizeof(link->staging), MSG_DONTWAIT) > 0)
