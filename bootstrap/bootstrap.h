@@ -108,13 +108,6 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
 /* The remaining ranks of a communicator make a new one, even if the server is dead. Every rank
  * listens from the start; the lowest remaining one hands out the new unique id. */
 
-struct gyre_regroup_listener;
-
-gyre_status gyre_regroup_listen(const struct gyre_params *params,
-                                struct gyre_regroup_listener **listener_out,
-                                struct gyre_sock_list *list_out);
-void gyre_regroup_close(struct gyre_regroup_listener *listener);
-
 /* A shrink. Only `rank`, `check` and `context` differ between members. */
 struct gyre_regroup {
     const struct gyre_params *params;
@@ -133,7 +126,7 @@ struct gyre_regroup {
 /** The lowest member waits for all others. If ranks may be lost, a rank whose list has more members
  * is told so and awaited again. All members get the same error: the first failure of a member,
  * INVALID_USAGE (lists differ), TIMEOUT naming missing ranks, REMOTE (a member died), check()'s. */
-gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
+gyre_status gyre_regroup_serve(const struct gyre_sock_listeners *listeners,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
 /** @list: of the lowest member. Errors: those of gyre_regroup_serve(), REMOTE (lowest member gone),

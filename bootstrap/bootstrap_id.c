@@ -12,9 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-static uint64_t id_checksum(const struct gyre_id_layout *layout)
+#define CHECKED_BYTES offsetof(struct gyre_id_layout, checksum)
+
+/* Of everything before the checksum, which both layouts have at their end. */
+static uint64_t checksum_of(const void *layout)
 {
-    return gyre_hash(GYRE_HASH_INIT, layout, offsetof(struct gyre_id_layout, checksum));
+    return gyre_hash(GYRE_HASH_INIT, layout, CHECKED_BYTES);
 }
 
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out)
@@ -27,7 +30,7 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     layout.created_unix_s = (uint64_t)time(NULL);
     GYRE_TRY(gyre_random_bytes(&layout.nonce, sizeof(layout.nonce)));
     GYRE_TRY(gyre_server_start(params, &layout));
-    layout.checksum = id_checksum(&layout);
+    layout.checksum = checksum_of(&layout);
     memcpy(id_out->bytes, &layout, sizeof(layout));
     return GYRE_SUCCESS;
 }
@@ -40,13 +43,9 @@ struct address_id {
     uint64_t checksum;
 };
 static_assert(sizeof(struct address_id) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
+static_assert(offsetof(struct address_id, checksum) == CHECKED_BYTES, "at its end");
 
 #define ADDRESS_ID_MAGIC 0x5445454du /* "MEET" */
-
-static uint64_t address_id_checksum(const struct address_id *at_address)
-{
-    return gyre_hash(GYRE_HASH_INIT, at_address, offsetof(struct address_id, checksum));
-}
 
 gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_unique_id *id_out)
 {
@@ -69,7 +68,7 @@ gyre_status gyre_unique_id_at_address(const struct gyre_params *params, gyre_uni
     at_address.wire_version = GYRE_WIRE_VERSION;
     at_address.port = (uint32_t)port;
     memcpy(at_address.host, text, n_host);
-    at_address.checksum = address_id_checksum(&at_address);
+    at_address.checksum = checksum_of(&at_address);
     memcpy(id_out->bytes, &at_address, sizeof(at_address));
     return GYRE_SUCCESS;
 }
@@ -81,8 +80,7 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
     struct address_id at_address;
     memcpy(&at_address, id->bytes, sizeof(at_address));
     at_address.host[sizeof(at_address.host) - 1] = '\0';
-    if (at_address.magic != ADDRESS_ID_MAGIC ||
-        at_address.checksum != address_id_checksum(&at_address) ||
+    if (at_address.magic != ADDRESS_ID_MAGIC || at_address.checksum != checksum_of(&at_address) ||
         at_address.wire_version != GYRE_WIRE_VERSION || place->rank < 0 ||
         place->rank >= place->n_ranks || place->n_ranks > GYRE_WIRE_MAX_RANKS)
         return GYRE_SUCCESS;
@@ -121,7 +119,7 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out)
 {
     memcpy(layout_out, id->bytes, sizeof(*layout_out));
-    if (layout_out->magic != GYRE_ID_MAGIC || layout_out->checksum != id_checksum(layout_out))
+    if (layout_out->magic != GYRE_ID_MAGIC || layout_out->checksum != checksum_of(layout_out))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "these 128 bytes are not a unique id: give every rank the bytes that "
                          "gyre_get_unique_id() wrote on one of them");

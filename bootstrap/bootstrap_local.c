@@ -66,30 +66,8 @@ static void tell_others(struct local *local, enum gyre_event_kind kind, const ch
     pthread_cond_broadcast(&shared->changed);
 }
 
-static void wait_changed(struct shared *shared, uint64_t deadline_ns)
-{
-    gyre_cond_wait_until(&shared->changed, &shared->lock, deadline_ns);
-}
-
-static gyre_status fail_missing(struct local *local)
-{
-    const struct shared *shared = local->shared;
-    char missing[256] = "";
-    size_t n_text = 0;
-    for (int rank = 0; rank < shared->n_ranks && n_text < sizeof(missing) - 16; rank++) {
-        if (!shared->ranks[rank].has_gathered)
-            n_text += (size_t)snprintf(missing + n_text, sizeof(missing) - n_text, "%s%d",
-                                       n_text == 0 ? "" : ", ", rank);
-    }
-    gyre_fail(GYRE_ERROR_TIMEOUT, "init: after %llu s an all-gather still waits for ranks: %s",
-              (unsigned long long)(shared->timeout_ns / GYRE_SECOND_NS), missing);
-    set_broken(local, GYRE_ERROR_TIMEOUT, gyre_cause());
-    tell_others(local, GYRE_EVENT_NONE, gyre_cause(), "");
-    return GYRE_ERROR_TIMEOUT;
-}
-
-/* Under the lock. After success this rank may read shared->result once. */
-static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
+/* Under the lock. After success the caller is one of shared->n_readers. */
+static gyre_status gather_locked(struct local *local, const void *mine, size_t n_bytes)
 {
     struct shared *shared = local->shared;
     const uint64_t deadline_ns = gyre_now_ns() + shared->timeout_ns;
@@ -136,51 +114,52 @@ static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
             set_broken(local, status, gyre_cause());
             return status;
         }
-        wait_changed(shared, gyre_min_u64(deadline_ns, gyre_now_ns() + CANCEL_SLICE_NS));
+        gyre_cond_wait_until(&shared->changed, &shared->lock,
+                             gyre_min_u64(deadline_ns, gyre_now_ns() + CANCEL_SLICE_NS));
         if (gyre_now_ns() >= deadline_ns && shared->n_gathers_done == number &&
-            local->broken == GYRE_SUCCESS)
-            return fail_missing(local);
+            local->broken == GYRE_SUCCESS) {
+            char missing[256] = "";
+            size_t n_text = 0;
+            for (int rank = 0; rank < shared->n_ranks && n_text < sizeof(missing) - 16; rank++)
+                if (!shared->ranks[rank].has_gathered)
+                    n_text += (size_t)snprintf(missing + n_text, sizeof(missing) - n_text, "%s%d",
+                                               n_text == 0 ? "" : ", ", rank);
+            gyre_fail(GYRE_ERROR_TIMEOUT,
+                      "init: after %llu s an all-gather still waits for ranks: %s",
+                      (unsigned long long)(shared->timeout_ns / GYRE_SECOND_NS), missing);
+            set_broken(local, GYRE_ERROR_TIMEOUT, gyre_cause());
+            tell_others(local, GYRE_EVENT_NONE, gyre_cause(), "");
+            return GYRE_ERROR_TIMEOUT;
+        }
     }
     return GYRE_SUCCESS;
 }
 
-static void release_result(struct shared *shared)
+/* @offsets_out: of all_gather_v; NULL = *all_out is the caller's memory, for n_bytes a rank. */
+static gyre_status gather(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
+                          void **all_out, size_t *offsets_out)
 {
-    if (--shared->n_readers == 0) {
-        free(shared->result);
-        shared->result = NULL;
+    struct shared *shared = ((struct local *)bootstrap)->shared;
+    pthread_mutex_lock(&shared->lock);
+    gyre_status status = gather_locked((struct local *)bootstrap, mine, n_bytes);
+    if (status == GYRE_SUCCESS) {
+        status = offsets_out != NULL
+                     ? gyre_gathered_v(shared->result, shared->n_ranks, all_out, offsets_out)
+                     : gyre_gathered_fixed(shared->result, shared->n_ranks, n_bytes, *all_out);
+        if (--shared->n_readers == 0) {
+            free(shared->result);
+            shared->result = NULL;
+        }
     }
+    pthread_mutex_unlock(&shared->lock);
+    return status;
 }
 
 static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void *mine,
                                     size_t n_bytes, void *all_out)
 {
-    struct local *local = (struct local *)bootstrap;
-    struct shared *shared = local->shared;
     GYRE_TRY(gyre_gather_check(bootstrap->n_ranks, n_bytes, true));
-    pthread_mutex_lock(&shared->lock);
-    gyre_status status = gather(local, mine, n_bytes);
-    if (status == GYRE_SUCCESS) {
-        status = gyre_gathered_fixed(shared->result, shared->n_ranks, n_bytes, all_out);
-        release_result(shared);
-    }
-    pthread_mutex_unlock(&shared->lock);
-    return status;
-}
-
-static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const void *mine,
-                                      size_t n_bytes, void **all_out, size_t *offsets_out)
-{
-    struct local *local = (struct local *)bootstrap;
-    struct shared *shared = local->shared;
-    pthread_mutex_lock(&shared->lock);
-    gyre_status status = gather(local, mine, n_bytes);
-    if (status == GYRE_SUCCESS) {
-        status = gyre_gathered_v(shared->result, shared->n_ranks, all_out, offsets_out);
-        release_result(shared);
-    }
-    pthread_mutex_unlock(&shared->lock);
-    return status;
+    return gather(bootstrap, mine, n_bytes, &all_out, NULL);
 }
 
 static gyre_status local_check(struct gyre_bootstrap *bootstrap)
@@ -238,7 +217,7 @@ static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
             local->is_woken = false;
             break;
         }
-        wait_changed(local->shared, deadline_ns);
+        gyre_cond_wait_until(&local->shared->changed, &local->shared->lock, deadline_ns);
     }
     pthread_mutex_unlock(&local->shared->lock);
     return GYRE_SUCCESS;
@@ -295,7 +274,7 @@ static void local_close(struct gyre_bootstrap *bootstrap)
 static const struct gyre_bootstrap_ops local_ops = {
     .name = "local",
     .all_gather = local_all_gather,
-    .all_gather_v = local_all_gather_v,
+    .all_gather_v = gather,
     .check = local_check,
     .fail = local_fail,
     .post = local_post,

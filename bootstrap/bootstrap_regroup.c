@@ -17,10 +17,6 @@
 #define PROOF_NS  2000000000ULL
 #define ANSWER_NS 5000000000ULL
 
-struct gyre_regroup_listener {
-    struct gyre_sock_listeners listeners;
-};
-
 /* Ranks send it to each other: fixed layout. */
 struct claim {
     int32_t rank;
@@ -60,29 +56,6 @@ static uint64_t deadline_of(const struct gyre_regroup *regroup)
     return gyre_now_ns() +
            (uint64_t)gyre_param_number(regroup->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) *
                GYRE_SECOND_NS;
-}
-
-gyre_status gyre_regroup_listen(const struct gyre_params *params,
-                                struct gyre_regroup_listener **listener_out,
-                                struct gyre_sock_list *list_out)
-{
-    struct gyre_regroup_listener *listener = calloc(1, sizeof(*listener));
-    if (listener == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a regroup listener");
-    const gyre_status status = gyre_sock_listen_all(params, NULL, &listener->listeners, list_out);
-    if (status == GYRE_SUCCESS)
-        *listener_out = listener;
-    else
-        free(listener);
-    return status;
-}
-
-void gyre_regroup_close(struct gyre_regroup_listener *listener)
-{
-    if (listener == NULL)
-        return;
-    gyre_sock_close_all(&listener->listeners);
-    free(listener);
 }
 
 /* After its challenge the lowest member sends nothing until its verdict. */
@@ -183,7 +156,7 @@ struct candidate {
 
 struct serving {
     const struct gyre_regroup *regroup;
-    struct gyre_regroup_listener *listener;
+    const struct gyre_sock_listeners *listeners;
     struct claim own;
     bool *missing;
     struct candidate *candidates;
@@ -388,7 +361,7 @@ static gyre_status wait_for_all(struct serving *serving)
             list_ranks(regroup, serving->missing, true, text, sizeof(text));
             return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
         }
-        const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
+        const struct gyre_sock_listeners *listeners = serving->listeners;
         const int n_candidates = serving->n_candidates;
         int n = 0;
         for (int i = 0; i < listeners->n; i++)
@@ -427,12 +400,12 @@ static gyre_status wait_for_all(struct serving *serving)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
+gyre_status gyre_regroup_serve(const struct gyre_sock_listeners *listeners,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out)
 {
     const size_t n = (size_t)regroup->n_ranks;
     char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
-    struct serving serving = {.regroup = regroup, .listener = listener, .own = claim_of(regroup)};
+    struct serving serving = {.regroup = regroup, .listeners = listeners, .own = claim_of(regroup)};
     gyre_status status = GYRE_SUCCESS;
     serving.missing = malloc(n * sizeof(*serving.missing));
     serving.candidates = malloc(MAX_CANDIDATES * sizeof(*serving.candidates));

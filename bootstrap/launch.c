@@ -157,26 +157,20 @@ static gyre_status read_number(char *const *environment, const char *name, int l
     return GYRE_SUCCESS;
 }
 
-/* Slurm gives a batch script a rank and a number of tasks, too. */
-static bool is_batch_script(char *const *environment, const struct launcher *row)
-{
-    char text[8];
-    return row->hosts != NULL && !is_set(environment, "SLURM_STEP_ID") &&
-           !is_set(environment, "SLURM_STEP_NUM_TASKS") &&
-           find(environment, "ENVIRONMENT", text, sizeof(text)) != NULL &&
-           strcmp(text, "BATCH") == 0;
-}
-
 static gyre_status listen_to(char *const *environment, const struct launcher *row,
                              struct said *said_out)
 {
     struct said said = {.rank = -1, .rank_name = row->rank};
     int n = 0;
-    if ((row->mark != NULL && !is_set(environment, row->mark)) ||
-        is_batch_script(environment, row)) {
-        *said_out = said;
+    char text[8];
+    *said_out = said;
+    /* Slurm gives a batch script a rank and a number of tasks, too. */
+    const bool is_batch_script = row->hosts != NULL && !is_set(environment, "SLURM_STEP_ID") &&
+                                 !is_set(environment, "SLURM_STEP_NUM_TASKS") &&
+                                 find(environment, "ENVIRONMENT", text, sizeof(text)) != NULL &&
+                                 strcmp(text, "BATCH") == 0;
+    if ((row->mark != NULL && !is_set(environment, row->mark)) || is_batch_script)
         return GYRE_SUCCESS;
-    }
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(row->n_ranks) && n == 0; i++) {
         GYRE_TRY(read_number(environment, row->n_ranks[i], 1, MAX_RANKS, &n));
         if (n != 0)
@@ -234,19 +228,6 @@ static bool can_nest(char *const *environment, int inner, int outer, const struc
     return true;
 }
 
-static bool is_in_table(const char *name)
-{
-    for (int i = 0; i < N_LAUNCHERS; i++) {
-        const struct launcher *row = &launchers[i];
-        const char *const names[] = {row->n_ranks[0], row->n_ranks[1], row->n_ranks[2],
-                                     row->n_local};
-        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(names); k++)
-            if (names[k] != NULL && strcmp(names[k], name) == 0)
-                return true;
-    }
-    return false;
-}
-
 /* A size above 1 beside a rank, under unknown names. @text_out: the variables with their values. */
 static bool is_unknown_size(char *const *environment, const char *name, char text_out[320])
 {
@@ -258,7 +239,15 @@ static bool is_unknown_size(char *const *environment, const char *name, char tex
     char size[32];
     char rank_name[112];
     char rank[32];
-    if (is_in_table(name) || find(environment, name, size, sizeof(size)) == NULL || atol(size) < 2)
+    for (int i = 0; i < N_LAUNCHERS; i++) {
+        const struct launcher *row = &launchers[i];
+        const char *const known[] = {row->n_ranks[0], row->n_ranks[1], row->n_ranks[2],
+                                     row->n_local};
+        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(known); k++)
+            if (known[k] != NULL && strcmp(known[k], name) == 0)
+                return false;
+    }
+    if (find(environment, name, size, sizeof(size)) == NULL || atol(size) < 2)
         return false;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
         const size_t n_prefix = strlen(name) - gyre_min_u64(strlen(name), strlen(sizes[i]));
@@ -277,22 +266,6 @@ static bool is_unknown_size(char *const *environment, const char *name, char tex
             return true;
     }
     return false;
-}
-
-static gyre_status refuse_unknown(char *const *environment)
-{
-    char name[96];
-    char text[320];
-    for (char *const *entry = environment; *entry != NULL; entry++) {
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*entry, "="), *entry);
-        if (is_unknown_size(environment, name, text))
-            return gyre_fail(
-                GYRE_ERROR_INVALID_USAGE,
-                "%s: a launcher that gyre does not know started several processes, and "
-                "each would run as a lonely copy: " REMEDY "; to run alone, unset %s",
-                text, name);
-    }
-    return GYRE_SUCCESS;
 }
 
 static gyre_status choose(char *const *environment, const struct said *all, int *chosen_out)
@@ -322,8 +295,18 @@ static gyre_status choose(char *const *environment, const struct said *all, int 
                 all[i].is_whole ? "how many ranks there are" : "which rank it is",
                 all[i].is_whole ? all[i].rank_name : all[i].size_name);
         }
-    if (chosen < 0 || all[chosen].n_ranks == 1)
-        GYRE_TRY(refuse_unknown(environment));
+    for (char *const *entry = environment;
+         *entry != NULL && (chosen < 0 || all[chosen].n_ranks == 1); entry++) {
+        char variable[96];
+        char values[320];
+        snprintf(variable, sizeof(variable), "%.*s", (int)strcspn(*entry, "="), *entry);
+        if (is_unknown_size(environment, variable, values))
+            return gyre_fail(
+                GYRE_ERROR_INVALID_USAGE,
+                "%s: a launcher that gyre does not know started several processes, and "
+                "each would run as a lonely copy: " REMEDY "; to run alone, unset %s",
+                values, variable);
+    }
     for (int i = 0; i < N_LAUNCHERS && chosen >= 0; i++) {
         if (!all[i].is_whole || agrees(&all[chosen], &all[i]) ||
             launchers[i].nearness > launchers[chosen].nearness ||

@@ -163,26 +163,6 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
     return status;
 }
 
-static gyre_status wait_for_start(const struct gyre_meet_place *place, int fd, uint64_t deadline_ns)
-{
-    struct gyre_meet_answer answer;
-    for (;;) {
-        struct pollfd entry = {.fd = fd, .events = POLLIN};
-        if (gyre_meet_is_cancelled(place))
-            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", place->rank);
-        if (poll(&entry, 1, 100) > 0 || gyre_now_ns() >= deadline_ns)
-            break;
-    }
-    const gyre_status status =
-        gyre_sock_recv(fd, &answer, sizeof(answer), deadline_ns + GYRE_MEET_HELLO_NS);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "rank 0, which waits for the other ranks");
-    answer.text[sizeof(answer.text) - 1] = '\0';
-    if (answer.verdict == GYRE_MEET_REFUSED)
-        return gyre_fail((gyre_status)answer.status, "rank 0: %s", answer.text);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_meet *meet)
 {
     const uint64_t deadline_ns = gyre_now_ns() + place->timeout_ns;
@@ -196,7 +176,7 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
         gyre_status status = gyre_meet_say_hello(place, deadline_ns, &fd, &answer);
         if (status == GYRE_SUCCESS && answer.verdict == GYRE_MEET_TAKEN) {
             meet->fds[0] = fd;
-            return wait_for_start(place, fd, deadline_ns);
+            break;
         }
         if (status == GYRE_SUCCESS)
             gyre_sock_close(fd);
@@ -226,6 +206,20 @@ static gyre_status open_other(const struct gyre_meet_place *place, struct gyre_m
         }
         poll(NULL, 0, 50); /* another program may leave soon */
     }
+    struct gyre_meet_answer start;
+    struct pollfd entry = {.fd = meet->fds[0], .events = POLLIN};
+    do
+        if (gyre_meet_is_cancelled(place))
+            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", place->rank);
+    while (poll(&entry, 1, 100) <= 0 && gyre_now_ns() < deadline_ns);
+    const gyre_status status =
+        gyre_sock_recv(meet->fds[0], &start, sizeof(start), deadline_ns + GYRE_MEET_HELLO_NS);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "rank 0, which waits for the other ranks");
+    start.text[sizeof(start.text) - 1] = '\0';
+    return start.verdict == GYRE_MEET_REFUSED
+               ? gyre_fail((gyre_status)start.status, "rank 0: %s", start.text)
+               : GYRE_SUCCESS;
 }
 
 gyre_status gyre_meet_open(const struct gyre_meet_place *place, struct gyre_meet *meet_out)

@@ -151,27 +151,6 @@ static bool read_hello(struct reception *reception, int i)
     return true;
 }
 
-static void accept_one(struct reception *reception, int listen_fd)
-{
-    int fd = -1;
-    gyre_status status = GYRE_SUCCESS;
-    if (!gyre_meet_is_named(reception->place))
-        status = gyre_sock_accept(listen_fd, 0, &fd);
-    else if ((fd = gyre_sock_take(listen_fd)) < 0)
-        status = gyre_fail_errno(errno, "accept");
-    if (gyre_cause_is_limit(status))
-        reception->status =
-            gyre_fail_context(status, "rank 0 cannot take the connections of ranks");
-    if (status != GYRE_SUCCESS)
-        return;
-    if (reception->n_pending == MAX_PENDING) {
-        gyre_sock_close(reception->pending[0].fd);
-        reception->pending[0] = reception->pending[--reception->n_pending];
-    }
-    reception->pending[reception->n_pending++] =
-        (struct pending){.fd = fd, .deadline_ns = gyre_now_ns() + GYRE_MEET_HELLO_NS};
-}
-
 /* Returns 0 or an errno. */
 static int listen_at(struct reception *reception, const void *name, socklen_t n_name, int family)
 {
@@ -246,29 +225,6 @@ static int listen_everywhere(struct reception *reception)
     return first_error != 0 ? first_error : reception->n_listeners == 0 ? EADDRNOTAVAIL : 0;
 }
 
-static gyre_status name_listener(const struct gyre_meet_place *place, int error_number)
-{
-    struct gyre_meet_answer answer;
-    int fd = -1;
-    char where[320];
-    struct gyre_meet_place here = *place;
-    if (!gyre_meet_is_named(place))
-        here.address = "localhost";
-    gyre_meet_where(place, where, sizeof(where));
-    const gyre_status status =
-        gyre_meet_say_hello(&here, gyre_now_ns() + GYRE_MEET_HELLO_NS, &fd, &answer);
-    if (status == GYRE_SUCCESS)
-        gyre_sock_close(fd);
-    if (status == GYRE_SUCCESS && answer.verdict == GYRE_MEET_REFUSED)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "rank 0 cannot listen at %s: %s; give each job its own port", where,
-                         answer.text);
-    return gyre_fail_errno(error_number,
-                           "rank 0 cannot listen at %s: another job or program listens there; give "
-                           "each job its own port",
-                           where);
-}
-
 static gyre_status start_listening(struct reception *reception)
 {
     const uint64_t deadline_ns =
@@ -280,8 +236,29 @@ static gyre_status start_listening(struct reception *reception)
         while (reception->n_listeners > 0)
             gyre_sock_close(reception->listeners[--reception->n_listeners]);
         reception->where[0] = '\0';
-        if (error_number == EADDRINUSE && gyre_now_ns() >= deadline_ns)
-            return name_listener(reception->place, error_number);
+        if (error_number == EADDRINUSE && gyre_now_ns() >= deadline_ns) {
+            const struct gyre_meet_place *place = reception->place;
+            struct gyre_meet_answer answer;
+            int fd = -1;
+            char where[320];
+            struct gyre_meet_place here = *place;
+            if (!gyre_meet_is_named(place))
+                here.address = "localhost";
+            gyre_meet_where(place, where, sizeof(where));
+            const gyre_status status =
+                gyre_meet_say_hello(&here, gyre_now_ns() + GYRE_MEET_HELLO_NS, &fd, &answer);
+            if (status == GYRE_SUCCESS)
+                gyre_sock_close(fd);
+            if (status == GYRE_SUCCESS && answer.verdict == GYRE_MEET_REFUSED)
+                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                                 "rank 0 cannot listen at %s: %s; give each job its own port",
+                                 where, answer.text);
+            return gyre_fail_errno(
+                error_number,
+                "rank 0 cannot listen at %s: another job or program listens there; give "
+                "each job its own port",
+                where);
+        }
         if (error_number != EADDRINUSE) {
             char where[320];
             return gyre_fail_errno(error_number, "rank 0 cannot listen at %s",
@@ -348,8 +325,26 @@ static gyre_status receive(struct reception *reception)
             }
         }
         for (int i = 0; i < n_listeners; i++)
-            if (fds[i].revents != 0)
-                accept_one(reception, reception->listeners[i]);
+            if (fds[i].revents != 0) {
+                const int listen_fd = reception->listeners[i];
+                int fd = -1;
+                gyre_status status = GYRE_SUCCESS;
+                if (!gyre_meet_is_named(reception->place))
+                    status = gyre_sock_accept(listen_fd, 0, &fd);
+                else if ((fd = gyre_sock_take(listen_fd)) < 0)
+                    status = gyre_fail_errno(errno, "accept");
+                if (gyre_cause_is_limit(status))
+                    reception->status =
+                        gyre_fail_context(status, "rank 0 cannot take the connections of ranks");
+                if (status != GYRE_SUCCESS)
+                    continue;
+                if (reception->n_pending == MAX_PENDING) {
+                    gyre_sock_close(reception->pending[0].fd);
+                    reception->pending[0] = reception->pending[--reception->n_pending];
+                }
+                reception->pending[reception->n_pending++] =
+                    (struct pending){.fd = fd, .deadline_ns = gyre_now_ns() + GYRE_MEET_HELLO_NS};
+            }
     }
     return reception->status;
 }

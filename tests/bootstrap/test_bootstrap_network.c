@@ -242,15 +242,15 @@ TEST_CASE("a regroup listener is found at the second address of an interface")
     const struct net net = open_net();
     const struct gyre_params params = network_params();
     const struct gyre_regroup regroup = regroup_of(&params, 0);
-    struct gyre_regroup_listener *listener = NULL;
+    struct gyre_sock_listeners listeners = {.n = 0};
     struct task task = {.regroups = true};
     gyre_unique_id id;
     add_two_subnets(&net);
-    CHECK_OK(gyre_regroup_listen(&params, &listener, &task.regroup_addresses));
+    CHECK_OK(gyre_sock_listen_all(&params, NULL, &listeners, &task.regroup_addresses));
     hand_out(&net, &task);
-    CHECK_OK(gyre_regroup_serve(listener, &regroup, &id));
+    CHECK_OK(gyre_regroup_serve(&listeners, &regroup, &id));
     join_and_leave(&net, &params, &id);
-    gyre_regroup_close(listener);
+    gyre_sock_close_all(&listeners);
 }
 
 TEST_CASE("the master's address is tried first")

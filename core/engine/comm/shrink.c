@@ -68,8 +68,8 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     gyre_status status;
     if (request->n_ranks == 1)
         status = gyre_unique_id_create(&parent->self.params, &request->id);
-    else if (lowest == parent->self.rank && parent->links.regroup_listener != NULL)
-        status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
+    else if (lowest == parent->self.rank && parent->links.regroup_listeners.n > 0)
+        status = gyre_regroup_serve(&parent->links.regroup_listeners, &regroup, &request->id);
     else if (lowest != parent->self.rank && addresses->network != 0)
         status = gyre_regroup_join(addresses, &regroup, &request->id);
     else

@@ -37,8 +37,8 @@ static gyre_status gather_infos(const struct gyre_rank *self, struct gyre_links 
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&self->params, self->device, self->rank, &mine));
     /* only shrinking needs one */
-    if (self->n_ranks > 1 && gyre_regroup_listen(&self->params, &links->regroup_listener,
-                                                 &mine.regroup_addresses) != GYRE_SUCCESS)
+    if (self->n_ranks > 1 && gyre_sock_listen_all(&self->params, NULL, &links->regroup_listeners,
+                                                  &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(links);
     mine.trace_hash = gyre_trace_hash(self->trace);
@@ -314,7 +314,7 @@ void gyre_links_close(struct gyre_links *links)
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
         if (links->transports[i] != NULL)
             links->transports[i]->ops->close(links->transports[i]);
-    gyre_regroup_close(links->regroup_listener);
+    gyre_sock_close_all(&links->regroup_listeners);
     free(links->connectors);
     free(links->transport_of);
     free(links->ring_prev);

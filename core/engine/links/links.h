@@ -119,8 +119,8 @@ struct gyre_links {
     uint32_t n_gpu_sharers; /* most ranks on one GPU; above 1 only with GYRE_SHARE_GPU */
     uint32_t least_sms;     /* every rank has; 0 on the host device */
     struct gyre_network network; /* zeros on one host */
-    /* the other ranks of a shrink connect to it; NULL = none */
-    struct gyre_regroup_listener *regroup_listener;
+    /* the other ranks of a shrink connect to them */
+    struct gyre_sock_listeners regroup_listeners;
     char summary[64]; /* such as "SHM+NET/Socket/0" */
 };
 
