@@ -34,36 +34,6 @@ void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor)
     free(executor);
 }
 
-static gyre_status fill_line_ends(struct gyre_host_executor *executor,
-                                  const struct gyre_connector *connectors)
-{
-    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
-    const uint32_t n_ends = executor->n_ranks * n_per_peer;
-    if (executor->spec.net_line_bytes == 0)
-        return GYRE_SUCCESS;
-    executor->line_payload_bytes =
-        gyre_slot_payload_bytes(GYRE_PROTO_LL, executor->spec.net_line_bytes);
-    executor->line_ends = calloc(n_ends, sizeof(*executor->line_ends));
-    executor->unpacked =
-        malloc((size_t)(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS) * executor->line_payload_bytes);
-    if (executor->line_ends == NULL || executor->unpacked == NULL)
-        return GYRE_ERROR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < n_ends; i++) {
-        struct gyre_host_end *end = &executor->line_ends[i];
-        if (connectors[i].is_proxied == 0 || connectors[i].slots[GYRE_PROTO_LL] == NULL)
-            continue;
-        end->slots = connectors[i].slots[GYRE_PROTO_LL];
-        end->inbox = connectors[i].inbox;
-        end->credit = connectors[i].credit;
-        end->depth = connectors[i].depth;
-        end->proto = GYRE_PROTO_LL;
-        end->slot_bytes = executor->spec.net_line_bytes;
-        end->peer = (uint16_t)(i / n_per_peer);
-        end->fifo = (uint16_t)(i % n_per_peer / 2);
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status host_open(const struct gyre_executor_config *config,
                              struct gyre_executor **executor_out)
 {
@@ -87,21 +57,36 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     executor->help = config->help;
     executor->help_context = config->help_context;
     executor->n_users = 1;
-    const struct gyre_connector *connectors = config->connectors;
-    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
-    for (uint32_t i = 0; i < executor->n_ranks * n_per_peer; i++) {
-        struct gyre_host_end *end = &executor->ends[i];
-        end->slots = connectors[i].slots[GYRE_PROTO_SIMPLE];
-        end->inbox = connectors[i].inbox;
-        end->credit = connectors[i].credit;
-        end->depth = connectors[i].depth;
-        end->slot_bytes = connectors[i].slot_bytes;
-        end->is_proxied = connectors[i].is_proxied != 0;
-        end->peer = (uint16_t)(i / n_per_peer);
-        end->fifo = (uint16_t)(i % n_per_peer / 2);
+    if (executor->spec.net_line_bytes > 0) {
+        executor->line_payload_bytes =
+            gyre_slot_payload_bytes(GYRE_PROTO_LL, executor->spec.net_line_bytes);
+        executor->line_ends = calloc(n_ends, sizeof(*executor->line_ends));
+        executor->unpacked =
+            malloc((size_t)(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS) * executor->line_payload_bytes);
+        if (executor->line_ends == NULL || executor->unpacked == NULL)
+            goto fail_executor;
     }
-    if (fill_line_ends(executor, config->connectors) != GYRE_SUCCESS)
-        goto fail_executor;
+    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
+    for (uint32_t i = 0; i < n_ends; i++) {
+        const struct gyre_connector *connector = &config->connectors[i];
+        executor->ends[i] = (struct gyre_host_end){
+            .slots = connector->slots[GYRE_PROTO_SIMPLE],
+            .inbox = connector->inbox,
+            .credit = connector->credit,
+            .depth = connector->depth,
+            .slot_bytes = connector->slot_bytes,
+            .is_proxied = connector->is_proxied != 0,
+            .peer = (uint16_t)(i / n_per_peer),
+            .fifo = (uint16_t)(i % n_per_peer / 2),
+        };
+        if (executor->line_ends == NULL || connector->is_proxied == 0 ||
+            connector->slots[GYRE_PROTO_LL] == NULL)
+            continue;
+        executor->line_ends[i] = executor->ends[i];
+        executor->line_ends[i].slots = connector->slots[GYRE_PROTO_LL];
+        executor->line_ends[i].proto = GYRE_PROTO_LL;
+        executor->line_ends[i].slot_bytes = executor->spec.net_line_bytes;
+    }
     pthread_mutex_init(&executor->poll_lock, NULL);
     pthread_mutex_init(&executor->lock, NULL);
     *executor_out = &executor->base;

@@ -106,15 +106,6 @@ static void begin_work(struct gyre_host_launch *launch, struct gyre_host_work *o
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
-static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
-{
-    struct gyre_host_runner *runner = &launch->runners[i];
-    struct gyre_host_work *work = runner->work;
-    *runner = launch->runners[--launch->n_runners];
-    if (--work->n_live == 0 && work->next != NULL)
-        begin_work(launch, work->next);
-}
-
 /* Under poll_lock: no transport is used after close. */
 static bool help(const struct gyre_host_executor *executor, bool is_last)
 {
@@ -163,10 +154,14 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
         runner->is_next = false;
         n_waiting = n_moved_bytes > 0 ? 0 : n_waiting + 1;
         n_done_bytes += n_moved_bytes;
-        if (runner->tile == runner->n_tiles)
-            finish_runner(launch, launch->next);
-        else
+        if (runner->tile < runner->n_tiles) {
             launch->next++;
+            continue;
+        }
+        struct gyre_host_work *work = runner->work;
+        *runner = launch->runners[--launch->n_runners];
+        if (--work->n_live == 0 && work->next != NULL)
+            begin_work(launch, work->next);
     }
     const bool has_moved = n_done_bytes > 0;
     uint32_t n_new = 0;
@@ -197,16 +192,6 @@ static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *sta
     return state;
 }
 
-/* NULL: with the launch. Works that move nothing never end, so they are skipped. */
-static struct gyre_host_work *find_before(const struct gyre_host_launch *launch,
-                                          const struct gyre_work *work)
-{
-    uint32_t before = work->follows;
-    while (before > 0 && launch->works[before - 1].n_live == 0)
-        before = launch->works[before - 1].work.follows;
-    return before > 0 ? &launch->works[before - 1] : NULL;
-}
-
 /* Under executor->lock, so tickets have the order of pushes. */
 static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works, gyre_stream stream)
@@ -226,7 +211,10 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     launch->next = 0;
     for (uint32_t i = 0; i < n_works; i++) {
         const struct gyre_work *work = &works[i];
-        struct gyre_host_work *before = find_before(launch, work);
+        /* 0: with the launch. Works that move nothing never end, so they are skipped. */
+        uint32_t before = work->follows;
+        while (before > 0 && launch->works[before - 1].n_live == 0)
+            before = launch->works[before - 1].work.follows;
         struct gyre_host_work *own = &launch->works[launch->n_works++];
         *own = (struct gyre_host_work){.work = *work,
                                        .loaded = work->ready->loaded,
@@ -235,10 +223,10 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
                                        .n_live = count_runners(work)};
         own->reduction.scalar = work->scalar;
         own->loaded->n_users++;
-        if (before == NULL)
+        if (before == 0)
             begin_work(launch, own);
         else if (own->n_live > 0)
-            before->next = own;
+            launch->works[before - 1].next = own;
     }
     /* The launch may end before push returns. */
     uint64_t *n_launched = &executor->base.n_launched;

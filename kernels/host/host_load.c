@@ -33,12 +33,6 @@ static gyre_status check(const struct gyre_host_executor *executor,
     return GYRE_SUCCESS;
 }
 
-static uint32_t payload_bytes(const struct gyre_host_end *end)
-{
-    return end->proto == GYRE_PROTO_LL ? gyre_slot_payload_bytes(GYRE_PROTO_LL, end->slot_bytes)
-                                       : end->slot_bytes;
-}
-
 static gyre_status resolve_channel(const struct gyre_host_executor *executor,
                                    const struct gyre_load_config *config, uint32_t channel,
                                    struct gyre_loaded *loaded)
@@ -67,7 +61,10 @@ static gyre_status resolve_channel(const struct gyre_host_executor *executor,
             &loaded->connections[channel % loaded->n_variants * loaded->n_connections + i];
         *named = *connection;
         named->peer = (uint16_t)peer;
-        loaded->area_bytes = gyre_min_u32(loaded->area_bytes, payload_bytes(end));
+        loaded->area_bytes = gyre_min_u32(
+            loaded->area_bytes,
+            (end->proto == GYRE_PROTO_LL ? gyre_slot_payload_bytes(GYRE_PROTO_LL, end->slot_bytes)
+                                         : end->slot_bytes));
     }
     return GYRE_SUCCESS;
 }
@@ -108,62 +105,6 @@ static void count(const struct gyre_load_config *config, struct gyre_loaded *loa
         loaded->n_runners += gyre_load_program(config, channel % loaded->n_variants)->n_workers;
 }
 
-static gyre_status allocate_all(const struct gyre_load_config *config, uint64_t n_steps,
-                                struct gyre_loaded *loaded)
-{
-    loaded->workers =
-        allocate((uint64_t)loaded->n_variants * loaded->n_workers, sizeof(*loaded->workers));
-    loaded->steps = allocate(n_steps, sizeof(*loaded->steps));
-    loaded->ends =
-        allocate((uint64_t)config->n_channels * loaded->n_connections, sizeof(*loaded->ends));
-    loaded->connections = allocate((uint64_t)loaded->n_variants * loaded->n_connections,
-                                   sizeof(*loaded->connections));
-    if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
-        loaded->connections == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %llu steps",
-                         config->program->algorithm, (unsigned long long)n_steps);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status allocate_scratch(const struct gyre_load_config *config,
-                                    struct gyre_loaded *loaded)
-{
-    const uint64_t n_areas = (uint64_t)config->n_channels * loaded->n_scratch;
-    loaded->scratch = allocate(n_areas, loaded->area_bytes);
-    if (loaded->scratch == NULL)
-        return gyre_fail(
-            GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %llu scratch areas of %u bytes",
-            config->program->algorithm, (unsigned long long)n_areas, loaded->area_bytes);
-    return GYRE_SUCCESS;
-}
-
-static void copy_steps(const struct gyre_load_config *config, struct gyre_loaded *loaded)
-{
-    uint32_t n_steps = 0;
-    for (uint32_t v = 0; v < loaded->n_variants; v++) {
-        const struct gyre_program *program = gyre_load_program(config, v);
-        for (uint32_t i = 0; i < program->n_workers; i++) {
-            struct gyre_worker *worker = &loaded->workers[v * loaded->n_workers + i];
-            *worker = program->workers[i];
-            worker->first_step += n_steps;
-        }
-        for (uint32_t i = 0; i < program->n_steps; i++)
-            loaded->steps[n_steps++] = program->steps[i];
-    }
-}
-
-static gyre_status copy_names(const struct gyre_program *program, struct gyre_loaded *loaded)
-{
-    if (program->names == NULL)
-        return GYRE_SUCCESS;
-    loaded->names = allocate(program->n_ranks, sizeof(*loaded->names));
-    if (loaded->names == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: names of %u blocks",
-                         program->algorithm, program->n_ranks);
-    memcpy(loaded->names, program->names, program->n_ranks * sizeof(*loaded->names));
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out)
 {
@@ -185,15 +126,47 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->coll = (uint8_t)program->coll;
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
-    GYRE_TRY_GOTO(status, allocate_all(config, n_steps, loaded), fail_loaded);
-    copy_steps(config, loaded);
-    GYRE_TRY_GOTO(status, copy_names(program, loaded), fail_loaded);
+    loaded->workers =
+        allocate((uint64_t)loaded->n_variants * loaded->n_workers, sizeof(*loaded->workers));
+    loaded->steps = allocate(n_steps, sizeof(*loaded->steps));
+    loaded->ends =
+        allocate((uint64_t)config->n_channels * loaded->n_connections, sizeof(*loaded->ends));
+    loaded->connections = allocate((uint64_t)loaded->n_variants * loaded->n_connections,
+                                   sizeof(*loaded->connections));
+    if (program->names != NULL)
+        loaded->names = allocate(program->n_ranks, sizeof(*loaded->names));
+    if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
+        loaded->connections == NULL || (program->names != NULL && loaded->names == NULL)) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %llu steps",
+                           program->algorithm, (unsigned long long)n_steps);
+        goto fail_loaded;
+    }
+    if (program->names != NULL)
+        memcpy(loaded->names, program->names, program->n_ranks * sizeof(*loaded->names));
+    n_steps = 0;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *variant = gyre_load_program(config, v);
+        for (uint32_t i = 0; i < variant->n_workers; i++) {
+            struct gyre_worker *worker = &loaded->workers[v * loaded->n_workers + i];
+            *worker = variant->workers[i];
+            worker->first_step += (uint32_t)n_steps;
+        }
+        for (uint32_t i = 0; i < variant->n_steps; i++)
+            loaded->steps[n_steps++] = variant->steps[i];
+    }
     for (uint32_t channel = 0; channel < config->n_channels; channel++)
         GYRE_TRY_GOTO(status, resolve_channel(executor, config, channel, loaded), fail_loaded);
     for (unsigned kind = 0; kind < GYRE_OPERAND_CONNECTION; kind++)
         loaded->n_parts[kind] = gyre_program_n_parts(program, (enum gyre_operand_kind)kind);
     loaded->area_bytes = gyre_piece_bytes(loaded->area_bytes, loaded->max_range);
-    GYRE_TRY_GOTO(status, allocate_scratch(config, loaded), fail_loaded);
+    const uint64_t n_areas = (uint64_t)config->n_channels * loaded->n_scratch;
+    loaded->scratch = allocate(n_areas, loaded->area_bytes);
+    if (loaded->scratch == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                           "cannot load algorithm %s: %llu scratch areas of %u bytes",
+                           program->algorithm, (unsigned long long)n_areas, loaded->area_bytes);
+        goto fail_loaded;
+    }
     GYRE_TRY_GOTO(status, gyre_host_trace_load(executor, config, loaded), fail_loaded);
     *loaded_out = loaded;
     return GYRE_SUCCESS;

@@ -5,27 +5,6 @@
 
 #include <string.h>
 
-static bool waits_for_credit(const struct gyre_host_end *end, struct gyre_position *position)
-{
-    if (end->n_moved < end->depth)
-        return false;
-    position->slot = end->n_moved - end->depth;
-    position->n_seen = gyre_load_acquire_u64(&end->credit->head[end->proto]);
-    position->waits_for = GYRE_WAIT_CREDIT;
-    return position->n_seen <= position->slot;
-}
-
-static bool waits_for_entry(const struct gyre_host_runner *runner, const struct gyre_host_end *end,
-                            struct gyre_position *position)
-{
-    if (!runner->has_entered)
-        return false;
-    position->slot = end->n_entry;
-    position->n_seen = gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]);
-    position->waits_for = GYRE_WAIT_ENTRY;
-    return position->n_seen <= position->slot;
-}
-
 /* In the executor's order of checks. */
 static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runner,
                                              struct gyre_position *position)
@@ -50,9 +29,20 @@ static const struct gyre_host_end *find_wait(const struct gyre_host_runner *runn
         if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
         const struct gyre_host_end *end = runner->ends[step->outs[i].index];
-        if (waits_for_credit(end, position) ||
-            (step->outs[i].is_placed && waits_for_entry(runner, end, position)))
-            return end;
+        if (end->n_moved >= end->depth) {
+            position->slot = end->n_moved - end->depth;
+            position->n_seen = gyre_load_acquire_u64(&end->credit->head[end->proto]);
+            position->waits_for = GYRE_WAIT_CREDIT;
+            if (position->n_seen <= position->slot)
+                return end;
+        }
+        if (step->outs[i].is_placed && runner->has_entered) {
+            position->slot = end->n_entry;
+            position->n_seen = gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]);
+            position->waits_for = GYRE_WAIT_ENTRY;
+            if (position->n_seen <= position->slot)
+                return end;
+        }
     }
     position->waits_for = GYRE_WAIT_NOTHING;
     position->slot = 0;

@@ -55,15 +55,6 @@ static gyre_status check_open(const struct gyre_one_sided_task *task)
     return gyre_fault_status(task->executor->fault);
 }
 
-/* The caller holds poll_lock. */
-static gyre_status check_put(const struct gyre_one_sided_task *task)
-{
-    GYRE_TRY(check_open(task));
-    if (gyre_load_acquire_u32(&task->executor->has_left[task->put.peer]) != 0)
-        return gyre_fail_unreachable(task->put.peer, task->executor->rank);
-    return GYRE_SUCCESS;
-}
-
 static bool is_late(struct gyre_one_sided_task *task)
 {
     const uint64_t now_ns = gyre_now_ns();
@@ -169,7 +160,10 @@ static enum gyre_task_state poll_put(struct gyre_task *base, gyre_status *status
     struct gyre_one_sided_task *task = (struct gyre_one_sided_task *)base;
     enum gyre_task_state state = GYRE_TASK_DONE;
     pthread_mutex_lock(&task->executor->poll_lock);
-    const gyre_status status = check_put(task);
+    gyre_status status = check_open(task);
+    if (status == GYRE_SUCCESS &&
+        gyre_load_acquire_u32(&task->executor->has_left[task->put.peer]) != 0)
+        status = gyre_fail_unreachable(task->put.peer, task->executor->rank);
     if (status == GYRE_SUCCESS)
         state = task->put.remote != NULL ? go_on_sending(task, status_out) : go_on_putting(task);
     else

@@ -3,6 +3,64 @@
 
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
+#include "core/foundation/model/line.h"
+
+#include <string.h>
+
+/* Slots of LL between hosts, into which a NIC or the proxy writes lines. Steps work on plain bytes.
+ */
+static uint64_t *words_of(const struct gyre_host_end *end)
+{
+    return (uint64_t *)(void *)(end->slots + (size_t)end->slot * end->slot_bytes);
+}
+
+bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes)
+{
+    const uint64_t flag = gyre_ll_flag(end->n_moved);
+    const uint64_t n_words = 2ULL * gyre_ll_lines(n_bytes);
+    const uint64_t *words = words_of(end);
+    /* Each word carries its flag, so loads need no order. */
+    while (end->n_seen < n_words && gyre_load_relaxed_u64(&words[end->n_seen]) >> 32 == flag)
+        end->n_seen++;
+    return end->n_seen >= n_words;
+}
+
+void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes)
+{
+    const uint64_t *words = words_of(end);
+    const uint64_t n_whole = n_bytes / sizeof(uint32_t);
+    uint32_t data;
+    for (uint64_t i = 0; i < n_whole; i++) {
+        data = (uint32_t)gyre_load_relaxed_u64(&words[i]);
+        memcpy(to + i * sizeof(data), &data, sizeof(data));
+    }
+    if (n_bytes % sizeof(data) != 0) {
+        data = (uint32_t)gyre_load_relaxed_u64(&words[n_whole]);
+        memcpy(to + n_whole * sizeof(data), &data, n_bytes % sizeof(data));
+    }
+}
+
+void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
+                          uint64_t n_bytes)
+{
+    const uint64_t flag = (uint64_t)gyre_ll_flag(end->n_moved) << 32;
+    const uint32_t n_lines = gyre_ll_lines(n_bytes);
+    const uint64_t n_whole = n_bytes / sizeof(uint32_t);
+    uint64_t *words = words_of(end);
+    uint32_t data;
+    for (uint64_t i = 0; i < n_whole; i++) {
+        memcpy(&data, from + i * sizeof(data), sizeof(data));
+        gyre_store_relaxed_u64(&words[i], flag | data);
+    }
+    for (uint64_t i = n_whole; i < 2ULL * n_lines; i++) {
+        data = 0;
+        if (i * sizeof(data) < n_bytes)
+            memcpy(&data, from + i * sizeof(data), n_bytes % sizeof(data));
+        gyre_store_relaxed_u64(&words[i], flag | data);
+    }
+    gyre_store_release_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
+                           gyre_ll_announcement(end->n_moved, n_lines));
+}
 
 static bool has_arrived(struct gyre_host_end *end)
 {
@@ -196,12 +254,14 @@ static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduc
     return true;
 }
 
-static void reduce_range(const struct gyre_host_executor *executor,
-                         const struct gyre_host_runner *runner, const struct gyre_step *step)
+static void reduce(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
+                   const struct gyre_step *step)
 {
-    struct gyre_reduce_step call = {.n_elems = 0}, next;
-    uint64_t call_bytes = 0;
-    for (uint32_t i = 0; i < step->n_chunks; i++) {
+    const struct piece first = piece_of(runner, step, 0);
+    struct gyre_reduce_step call, next;
+    uint64_t call_bytes = piece_bytes(runner, &first);
+    fill_call(executor, runner, step, &first, &call);
+    for (uint32_t i = 1; i < step->n_chunks; i++) {
         const struct piece piece = piece_of(runner, step, i);
         const uint64_t next_bytes = piece_bytes(runner, &piece);
         if (next_bytes == 0)
@@ -219,29 +279,6 @@ static void reduce_range(const struct gyre_host_executor *executor,
     }
     if (call_bytes > 0)
         gyre_reduce_run(&call);
-}
-
-static void reduce(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
-                   const struct gyre_step *step)
-{
-    const struct piece first = piece_of(runner, step, 0);
-    struct gyre_reduce_step call;
-    if (step->n_chunks > 1) {
-        reduce_range(executor, runner, step);
-        return;
-    }
-    fill_call(executor, runner, step, &first, &call);
-    gyre_reduce_run(&call);
-}
-
-static void unpack(const struct gyre_host_executor *executor, const struct gyre_host_runner *runner,
-                   const struct gyre_step *step, uint64_t n_bytes)
-{
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION &&
-            runner->ends[step->ins[i].index]->proto == GYRE_PROTO_LL)
-            gyre_host_lines_unpack(runner->ends[step->ins[i].index], unpacked_address(executor, i),
-                                   n_bytes);
 }
 
 static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step)
@@ -327,7 +364,11 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
         return false;
     }
     if (n_bytes > 0 && step->n_outs > 0) {
-        unpack(executor, runner, step, n_bytes);
+        for (uint32_t i = 0; i < step->n_ins; i++)
+            if (step->ins[i].kind == GYRE_OPERAND_CONNECTION &&
+                runner->ends[step->ins[i].index]->proto == GYRE_PROTO_LL)
+                gyre_host_lines_unpack(runner->ends[step->ins[i].index],
+                                       unpacked_address(executor, i), n_bytes);
         reduce(executor, runner, step);
     }
     const uint32_t n_moved = publish(executor, step, runner->ends, info);

@@ -88,19 +88,13 @@ bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runn
     return true;
 }
 
-/* The trace may lack room for a program. */
-static bool has_programs(const struct gyre_host_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->n_works; i++)
-        if (launch->works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM)
-            return false;
-    return true;
-}
-
 void gyre_host_trace_begin(struct gyre_host_launch *launch)
 {
     struct gyre_trace_buffer *buffer = launch->executor->recorded;
-    launch->is_recorded = buffer != NULL && has_programs(launch);
+    launch->is_recorded = buffer != NULL;
+    for (uint32_t i = 0; i < launch->n_works; i++) /* the trace may lack room for a program */
+        if (launch->works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM)
+            launch->is_recorded = false;
     if (launch->is_recorded)
         launch->begin_ns = launch->last_ns = gyre_now_ns();
     else if (buffer != NULL)
