@@ -91,24 +91,22 @@ void gyre_call_log_fini(struct gyre_call_log *call_log)
 
 uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record)
 {
-    pthread_mutex_lock(&call_log->lock);
+    GYRE_LOCKED(&call_log->lock);
     if (record->coll != GYRE_COLL_SEND_RECV)
         record->sequence = ++call_log->n_collectives;
     const uint64_t index = call_log->n_posted++;
     call_log->records[index % GYRE_CALL_LOG_RECORDS] = *record;
-    pthread_mutex_unlock(&call_log->lock);
     return index;
 }
 
 bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
                        struct gyre_record *record_out)
 {
-    pthread_mutex_lock(&call_log->lock);
+    GYRE_LOCKED(&call_log->lock);
     const bool is_kept =
         index < call_log->n_posted && index + GYRE_CALL_LOG_RECORDS >= call_log->n_posted;
     if (is_kept)
         *record_out = call_log->records[index % GYRE_CALL_LOG_RECORDS];
-    pthread_mutex_unlock(&call_log->lock);
     return is_kept;
 }
 
@@ -116,7 +114,7 @@ bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct g
                         int other_rank, struct gyre_record *record_out)
 {
     bool found = false;
-    pthread_mutex_lock(&call_log->lock);
+    GYRE_LOCKED(&call_log->lock);
     for (int i = 0; i < GYRE_CALL_LOG_RECORDS && !found; i++) {
         const struct gyre_record *mine = &call_log->records[i];
         if (mine->sequence == 0 || !gyre_record_same_place(mine, rank, other, other_rank))
@@ -124,7 +122,6 @@ bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct g
         *record_out = *mine;
         found = true;
     }
-    pthread_mutex_unlock(&call_log->lock);
     return found;
 }
 

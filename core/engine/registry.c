@@ -44,16 +44,15 @@ GYRE_WATCH_FORKS(&registry.lock, disown_inherited)
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     gyre_store_release_u32(&comm->phase, phase);
     comm->next = registry.first;
     registry.first = comm;
-    pthread_mutex_unlock(&registry.lock);
 }
 
 void gyre_registry_remove(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     for (gyre_comm **at = &registry.first; *at != NULL; at = &(*at)->next) {
         if (*at == comm) {
             *at = comm->next;
@@ -61,40 +60,35 @@ void gyre_registry_remove(gyre_comm *comm)
         }
     }
     pthread_cond_broadcast(&registry.changed);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 void gyre_registry_set(bool *flag)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     *flag = true;
     pthread_cond_broadcast(&registry.changed);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 void gyre_registry_wait(const bool *flag)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     while (!*flag)
         pthread_cond_wait(&registry.changed, &registry.lock);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     gyre_store_release_u32(&comm->phase, phase);
     pthread_cond_broadcast(&registry.changed);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 uint64_t gyre_registry_raise_number(uint64_t number)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     if (registry.newest_number < number)
         registry.newest_number = number;
     number = registry.newest_number;
-    pthread_mutex_unlock(&registry.lock);
     return number;
 }
 
@@ -112,7 +106,7 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
 {
     const uint64_t address = (uint64_t)(uintptr_t)stream;
     int rank = -1;
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     for (gyre_comm *at = registry.first; at != NULL && rank < 0; at = at->next) {
         if (at == comm || at->self.job != comm->self.job)
             continue;
@@ -123,26 +117,23 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
     }
     if (rank < 0)
         gyre_store_release_u64(&comm->stream, address);
-    pthread_mutex_unlock(&registry.lock);
     return rank;
 }
 
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     comm->self.job = job;
-    pthread_mutex_unlock(&registry.lock);
 }
 
 bool gyre_registry_set_ready(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     const bool is_healthy = !gyre_fault_is_raised(&comm->self.fault);
     if (is_healthy) {
         gyre_store_release_u32(&comm->phase, GYRE_PHASE_READY);
         pthread_cond_broadcast(&registry.changed);
     }
-    pthread_mutex_unlock(&registry.lock);
     return is_healthy;
 }
 
@@ -153,18 +144,15 @@ enum gyre_phase gyre_comm_phase(const gyre_comm *comm)
 
 bool gyre_registry_is_init_running(const gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
-    const bool is_running = gyre_comm_phase(comm) == GYRE_PHASE_INIT;
-    pthread_mutex_unlock(&registry.lock);
-    return is_running;
+    GYRE_LOCKED(&registry.lock);
+    return gyre_comm_phase(comm) == GYRE_PHASE_INIT;
 }
 
 void gyre_comm_wait_ready(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     while (gyre_comm_phase(comm) != GYRE_PHASE_READY)
         pthread_cond_wait(&registry.changed, &registry.lock);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 /* Under the lock. */
@@ -207,18 +195,16 @@ gyre_status gyre_comm_pin(gyre_comm *comm)
 
 void gyre_comm_unpin(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     if (--comm->n_pins == 0)
         pthread_cond_broadcast(&registry.changed);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 void gyre_registry_wait_unpinned(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     while (comm->n_pins > 0)
         pthread_cond_wait(&registry.changed, &registry.lock);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 gyre_status gyre_registry_claim_end(gyre_comm *comm)
@@ -238,9 +224,8 @@ gyre_status gyre_registry_claim_end(gyre_comm *comm)
 
 void gyre_registry_end(gyre_comm *comm)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     comm->is_ending = true;
-    pthread_mutex_unlock(&registry.lock);
 }
 
 /* Under the lock. Is a communicator in use, or being freed? @job: of this job; 0 = of any. */
@@ -254,12 +239,11 @@ static bool has(uint64_t job, bool is_ending)
 
 void gyre_registry_wait_job(uint64_t job)
 {
-    pthread_mutex_lock(&registry.lock);
+    GYRE_LOCKED(&registry.lock);
     const uint64_t deadline_ns = gyre_now_ns() + FREE_TIMEOUT_NS;
     while (has(0, false) ? !has(job, false) && has(job, true) && gyre_now_ns() < deadline_ns
                          : has(0, true))
         gyre_cond_wait_until(&registry.changed, &registry.lock, gyre_now_ns() + FREE_TIMEOUT_NS);
-    pthread_mutex_unlock(&registry.lock);
 }
 
 static gyre_status check_made(const gyre_comm *comm)

@@ -100,12 +100,11 @@ static void note_end(struct gyre_span *span, uint64_t now_ns)
     const struct gyre_metrics_span *own = (const struct gyre_metrics_span *)span;
     const uint64_t time_ns = now_ns - own->start_ns;
     struct cell *cell = &own->metrics->table.cells[own->coll][own->size_class];
-    pthread_mutex_lock(&own->metrics->lock);
+    GYRE_LOCKED(&own->metrics->lock);
     cell->busy_ns += time_ns;
     if (time_ns > 0)
         cell->last_bytes_per_s = own->bus_bytes / ((double)time_ns / 1e9);
     own->metrics->is_new = true;
-    pthread_mutex_unlock(&own->metrics->lock);
 }
 
 static const struct gyre_span_ops span_ops = {note_begin, note_end, free_span};
@@ -168,11 +167,10 @@ void gyre_metrics_count_connection(struct gyre_metrics *metrics, const gyre_conn
 {
     if (metrics == NULL)
         return;
-    pthread_mutex_lock(&metrics->lock);
+    GYRE_LOCKED(&metrics->lock);
     ++*(event->kind == GYRE_CONNECTION_BROKE ? &metrics->table.n_broken
                                              : &metrics->table.n_resumed);
     metrics->is_new = true;
-    pthread_mutex_unlock(&metrics->lock);
 }
 
 struct text {

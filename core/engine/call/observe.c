@@ -14,6 +14,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 #include "kernels/executor.h"
 
@@ -226,7 +227,7 @@ void gyre_observe_times(struct gyre_observing *observing)
     if (observing == NULL || observing->executor == NULL)
         return;
     struct gyre_executor *executor = observing->executor;
-    pthread_mutex_lock(&observing->lock);
+    GYRE_LOCKED(&observing->lock);
     while (observing->oldest != NULL &&
            executor->ops->progress(executor).completed >= observing->oldest->n_works_after) {
         struct gyre_observed_launch *launch = observing->oldest;
@@ -241,7 +242,6 @@ void gyre_observe_times(struct gyre_observing *observing)
         tell_end(&launch->span, span.end_ns);
         free_launch(&launch->span);
     }
-    pthread_mutex_unlock(&observing->lock);
 }
 
 void gyre_observing_close(struct gyre_observing *observing)
@@ -268,13 +268,12 @@ static bool await_times(struct gyre_observed_launch *launch, bool is_launched)
         tell_end(&launch->span, gyre_now_ns());
         return false;
     }
-    pthread_mutex_lock(&observing->lock);
+    GYRE_LOCKED(&observing->lock);
     if (observing->newest != NULL)
         observing->newest->next = launch;
     else
         observing->oldest = launch;
     observing->newest = launch;
-    pthread_mutex_unlock(&observing->lock);
     return true;
 }
 

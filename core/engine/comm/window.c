@@ -6,6 +6,7 @@
 #include "core/engine/comm/parts.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -301,10 +302,9 @@ void gyre_registrations_fini(struct gyre_registrations *registrations)
 size_t gyre_registrations_count(struct gyre_registrations *registrations)
 {
     size_t n = 0;
-    pthread_mutex_lock(&registrations->lock);
+    GYRE_LOCKED(&registrations->lock);
     for (const struct gyre_registered *range = registrations->first; range; range = range->next)
         n++;
-    pthread_mutex_unlock(&registrations->lock);
     return n;
 }
 

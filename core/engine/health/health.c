@@ -20,16 +20,15 @@
 static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
                           const char *text)
 {
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     for (struct gyre_origin *at = health->children; at != NULL; at = at->next)
         gyre_origin_tell(at, lost_rank, how, text);
-    pthread_mutex_unlock(&health->lock);
 }
 
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
 {
     struct gyre_rank *self = &health->comm->self;
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     for (struct gyre_origin **at = &health->children; *at != NULL;) { /* forget released children */
         struct gyre_origin *child = *at;
         if (gyre_origin_is_alone(child)) {
@@ -49,7 +48,6 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
             gyre_origin_tell(origin, rank, "its process ended", cause);
     if (has_failed)
         gyre_origin_tell(origin, -1, "", cause);
-    pthread_mutex_unlock(&health->lock);
 }
 
 void gyre_health_tell_blocked(struct gyre_health *health, const struct gyre_health_blocked *blocked)
@@ -70,30 +68,26 @@ static void take_blocked(struct gyre_health *health, int rank,
     for (uint32_t i = 0; i < blocked->n_senders; i++)
         if (blocked->senders[i].rank >= (uint32_t)health->comm->self.n_ranks)
             return;
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     if (peer->blocked == NULL)
         peer->blocked = malloc(sizeof(*peer->blocked));
     if (peer->blocked != NULL)
         *peer->blocked = *blocked;
-    pthread_mutex_unlock(&health->lock);
 }
 
 struct gyre_health_blocked gyre_health_blocked_of(struct gyre_health *health, int rank)
 {
     struct gyre_health_blocked blocked = {0};
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     if (health->peers[rank].blocked != NULL)
         blocked = *health->peers[rank].blocked;
-    pthread_mutex_unlock(&health->lock);
     return blocked;
 }
 
 static bool is_set(struct gyre_health *health, const bool *flag)
 {
-    pthread_mutex_lock(&health->lock);
-    const bool is_set = *flag;
-    pthread_mutex_unlock(&health->lock);
-    return is_set;
+    GYRE_LOCKED(&health->lock);
+    return *flag;
 }
 
 bool gyre_health_has_left(struct gyre_health *health, int rank)
@@ -112,7 +106,7 @@ static bool all_left(const struct gyre_health *health)
 
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
 {
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     health->is_leaving = true;
     for (;;) {
         /* This rank's data may wait for a rail. */
@@ -125,7 +119,6 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
         gyre_cond_wait_until(&health->changed, &health->lock,
                              gyre_max_u64(deadline_ns, now_ns + TICK_MS * 1000000ULL));
     }
-    pthread_mutex_unlock(&health->lock);
 }
 
 static void take_message(struct gyre_health *health, const struct gyre_event *event)
@@ -190,12 +183,11 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
 
 static void mark_left(struct gyre_health *health, int rank, bool was_lost)
 {
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     health->was_lost[rank] = health->was_lost[rank] || was_lost;
     health->has_left[rank] = true;
     health->peers[rank].left_ns = gyre_now_ns();
     pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
 }
 
 static void take_event(struct gyre_health *health, const struct gyre_event *event)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/health/health.h"
 
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -77,27 +78,23 @@ void gyre_origin_set_joined(struct gyre_origin *origin)
 {
     if (origin == NULL)
         return;
-    pthread_mutex_lock(&origin->lock);
+    GYRE_LOCKED(&origin->lock);
     origin->is_joining = false;
-    pthread_mutex_unlock(&origin->lock);
 }
 
 void gyre_origin_set_made(struct gyre_origin *origin)
 {
     if (origin == NULL)
         return;
-    pthread_mutex_lock(&origin->lock);
+    GYRE_LOCKED(&origin->lock);
     origin->is_joining = false;
     origin->fault = NULL;
-    pthread_mutex_unlock(&origin->lock);
 }
 
 bool gyre_origin_is_alone(struct gyre_origin *origin)
 {
-    pthread_mutex_lock(&origin->lock);
-    const bool is_alone = origin->n_holders == 1;
-    pthread_mutex_unlock(&origin->lock);
-    return is_alone;
+    GYRE_LOCKED(&origin->lock);
+    return origin->n_holders == 1;
 }
 
 void gyre_origin_release(struct gyre_origin *origin)
@@ -131,12 +128,11 @@ void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how
                  kind_text(origin), text);
     /* A shrink is made because its parent failed. */
     const bool concerns_joining = origin->kind == GYRE_ORIGIN_SPLIT;
-    pthread_mutex_lock(&origin->lock);
+    GYRE_LOCKED(&origin->lock);
     if (origin->word[0] == '\0' && (member >= 0 || concerns_joining))
         memcpy(origin->word, word, sizeof(word));
     if (origin->fault != NULL && (member >= 0 || (origin->is_joining && concerns_joining)))
         gyre_fault_raise(origin->fault, GYRE_ERROR_REMOTE, word);
-    pthread_mutex_unlock(&origin->lock);
 }
 
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out)

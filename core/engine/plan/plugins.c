@@ -6,6 +6,7 @@
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/param.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/program_file.h"
 
@@ -236,7 +237,7 @@ gyre_status gyre_plugins_load(const struct gyre_params *params)
 {
     const char *files = gyre_param_text(params, GYRE_PARAM_ALGORITHMS);
     gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     if (!loaded.is_set) {
         status = load(files);
         loaded.is_set = status == GYRE_SUCCESS;
@@ -247,7 +248,6 @@ gyre_status gyre_plugins_load(const struct gyre_params *params)
                            "counts as long as it runs",
                            files, loaded.files);
     }
-    pthread_mutex_unlock(&lock);
     return status;
 }
 

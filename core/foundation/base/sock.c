@@ -355,30 +355,27 @@ static int mark(int fd)
 
 int gyre_sock_new(int family)
 {
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     int fd = gyre_descriptor_keep(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd >= 0)
         fd = mark(fd);
-    pthread_mutex_unlock(&lock);
     return fd;
 }
 
 int gyre_sock_take(int listen_fd)
 {
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     int fd = gyre_descriptor_keep(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0)
         fd = mark(fd);
-    pthread_mutex_unlock(&lock);
     return fd;
 }
 
 void gyre_sock_close(int fd)
 {
     const size_t word = (size_t)fd / FDS_PER_WORD;
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     if (word < n_words)
         is_marked[word] &= ~(1ULL << fd % FDS_PER_WORD);
     close(fd);
-    pthread_mutex_unlock(&lock);
 }

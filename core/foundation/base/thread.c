@@ -116,15 +116,14 @@ void gyre_fault_fini(struct gyre_fault *fault)
 
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context)
 {
-    pthread_mutex_lock(&fault->lock);
+    GYRE_LOCKED(&fault->lock);
     fault->on_raise = on_raise;
     fault->context = context;
-    pthread_mutex_unlock(&fault->lock);
 }
 
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause)
 {
-    pthread_mutex_lock(&fault->lock);
+    GYRE_LOCKED(&fault->lock);
     const bool first = gyre_load_relaxed_u32(&fault->raised) == 0;
     if (first) {
         fault->status = status;
@@ -134,7 +133,6 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
     /* Under the lock, so a caller that removes the hook knows that it is not running. */
     if (first && fault->on_raise != NULL)
         fault->on_raise(fault->context);
-    pthread_mutex_unlock(&fault->lock);
     return first;
 }
 

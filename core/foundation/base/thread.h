@@ -11,6 +11,22 @@
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
+/** Holds the mutex until the block ends. */
+#define GYRE_LOCKED(mutex)                                                  \
+    __attribute__((cleanup(gyre_unlock_at_end))) pthread_mutex_t *locked_ = \
+        gyre_lock_till_end(mutex)
+
+static inline pthread_mutex_t *gyre_lock_till_end(pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    return lock;
+}
+
+static inline void gyre_unlock_at_end(pthread_mutex_t **lock)
+{
+    pthread_mutex_unlock(*lock);
+}
+
 /** Waits use CLOCK_MONOTONIC, as gyre_now_ns(). */
 void gyre_cond_init(pthread_cond_t *cond);
 

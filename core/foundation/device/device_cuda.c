@@ -103,7 +103,7 @@ static gyre_status make_own(struct cuda_device *device)
 {
     gyre_status status = GYRE_SUCCESS;
     int least = 0, greatest = 0;
-    pthread_mutex_lock(&device->lock);
+    GYRE_LOCKED(&device->lock);
     if (device->stream == NULL) {
         GYRE_CUDA_TRY_GOTO(status, cudaDeviceGetStreamPriorityRange(&least, &greatest), unlock);
         GYRE_CUDA_TRY_GOTO(
@@ -115,7 +115,6 @@ static gyre_status make_own(struct cuda_device *device)
                            cudaEventCreateWithFlags(&device->follow_event, cudaEventDisableTiming),
                            unlock);
 unlock:
-    pthread_mutex_unlock(&device->lock);
     return status;
 }
 
@@ -333,12 +332,11 @@ static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_s
     if (captures[0] != captures[1]) /* CUDA would end or extend the capture */
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "a group's calls on two streams, which are not captured together");
-    pthread_mutex_lock(&device->lock);
+    GYRE_LOCKED(&device->lock);
     GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(device->follow_event, (cudaStream_t)other), unlock);
     GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, device->follow_event, 0),
                        unlock);
 unlock:
-    pthread_mutex_unlock(&device->lock);
     return status;
 }
 

@@ -84,10 +84,9 @@ gyre_status gyre_host_memory_alloc(size_t n_bytes, void **ptr_out)
     made->is_owned = true;
     made->n_users = 1;
     *ptr_out = made->base + GYRE_HOST_MEMORY_OFFSET_BYTES;
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     made->next = first;
     first = made;
-    pthread_mutex_unlock(&lock);
     return GYRE_SUCCESS;
 }
 
@@ -151,7 +150,7 @@ gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool i
                                      void **base_out)
 {
     gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     struct allocation *at = first;
     while (at != NULL &&
            (at->ordinary != NULL || memcmp(at->file.token, file->token, sizeof(file->token)) != 0))
@@ -175,7 +174,6 @@ gyre_status gyre_host_memory_acquire(const struct gyre_shared_file *file, bool i
         at->n_users++;
         *base_out = at->base;
     }
-    pthread_mutex_unlock(&lock);
     return status;
 }
 

@@ -347,14 +347,13 @@ gyre_status gyre_host_stream_synchronize(gyre_stream handle)
     drain(stream);
     if (gyre_load_acquire_u32(&stream->has_failed) == 0)
         return GYRE_SUCCESS;
-    pthread_mutex_lock(&stream->lock);
+    GYRE_LOCKED(&stream->lock);
     gyre_status status = GYRE_SUCCESS;
     if (stream->has_failed != 0) {
         status = stream->failure;
         gyre_set_cause(stream->cause);
         gyre_store_release_u32(&stream->has_failed, 0);
     }
-    pthread_mutex_unlock(&stream->lock);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/device/pool_cuda.h"
 
+#include "core/foundation/base/thread.h"
 #include "core/foundation/device/cuda_error.h"
 
 #include <pthread.h>
@@ -98,7 +99,7 @@ gyre_status gyre_cuda_pool_free(void *ptr)
     gyre_status status = GYRE_SUCCESS;
     if (ptr == NULL)
         return GYRE_SUCCESS;
-    pthread_mutex_lock(&pool.lock);
+    GYRE_LOCKED(&pool.lock);
     struct allocation **link = &pool.first;
     while (*link != NULL && (*link)->ptr != ptr)
         link = &(*link)->next;
@@ -108,20 +109,18 @@ gyre_status gyre_cuda_pool_free(void *ptr)
         (*link)->is_parked = true;
     else
         status = give_back(link);
-    pthread_mutex_unlock(&pool.lock);
     return status;
 }
 
 void gyre_cuda_pool_enter(void)
 {
-    pthread_mutex_lock(&pool.lock);
+    GYRE_LOCKED(&pool.lock);
     pool.n_executors++;
-    pthread_mutex_unlock(&pool.lock);
 }
 
 void gyre_cuda_pool_leave(bool is_idle)
 {
-    pthread_mutex_lock(&pool.lock);
+    GYRE_LOCKED(&pool.lock);
     pool.has_late_work = pool.has_late_work || !is_idle;
     if (--pool.n_executors == 0) {
         struct allocation **link = &pool.first;
@@ -133,5 +132,4 @@ void gyre_cuda_pool_leave(bool is_idle)
         }
         pool.has_late_work = false;
     }
-    pthread_mutex_unlock(&pool.lock);
 }

@@ -130,7 +130,7 @@ struct gyre_trace_buffer *gyre_trace_use(struct gyre_trace *trace, enum gyre_tra
 uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
                                  const struct gyre_trace_program *programs, uint32_t n_programs)
 {
-    pthread_mutex_lock(&trace->lock);
+    GYRE_LOCKED(&trace->lock);
     uint32_t first = trace->n_programs;
     gyre_status status = GYRE_SUCCESS;
     if (n_programs > MAX_PROGRAMS - trace->n_programs)
@@ -159,7 +159,6 @@ uint32_t gyre_trace_add_programs(struct gyre_trace *trace,
         trace->has_warned = true;
         first = GYRE_TRACE_NO_PROGRAM;
     }
-    pthread_mutex_unlock(&trace->lock);
     return first;
 }
 
