@@ -183,13 +183,15 @@ void gyre_comm_end_call(gyre_comm *comm);
 /** Likewise, in any state. */
 gyre_status gyre_comm_enter(gyre_comm *comm);
 
-#define GYRE_RETURN_IN_CALL(comm, work)             \
-    do {                                            \
-        GYRE_TRY(gyre_comm_begin_call(comm));       \
-        const gyre_status status_of_work_ = (work); \
-        gyre_comm_end_call(comm);                   \
-        return status_of_work_;                     \
-    } while (0)
+/** gyre_comm_begin_call() until the block ends. */
+#define GYRE_IN_CALL(comm)                \
+    GYRE_TRY(gyre_comm_begin_call(comm)); \
+    __attribute__((cleanup(gyre_comm_end_held))) gyre_comm *held_ = (comm)
+
+static inline void gyre_comm_end_held(gyre_comm **comm)
+{
+    gyre_comm_end_call(*comm);
+}
 
 /** The communicator is held or pinned. Errors: INVALID_USAGE, or its fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
@@ -205,6 +207,16 @@ gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 /** Its memory stays until gyre_comm_unpin(). Errors: as gyre_registry_check(). */
 gyre_status gyre_comm_pin(gyre_comm *comm);
 void gyre_comm_unpin(gyre_comm *comm);
+
+/** gyre_comm_pin_made() until the block ends. */
+#define GYRE_PINNED(comm)               \
+    GYRE_TRY(gyre_comm_pin_made(comm)); \
+    __attribute__((cleanup(gyre_comm_unpin_held))) gyre_comm *pinned_ = (comm)
+
+static inline void gyre_comm_unpin_held(gyre_comm **comm)
+{
+    gyre_comm_unpin(*comm);
+}
 
 /** Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or made before a fork). */
 gyre_status gyre_registry_check(const gyre_comm *comm);

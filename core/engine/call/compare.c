@@ -17,15 +17,15 @@ bool gyre_compares_calls(const gyre_comm *comm)
 gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
 {
     const size_t n = (size_t)comm->self.n_ranks;
-    struct gyre_record *all = malloc(n * sizeof(*all));
+    GYRE_FREED struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
     gyre_comm_wait_ready(comm); /* a split of the same group also uses the bootstrap */
-    gyre_status status =
-        comm->self.bootstrap->ops->all_gather(comm->self.bootstrap, record, sizeof(*record), all);
+    gyre_status status = gyre_rank_gather(&comm->self, record, sizeof(*record), all);
     if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->self.fault))
-        status = gyre_fault_status(&comm->self.fault); /* it says more than the gather */
-    for (int rank = 1; rank < comm->self.n_ranks && status == GYRE_SUCCESS; rank++) {
+        return gyre_fault_status(&comm->self.fault); /* it says more than the gather */
+    GYRE_TRY(status);
+    for (int rank = 1; rank < comm->self.n_ranks; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;
         char first[160];
@@ -36,12 +36,12 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
             "was moved",
             comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
             comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
-        gyre_store_release_u32(&comm->self.fault.is_told,
-                               1); /* all ranks compare the same records */
+        /* all ranks compare the same records */
+        gyre_store_release_u32(&comm->self.fault.is_told, 1);
         gyre_fault_raise(&comm->self.fault, status, gyre_cause());
+        return status;
     }
-    free(all);
-    return status;
+    return GYRE_SUCCESS;
 }
 
 struct gyre_comparer {

@@ -125,9 +125,16 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
                      call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
 }
 
-static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
+/* A lone call goes from here through gyre_batch_one() and enqueue() to the executor's launch().
+ * @options: or NULL. */
+static gyre_status submit(struct gyre_item *item, const gyre_call_args *options)
 {
+    gyre_comm *comm = item->comm;
+    struct gyre_call *call = &item->call;
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    GYRE_IN_CALL(comm);
+    if (options != NULL)
+        GYRE_TRY(gyre_call_options_parse(call->coll, options, &call->options));
     GYRE_TRY(check_types(comm, call));
     if (traits->has_root && (call->root < 0 || call->root >= comm->self.n_ranks))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d",
@@ -139,34 +146,16 @@ static gyre_status check_call(gyre_comm *comm, struct gyre_call *call)
     /* A failed launch could end the communicator, so a call whose own options leave no choice is
      * refused here. Failures that not all ranks have are left to the launch, which tells the
      * others. */
-    const struct gyre_plan *plan;
-    if (!gyre_call_options_any(&call->options) || call->count == 0 || comm->self.n_ranks == 1)
-        return GYRE_SUCCESS;
-    gyre_window_find(&comm->windows, (uint32_t)comm->self.n_ranks, call);
-    const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
-    return status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM ? GYRE_SUCCESS
-                                                                             : status;
-}
-
-/* A lone call goes from here through gyre_batch_one() and enqueue() to the executor's launch().
- * @options: or NULL. */
-static gyre_status submit(struct gyre_item *item, const gyre_call_args *options)
-{
-    gyre_comm *comm = item->comm;
-    struct gyre_call *call = &item->call;
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    gyre_status status = GYRE_SUCCESS;
-    if (options != NULL)
-        status = gyre_call_options_parse(call->coll, options, &call->options);
-    if (status == GYRE_SUCCESS)
-        status = check_call(comm, call);
-    if (status == GYRE_SUCCESS) {
-        if (comm->observing != NULL)
-            gyre_observe_submitted(comm->observing, call);
-        status = gyre_group_is_open() ? gyre_group_add_call(item) : gyre_batch_one(item);
+    if (gyre_call_options_any(&call->options) && call->count > 0 && comm->self.n_ranks > 1) {
+        const struct gyre_plan *plan;
+        gyre_window_find(&comm->windows, (uint32_t)comm->self.n_ranks, call);
+        const gyre_status status = gyre_plan_get(&comm->plans, call, &plan);
+        if (status != GYRE_ERROR_OUT_OF_MEMORY && status != GYRE_ERROR_SYSTEM)
+            GYRE_TRY(status);
     }
-    gyre_comm_end_call(comm);
-    return status;
+    if (comm->observing != NULL)
+        gyre_observe_submitted(comm->observing, call);
+    return gyre_group_is_open() ? gyre_group_add_call(item) : gyre_batch_one(item);
 }
 
 #define ELEMENTS .count = count, .dtype = dtype, .stream = stream
@@ -290,9 +279,10 @@ gyre_status gyre_collective(const gyre_call_args *given, gyre_comm *comm, gyre_s
     return submit(&item, &args);
 }
 
-static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
-                                     gyre_comm *comm)
+gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                      gyre_comm *comm)
 {
+    GYRE_IN_CALL(comm);
     if (op_out == NULL || scalar == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: %s is NULL",
                          op_out == NULL ? "op_out" : "scalar");
@@ -314,25 +304,15 @@ static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_d
                      GYRE_MAX_USER_OPS);
 }
 
-gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
-                                      gyre_comm *comm)
+gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
 {
-    GYRE_RETURN_IN_CALL(comm, create_premul_sum(op_out, scalar, dtype, comm));
-}
-
-static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
-{
+    GYRE_IN_CALL(comm);
     const unsigned user = (unsigned)op - GYRE_FIRST_USER_OP;
     if (user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "op_destroy: %d is not an operation made on this communicator", (int)op);
     comm->user_ops[user].is_used = false;
     return GYRE_SUCCESS;
-}
-
-gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
-{
-    GYRE_RETURN_IN_CALL(comm, destroy_op(op, comm));
 }
 
 #define EXCHANGE_MAX_BYTES (1u << 20)
@@ -354,5 +334,6 @@ gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, 
 
 gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
 {
-    GYRE_RETURN_IN_CALL(comm, gyre_comm_gather(comm, mine, n_bytes, all_out));
+    GYRE_IN_CALL(comm);
+    return gyre_comm_gather(comm, mine, n_bytes, all_out);
 }

@@ -164,25 +164,19 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
 
 gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out)
 {
-    gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
-    GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int n_ranks = comm->self.n_ranks;
-    gyre_comm_unpin(pinned);
+    GYRE_PINNED((gyre_comm *)(uintptr_t)comm);
     if (n_ranks_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_count: n_ranks_out is NULL");
-    *n_ranks_out = n_ranks;
+    *n_ranks_out = comm->self.n_ranks;
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out)
 {
-    gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
-    GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int rank = comm->self.rank;
-    gyre_comm_unpin(pinned);
+    GYRE_PINNED((gyre_comm *)(uintptr_t)comm);
     if (rank_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_rank: rank_out is NULL");
-    *rank_out = rank;
+    *rank_out = comm->self.rank;
     return GYRE_SUCCESS;
 }
 
@@ -268,17 +262,6 @@ gyre_status gyre_comm_properties(gyre_comm *comm, gyre_properties *properties_ou
     return GYRE_SUCCESS;
 }
 
-static gyre_status observe(gyre_comm *comm, const gyre_observer *observer)
-{
-    if (comm->observing != NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
-                         comm->self.rank, comm->self.name);
-    const bool is_host = comm->self.device_info.kind == GYRE_DEVICE_HOST;
-    GYRE_TRY(gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing));
-    gyre_store_release_u32(&comm->has_observer, 1);
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer)
 {
     if (observer == NULL || observer->struct_bytes < offsetof(gyre_observer, connection) ||
@@ -288,5 +271,12 @@ gyre_status gyre_comm_observe(gyre_comm *comm, const gyre_observer *observer)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "observe: the observer is NULL, lacks a function, or its struct_bytes and "
                          "version are not set");
-    GYRE_RETURN_IN_CALL(comm, observe(comm, observer));
+    GYRE_IN_CALL(comm);
+    if (comm->observing != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "observe: rank %d of %s has an observer already",
+                         comm->self.rank, comm->self.name);
+    const bool is_host = comm->self.device_info.kind == GYRE_DEVICE_HOST;
+    GYRE_TRY(gyre_observing_open(observer, is_host ? NULL : comm->executor, &comm->observing));
+    gyre_store_release_u32(&comm->has_observer, 1);
+    return GYRE_SUCCESS;
 }

@@ -28,19 +28,16 @@ gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_byte
         id++;
     if (id == GYRE_N_PARAMS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: there is no %s", name);
-    struct gyre_params *params = malloc(sizeof(*params));
+    GYRE_FREED struct gyre_params *params = malloc(sizeof(*params));
     if (params == NULL)
         return gyre_fail_errno(ENOMEM, "get_variable");
-    gyre_status status = gyre_params_load(params);
-    const char *text =
-        status == GYRE_SUCCESS ? gyre_param_text(params, (enum gyre_param_id)id) : "";
-    if (status == GYRE_SUCCESS && strlen(text) >= text_bytes)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: %s needs %zu bytes", name,
-                           strlen(text) + 1);
-    if (status == GYRE_SUCCESS)
-        memcpy(text_out, text, strlen(text) + 1);
-    free(params);
-    return status;
+    GYRE_TRY(gyre_params_load(params));
+    const char *text = gyre_param_text(params, (enum gyre_param_id)id);
+    if (strlen(text) >= text_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_variable: %s needs %zu bytes", name,
+                         strlen(text) + 1);
+    memcpy(text_out, text, strlen(text) + 1);
+    return GYRE_SUCCESS;
 }
 
 const char *gyre_get_variable_name(int index)
@@ -91,18 +88,17 @@ gyre_status gyre_get_launch_id(gyre_launch *launch, unsigned number, int timeout
                          launch->rank, launch->n_ranks, timeout_ms);
     struct introduction mine = {0};
     struct gyre_meet meet;
-    struct gyre_params *params = malloc(sizeof(*params));
-    struct introduction *all = calloc((size_t)launch->n_ranks, sizeof(*all));
-    gyre_status status = params == NULL || all == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "get_launch_id")
-                             : gyre_params_load(params);
-    if (status == GYRE_SUCCESS)
-        status = gyre_host_hash(NULL, &mine.host_hash);
-    if (status == GYRE_SUCCESS && launch->rank == 0)
-        status = gyre_get_unique_id(&mine.id);
-    if (status == GYRE_SUCCESS && launch->n_ranks == 1) {
+    GYRE_FREED struct gyre_params *params = malloc(sizeof(*params));
+    GYRE_FREED struct introduction *all = calloc((size_t)launch->n_ranks, sizeof(*all));
+    if (params == NULL || all == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "get_launch_id");
+    GYRE_TRY(gyre_params_load(params));
+    GYRE_TRY(gyre_host_hash(NULL, &mine.host_hash));
+    if (launch->rank == 0)
+        GYRE_TRY(gyre_get_unique_id(&mine.id));
+    if (launch->n_ranks == 1) {
         all[0] = mine;
-    } else if (status == GYRE_SUCCESS) {
+    } else {
         const uint64_t timeout_ns =
             timeout_ms > 0
                 ? (uint64_t)timeout_ms * 1000000
@@ -116,27 +112,22 @@ gyre_status gyre_get_launch_id(gyre_launch *launch, unsigned number, int timeout
                                               .job = launch->job,
                                               .timeout_ns = timeout_ns,
                                               .params = params};
-        status = gyre_meet_open(&place, &meet);
-        if (status == GYRE_SUCCESS) {
-            status =
-                gyre_meet_all_gather(&meet, &mine, sizeof(mine), all, gyre_now_ns() + timeout_ns);
-            gyre_meet_close(&meet);
-        }
+        GYRE_TRY(gyre_meet_open(&place, &meet));
+        const gyre_status status =
+            gyre_meet_all_gather(&meet, &mine, sizeof(mine), all, gyre_now_ns() + timeout_ns);
+        gyre_meet_close(&meet);
+        GYRE_TRY(status);
     }
     int local_rank = 0;
     int n_local_ranks = 0;
-    for (int i = 0; status == GYRE_SUCCESS && i < launch->n_ranks; i++) {
+    for (int i = 0; i < launch->n_ranks; i++) {
         local_rank += i < launch->rank && all[i].host_hash == mine.host_hash;
         n_local_ranks += all[i].host_hash == mine.host_hash;
     }
-    if (status == GYRE_SUCCESS) {
-        *id_out = all[0].id;
-        launch->local_rank = launch->local_rank < 0 ? local_rank : launch->local_rank;
-        launch->n_local_ranks = launch->n_local_ranks < 0 ? n_local_ranks : launch->n_local_ranks;
-    }
-    free(all);
-    free(params);
-    return status;
+    *id_out = all[0].id;
+    launch->local_rank = launch->local_rank < 0 ? local_rank : launch->local_rank;
+    launch->n_local_ranks = launch->n_local_ranks < 0 ? n_local_ranks : launch->n_local_ranks;
+    return GYRE_SUCCESS;
 }
 
 /* ---- for callers without a CUDA runtime of their own --------------------------------------- */

@@ -20,16 +20,12 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
 {
     if (id_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_unique_id: id_out is NULL");
-    struct gyre_params *params = malloc(sizeof(*params));
+    GYRE_FREED struct gyre_params *params = malloc(sizeof(*params));
     if (params == NULL)
         return gyre_fail_errno(ENOMEM, "get_unique_id");
-    gyre_status status = gyre_params_load(params);
-    if (status == GYRE_SUCCESS)
-        status = gyre_param_is_set(params, GYRE_PARAM_COMM_ID)
-                     ? gyre_unique_id_at_address(params, id_out)
-                     : gyre_unique_id_create(params, id_out);
-    free(params);
-    return status;
+    GYRE_TRY(gyre_params_load(params));
+    return gyre_param_is_set(params, GYRE_PARAM_COMM_ID) ? gyre_unique_id_at_address(params, id_out)
+                                                         : gyre_unique_id_create(params, id_out);
 }
 
 struct init_task {
@@ -308,17 +304,15 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
         inits[rank].comm->self.rank = rank;
         inits[rank].comm->self.file_rank = rank;
     }
-    struct gyre_bootstrap **bootstraps = calloc((size_t)n_ranks, sizeof(*bootstraps));
+    GYRE_FREED struct gyre_bootstrap **bootstraps = calloc((size_t)n_ranks, sizeof(*bootstraps));
     if (bootstraps == NULL)
         return gyre_fail_errno(ENOMEM, "init_all");
-    const gyre_status status =
-        gyre_bootstrap_local_open(&inits[0].comm->self.params, n_ranks, bootstraps);
-    for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++) {
+    GYRE_TRY(gyre_bootstrap_local_open(&inits[0].comm->self.params, n_ranks, bootstraps));
+    for (int rank = 0; rank < n_ranks; rank++) {
         inits[rank].comm->self.bootstrap = bootstraps[rank];
         bootstraps[rank]->fault = &inits[rank].comm->self.fault;
     }
-    free(bootstraps);
-    return status;
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *device_ordinals,
@@ -326,7 +320,7 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     GYRE_TRY(check_init(comms_out, n_ranks, 0));
-    struct local_init *inits = calloc((size_t)n_ranks, sizeof(*inits));
+    GYRE_FREED struct local_init *inits = calloc((size_t)n_ranks, sizeof(*inits));
     if (inits == NULL)
         return gyre_fail_errno(ENOMEM, "init_all");
     gyre_status status = make_locals(inits, n_ranks, device_ordinals, config);
@@ -356,6 +350,5 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
         }
     }
     gyre_set_cause(cause);
-    free(inits);
     return status;
 }

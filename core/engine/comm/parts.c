@@ -208,11 +208,10 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
         return status;
     }
     uint8_t done = 1;
-    uint8_t *all = malloc((size_t)comm->self.n_ranks);
+    GYRE_FREED uint8_t *all = malloc((size_t)comm->self.n_ranks);
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    status = comm->self.bootstrap->ops->all_gather(comm->self.bootstrap, &done, sizeof(done), all);
-    free(all);
+    status = gyre_rank_gather(&comm->self, &done, sizeof(done), all);
     return status == GYRE_SUCCESS ? status : gyre_origin_settle(&comm->self, comm->origin, status);
 }
 
@@ -228,7 +227,8 @@ static gyre_status open_links(gyre_comm *comm)
     };
     if (trace.file[0] != '\0')
         GYRE_TRY(gyre_trace_open(&trace, &self->trace));
-    struct gyre_links_row *rows = calloc(GYRE_MAX_AGREED, sizeof(*rows)); /* too many for a stack */
+    GYRE_FREED struct gyre_links_row *rows =
+        calloc(GYRE_MAX_AGREED, sizeof(*rows)); /* too many for a stack */
     if (rows == NULL)
         return gyre_fail_errno(ENOMEM, "the list of what ranks agree on");
     const struct gyre_links_options options = {.rows = rows,
@@ -236,11 +236,9 @@ static gyre_status open_links(gyre_comm *comm)
                                                .algo_hash = comm->algo_file.content.hash,
                                                .tuning_hash = comm->tuning.hash,
                                                .newest_number = gyre_registry_raise_number(0)};
-    const gyre_status status = gyre_links_open(self, &options, &comm->links);
-    free(rows);
-    if (status == GYRE_SUCCESS)
-        (void)gyre_registry_raise_number(self->number);
-    return status;
+    GYRE_TRY(gyre_links_open(self, &options, &comm->links));
+    (void)gyre_registry_raise_number(self->number);
+    return GYRE_SUCCESS;
 }
 
 static gyre_status open_calls(gyre_comm *comm)

@@ -137,12 +137,10 @@ gyre_status gyre_put_peers_fence(gyre_comm *comm)
     for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (is_peer(comm, rank))
             GYRE_TRY(wait_fence(comm, rank, true, deadline_ns));
-    uint8_t *all = malloc((size_t)comm->self.n_ranks);
+    GYRE_FREED uint8_t *all = malloc((size_t)comm->self.n_ranks);
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "a fence of one-sided calls");
-    const gyre_status status = gyre_comm_gather(comm, &mine, sizeof(mine), all);
-    free(all);
-    GYRE_TRY(status);
+    GYRE_TRY(gyre_comm_gather(comm, &mine, sizeof(mine), all));
     deadline_ns = gyre_now_ns() + patience_ns;
     for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (is_peer(comm, rank))

@@ -5,6 +5,8 @@
  */
 #include "core/engine/comm/parts.h"
 
+#include "core/foundation/base/util.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +53,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
         .failure = request->failure,
         .failure_text = failure_text,
     };
-    int *parent_ranks = malloc((size_t)parent->self.n_ranks * sizeof(*parent_ranks));
+    GYRE_FREED int *parent_ranks = malloc((size_t)parent->self.n_ranks * sizeof(*parent_ranks));
     int lowest = -1;
     for (int rank = 0; rank < parent->self.n_ranks; rank++) {
         if (!request->is_member[rank])
@@ -81,7 +83,6 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
         status = parent_ranks == NULL
                      ? gyre_fail_errno(ENOMEM, "shrink")
                      : gyre_comm_open_origin(request, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
-    free(parent_ranks);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
                           parent->self.name, request->n_ranks, parent->self.n_ranks, lowest,
@@ -89,32 +90,13 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     return status;
 }
 
-static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
-                                 bool *is_member_out)
-{
-    if (n_excluded < 0 || (n_excluded > 0 && ranks == NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
-    for (int rank = 0; rank < comm->self.n_ranks; rank++)
-        is_member_out[rank] = true;
-    for (int i = 0; i < n_excluded; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->self.n_ranks)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
-                             comm->self.n_ranks - 1);
-        if (ranks[i] == comm->self.rank)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "shrink: rank %d excludes itself; excluded ranks do not call it",
-                             comm->self.rank);
-        is_member_out[ranks[i]] = false;
-    }
-    return GYRE_SUCCESS;
-}
-
 /* A rank with a wrong list cannot know which ranks wait for it. With a legal one it tells them what
  * is wrong with its other arguments. */
-static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
-                          gyre_comm **comm_out, const gyre_config *config)
+gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                             gyre_comm **comm_out, const gyre_config *config)
 {
+    /* Not a call: another thread's may wait for the ranks that are to be excluded. */
+    GYRE_PINNED(comm);
     gyre_config own;
     struct gyre_init_request request = {.find = find_shrunk,
                                         .parent = comm,
@@ -124,14 +106,26 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
         return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
                                  "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
                                  "or was finalized");
+    if (n_excluded < 0 || (n_excluded > 0 && excluded_ranks == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: no list of excluded ranks");
+    for (int i = 0; i < n_excluded; i++) {
+        if (excluded_ranks[i] < 0 || excluded_ranks[i] >= comm->self.n_ranks)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: excluded rank %d is not a rank of 0..%d", excluded_ranks[i],
+                             comm->self.n_ranks - 1);
+        if (excluded_ranks[i] == comm->self.rank)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: rank %d excludes itself; excluded ranks do not call it",
+                             comm->self.rank);
+    }
     request.is_member = malloc((size_t)comm->self.n_ranks * sizeof(bool));
     if (request.is_member == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
-    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
-    if (status != GYRE_SUCCESS) {
-        free(request.is_member);
-        return status;
-    }
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
+        request.is_member[rank] = true;
+    for (int i = 0; i < n_excluded; i++)
+        request.is_member[excluded_ranks[i]] = false;
+    gyre_status status;
     if (comm_out == NULL)
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: comm_out is NULL");
     else if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
@@ -143,14 +137,4 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
     if (status != GYRE_SUCCESS)
         return gyre_comm_refuse(&comm->self.config, &request, status);
     return gyre_comm_make(&own, &request, comm_out);
-}
-
-gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
-                             gyre_comm **comm_out, const gyre_config *config)
-{
-    /* Not a call: another thread's may wait for the ranks that are to be excluded. */
-    GYRE_TRY(gyre_comm_pin_made(comm));
-    const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
-    gyre_comm_unpin(comm);
-    return status;
 }

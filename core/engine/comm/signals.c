@@ -95,11 +95,6 @@ static gyre_status check(const gyre_comm *comm, const char *name, int peer, int 
     return GYRE_SUCCESS;
 }
 
-static uint64_t timeout_of(const gyre_comm *comm)
-{
-    return (uint64_t)comm->self.config.timeout_ms * 1000000;
-}
-
 /* NULL = this rank addresses the peer's memory. */
 static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
 {
@@ -108,9 +103,12 @@ static const struct gyre_remote_puts *remote_of(const gyre_comm *comm, int peer)
                : NULL;
 }
 
-static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
-                       const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
+gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
+                     const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
 {
+    if (target == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: target is NULL");
+    GYRE_IN_CALL(comm);
     struct gyre_device *device = comm->self.device;
     GYRE_TRY(
         check(comm, "put", target->peer, target->signal == GYRE_NO_SIGNAL ? 0 : target->signal));
@@ -130,7 +128,7 @@ static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
                             .signal = target->signal,
                             .from = local,
                             .n_bytes = count * element,
-                            .timeout_ns = timeout_of(comm)};
+                            .timeout_ns = (uint64_t)comm->self.config.timeout_ms * 1000000};
     const uint64_t n_bytes = work.n_bytes;
     const struct gyre_window_entry *entry = comm->windows.newest;
     while (entry != NULL && entry->number != target->window)
@@ -151,39 +149,30 @@ static gyre_status put(const void *local, size_t count, gyre_dtype dtype,
     return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
-gyre_status gyre_put(const void *local, size_t count, gyre_dtype dtype,
-                     const gyre_put_target *target, gyre_comm *comm, gyre_stream stream)
+gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
 {
-    if (target == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "put: target is NULL");
-    GYRE_RETURN_IN_CALL(comm, put(local, count, dtype, target, comm, stream));
-}
-
-static gyre_status send_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
-{
+    GYRE_IN_CALL(comm);
     struct gyre_put work = {.counters = comm->signals.counters,
                             .peer = peer,
                             .signal = signal,
-                            .timeout_ns = timeout_of(comm)};
+                            .timeout_ns = (uint64_t)comm->self.config.timeout_ms * 1000000};
     GYRE_TRY(check(comm, "signal", peer, signal));
     work.remote = remote_of(comm, peer);
     return comm->executor->ops->put(comm->executor, &work, stream);
 }
 
-gyre_status gyre_signal(int peer, int signal, gyre_comm *comm, gyre_stream stream)
+gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
+                             gyre_stream stream)
 {
-    GYRE_RETURN_IN_CALL(comm, send_signal(peer, signal, comm, stream));
-}
-
-static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
-                                gyre_stream stream)
-{
-    const struct gyre_signals_await work = {.counters = comm->signals.counters,
-                                            .waits = waits,
-                                            .n_waits = n_waits,
-                                            .remote = comm->puts.links != NULL ? &comm->puts.remote
-                                                                               : NULL,
-                                            .timeout_ns = timeout_of(comm)};
+    if (n_waits < 0 || (n_waits > 0 && waits == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: no list of %d waits", n_waits);
+    GYRE_IN_CALL(comm);
+    const struct gyre_signals_await work = {
+        .counters = comm->signals.counters,
+        .waits = waits,
+        .n_waits = n_waits,
+        .remote = comm->puts.links != NULL ? &comm->puts.remote : NULL,
+        .timeout_ns = (uint64_t)comm->self.config.timeout_ms * 1000000};
     for (int i = 0; i < n_waits; i++) {
         GYRE_TRY(check(comm, "wait_signal", waits[i].peer, waits[i].signal));
         if (waits[i].count < 0)
@@ -192,12 +181,4 @@ static gyre_status wait_signals(const gyre_signal_wait *waits, int n_waits, gyre
     }
     return n_waits > 0 ? comm->executor->ops->await_signals(comm->executor, &work, stream)
                        : GYRE_SUCCESS;
-}
-
-gyre_status gyre_wait_signal(const gyre_signal_wait *waits, int n_waits, gyre_comm *comm,
-                             gyre_stream stream)
-{
-    if (n_waits < 0 || (n_waits > 0 && waits == NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "wait_signal: no list of %d waits", n_waits);
-    GYRE_RETURN_IN_CALL(comm, wait_signals(waits, n_waits, comm, stream));
 }

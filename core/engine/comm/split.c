@@ -84,20 +84,6 @@ static int compare_members(const void *a, const void *b)
     return first->rank < second->rank ? -1 : 1;
 }
 
-/* Fails if a member cannot take part. */
-static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
-                              struct split_offer *offers, gyre_unique_id *id_out)
-{
-    for (int i = 0; i < n_ranks; i++) {
-        struct split_offer *offer = &offers[parent_ranks[i]];
-        offer->cause[sizeof(offer->cause) - 1] = '\0';
-        if (offer->status != GYRE_SUCCESS)
-            return fail_of_rank(parent, parent_ranks[i], offer->status, offer->cause);
-    }
-    *id_out = offers[parent_ranks[0]].id;
-    return GYRE_SUCCESS;
-}
-
 /* A fault of the parent says more than an all-gather's error, so it waits a moment for one. */
 static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
@@ -110,29 +96,28 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
     return status;
 }
 
-struct split_tables {
-    struct split_place *places;
-    struct split_member *members;
-    int *parent_ranks; /* by rank of the child */
-    struct split_offer *offers;
-};
-
-static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *child,
-                                const struct split_tables *tables)
+static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *child)
 {
     gyre_comm *parent = request->parent;
-    struct gyre_bootstrap *bootstrap = parent->self.bootstrap;
+    const size_t n_parents = (size_t)parent->self.n_ranks;
+    GYRE_FREED struct split_place *places = malloc(n_parents * sizeof(*places));
+    GYRE_FREED struct split_member *members = malloc(n_parents * sizeof(*members));
+    GYRE_FREED struct split_offer *offers = malloc(n_parents * sizeof(*offers));
+    GYRE_FREED int *parent_ranks = malloc(n_parents * sizeof(*parent_ranks));
+    if (places == NULL || members == NULL || offers == NULL || parent_ranks == NULL)
+        /* the other ranks wait for this one */
+        return gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
     const struct split_place mine = {.color = request->color, .key = request->key};
-    GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), tables->places));
+    GYRE_TRY(gyre_rank_gather(&parent->self, &mine, sizeof(mine), places));
     int n = 0;
     for (int other = 0; other < parent->self.n_ranks; other++)
-        if (tables->places[other].color == tables->places[parent->self.rank].color)
-            tables->members[n++] = (struct split_member){tables->places[other].key, other};
-    qsort(tables->members, (size_t)n, sizeof(*tables->members), compare_members);
+        if (places[other].color == places[parent->self.rank].color)
+            members[n++] = (struct split_member){places[other].key, other};
+    qsort(members, (size_t)n, sizeof(*members), compare_members);
     request->n_ranks = n;
     for (int rank = 0; rank < request->n_ranks; rank++) {
-        tables->parent_ranks[rank] = tables->members[rank].rank;
-        if (tables->members[rank].rank == parent->self.rank)
+        parent_ranks[rank] = members[rank].rank;
+        if (members[rank].rank == parent->self.rank)
             request->rank = rank;
     }
     struct split_offer offer = {.status = (int32_t)request->failure};
@@ -141,31 +126,23 @@ static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *ch
     if (offer.status != GYRE_SUCCESS)
         snprintf(offer.cause, sizeof(offer.cause), "%s",
                  request->failure != GYRE_SUCCESS ? request->failure_text : gyre_cause());
-    GYRE_TRY(bootstrap->ops->all_gather(bootstrap, &offer, sizeof(offer), tables->offers));
+    GYRE_TRY(gyre_rank_gather(&parent->self, &offer, sizeof(offer), offers));
     if (child == NULL)
         return GYRE_SUCCESS;
-    GYRE_TRY(
-        take_offer(parent, tables->parent_ranks, request->n_ranks, tables->offers, &request->id));
-    return gyre_comm_open_origin(request, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
+    for (int i = 0; i < request->n_ranks; i++) {
+        struct split_offer *theirs = &offers[parent_ranks[i]];
+        theirs->cause[sizeof(theirs->cause) - 1] = '\0';
+        if (theirs->status != GYRE_SUCCESS)
+            return fail_of_rank(parent, parent_ranks[i], theirs->status, theirs->cause);
+    }
+    request->id = offers[parent_ranks[0]].id;
+    return gyre_comm_open_origin(request, child, GYRE_ORIGIN_SPLIT, parent_ranks);
 }
 
 static gyre_status find_split(struct gyre_init_request *request, gyre_comm *child)
 {
     gyre_comm *parent = request->parent;
-    const size_t n = (size_t)parent->self.n_ranks;
-    const struct split_tables tables = {
-        malloc(n * sizeof(*tables.places)), malloc(n * sizeof(*tables.members)),
-        malloc(n * sizeof(*tables.parent_ranks)), malloc(n * sizeof(*tables.offers))};
-    gyre_status status;
-    if (tables.places == NULL || tables.members == NULL || tables.parent_ranks == NULL ||
-        tables.offers == NULL) /* the other ranks wait for this one */
-        status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
-    else
-        status = gather_split(request, child, &tables);
-    free(tables.places);
-    free(tables.members);
-    free(tables.parent_ranks);
-    free(tables.offers);
+    const gyre_status status = gather_split(request, child);
     if (status == GYRE_SUCCESS)
         return status;
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -175,36 +152,27 @@ static gyre_status find_split(struct gyre_init_request *request, gyre_comm *chil
     return gyre_fail_context(status, "split(color %d, key %d)", request->color, request->key);
 }
 
-static gyre_status check_split(const gyre_comm *comm, int color, gyre_comm **comm_out,
-                               const gyre_config *config, gyre_config *config_out)
-{
-    if (comm_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
-    if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
-    return gyre_comm_child_config(comm, config, config_out);
-}
-
-static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
-                         const gyre_config *config)
+gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
+                            const gyre_config *config)
 {
     gyre_config own;
-    const gyre_status status = check_split(comm, color, comm_out, config, &own);
+    gyre_status status;
     const struct gyre_init_request request = {
         .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
+    GYRE_IN_CALL(comm);
+    if (comm_out == NULL)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
+    else if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                           "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
+    else
+        status = gyre_comm_child_config(comm, config, &own);
     if (status != GYRE_SUCCESS)
         return gyre_comm_refuse(&comm->self.config, &request, status);
     if (color != GYRE_SPLIT_NOCOLOR)
         return gyre_comm_make(&own, &request, comm_out);
     *comm_out = NULL;
     return gyre_comm_make(&own, &request, NULL);
-}
-
-gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
-                            const gyre_config *config)
-{
-    GYRE_RETURN_IN_CALL(comm, split(comm, color, key, comm_out, config));
 }
 
 /* Gathered: fixed layout. */
@@ -251,17 +219,15 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
                               .n_ranks = request->n_ranks,
                               .has_id = request->has_id,
                               .id = request->id};
-    struct grow_offer *offers = calloc((size_t)parent->self.n_ranks, sizeof(*offers));
+    GYRE_FREED struct grow_offer *offers = calloc((size_t)parent->self.n_ranks, sizeof(*offers));
     if (offers == NULL) /* the other ranks wait for this one */
         return gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "grow"));
     snprintf(mine.cause, sizeof(mine.cause), "%s", request->failure_text);
-    gyre_status status = parent->self.bootstrap->ops->all_gather(parent->self.bootstrap, &mine,
-                                                                 sizeof(mine), offers);
+    gyre_status status = gyre_rank_gather(&parent->self, &mine, sizeof(mine), offers);
     if (status == GYRE_SUCCESS)
         status = take_offers(parent, offers, request);
     else
         status = blame_parent(parent, status);
-    free(offers);
     if (status == GYRE_SUCCESS)
         return status;
     gyre_fail_context(status, "grow of %s from %d to %d ranks", parent->self.name,
@@ -280,21 +246,12 @@ static gyre_status find_grown(struct gyre_init_request *request, gyre_comm *chil
     return status;
 }
 
-static gyre_status check_grow(gyre_comm *comm, int n_ranks, gyre_comm **comm_out,
-                              const gyre_config *config, gyre_config *config_out)
+gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
+                           gyre_comm **comm_out, const gyre_config *config)
 {
-    if (comm_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: comm_out is NULL");
-    if (n_ranks <= comm->self.n_ranks || n_ranks > GYRE_MAX_RANKS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: n_ranks is %d, legal is %d..%d",
-                         n_ranks, comm->self.n_ranks + 1, GYRE_MAX_RANKS);
-    return gyre_comm_child_config(comm, config, config_out);
-}
-
-static gyre_status grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
-                        gyre_comm **comm_out, const gyre_config *config)
-{
+    GYRE_IN_CALL(comm);
     gyre_config own;
+    gyre_status status;
     struct gyre_init_request request = {.find = find_grown,
                                         .parent = comm,
                                         .n_ranks = n_ranks,
@@ -303,14 +260,13 @@ static gyre_status grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
                                         .takes_failures = true};
     if (id != NULL)
         request.id = *id;
-    const gyre_status status = check_grow(comm, n_ranks, comm_out, config, &own);
-    if (status != GYRE_SUCCESS)
-        return gyre_comm_refuse(&comm->self.config, &request, status);
-    return gyre_comm_make(&own, &request, comm_out);
-}
-
-gyre_status gyre_comm_grow(gyre_comm *comm, int n_ranks, const gyre_unique_id *id,
-                           gyre_comm **comm_out, const gyre_config *config)
-{
-    GYRE_RETURN_IN_CALL(comm, grow(comm, n_ranks, id, comm_out, config));
+    if (comm_out == NULL)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: comm_out is NULL");
+    else if (n_ranks <= comm->self.n_ranks || n_ranks > GYRE_MAX_RANKS)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "grow: n_ranks is %d, legal is %d..%d",
+                           n_ranks, comm->self.n_ranks + 1, GYRE_MAX_RANKS);
+    else
+        status = gyre_comm_child_config(comm, config, &own);
+    return status == GYRE_SUCCESS ? gyre_comm_make(&own, &request, comm_out)
+                                  : gyre_comm_refuse(&comm->self.config, &request, status);
 }

@@ -7,6 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -165,17 +166,17 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     return end_together(comm, &mine, status, all);
 }
 
-static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes,
-                                   gyre_window *window_out)
+gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                 gyre_window *window_out)
 {
+    GYRE_IN_CALL(comm);
     if (window_out == NULL)
         buffer = NULL; /* refused below, where all ranks learn of it */
-    struct window_offer *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
+    GYRE_FREED struct window_offer *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL
                              ? gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"))
                              : make_entry(comm, buffer, n_bytes, all, entry);
-    free(all);
     if (status != GYRE_SUCCESS) {
         gyre_put_peers_expect(comm, NULL);
         if (entry != NULL) {
@@ -201,15 +202,10 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
-                                 gyre_window *window_out)
+gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank, void **address_out,
+                                size_t *n_bytes_out)
 {
-    GYRE_RETURN_IN_CALL(comm, register_window(comm, buffer, n_bytes, window_out));
-}
-
-static gyre_status find_address(const gyre_comm *comm, gyre_window window, int rank,
-                                void **address_out, size_t *n_bytes_out)
-{
+    GYRE_IN_CALL(comm);
     const struct gyre_window_entry *entry = comm->windows.newest;
     while (entry != NULL && entry->number != window)
         entry = entry->next;
@@ -231,14 +227,9 @@ static gyre_status find_address(const gyre_comm *comm, gyre_window window, int r
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_window_address(gyre_comm *comm, gyre_window window, int rank, void **address_out,
-                                size_t *n_bytes_out)
+gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
 {
-    GYRE_RETURN_IN_CALL(comm, find_address(comm, window, rank, address_out, n_bytes_out));
-}
-
-static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
-{
+    GYRE_IN_CALL(comm);
     struct gyre_window_entry **at = &comm->windows.newest;
     while (*at != NULL && (*at)->number != window)
         at = &(*at)->next;
@@ -247,32 +238,24 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
     gyre_status status = gyre_put_peers_fence(comm);
-    uint32_t *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
+    GYRE_FREED uint32_t *all = calloc((size_t)comm->self.n_ranks, sizeof(*all));
     if (status == GYRE_SUCCESS && all == NULL)
         status = gyre_fail_errno(ENOMEM, "window");
-    if (status != GYRE_SUCCESS) {
-        free(all);
+    if (status != GYRE_SUCCESS)
         return gyre_comm_give_up(comm, status);
-    }
     gyre_put_peers_lock(comm);
     *at = entry->next;
     gyre_put_peers_unlock(comm);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* No rank maps the buffers any more, so each rank may free its own. */
-    status = gyre_comm_gather(comm, &window, sizeof(window), all);
-    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->self.n_ranks; rank++)
+    GYRE_TRY(gyre_comm_gather(comm, &window, sizeof(window), all));
+    for (int rank = 0; rank < comm->self.n_ranks; rank++)
         if (all[rank] != window)
-            status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                               "window %u is given back here, window %u on rank %d", window,
-                               all[rank], rank);
-    free(all);
-    return status;
-}
-
-gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
-{
-    GYRE_RETURN_IN_CALL(comm, deregister_window(comm, window));
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "window %u is given back here, window %u on rank %d", window,
+                             all[rank], rank);
+    return GYRE_SUCCESS;
 }
 
 struct gyre_registered {
@@ -308,9 +291,10 @@ size_t gyre_registrations_count(struct gyre_registrations *registrations)
     return n;
 }
 
-static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n_bytes,
-                                   gyre_registration *handle_out)
+gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                               gyre_registration *handle_out)
 {
+    GYRE_PINNED(comm);
     GYRE_TRY(gyre_comm_check(comm));
     if (buffer == NULL || n_bytes == 0 || handle_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "register: %s",
@@ -324,52 +308,39 @@ static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n
         status = comm->self.device->ops->check_pointer(comm->self.device, (const void *)last);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
-    pthread_mutex_lock(&comm->registrations.lock);
+    GYRE_LOCKED(&comm->registrations.lock);
     struct gyre_registered *range = comm->registrations.first;
     while (range != NULL && (range->buffer != buffer || range->n_bytes != n_bytes))
         range = range->next;
-    if (range == NULL && (range = malloc(sizeof(*range))) != NULL) {
+    if (range == NULL) {
+        range = malloc(sizeof(*range));
+        if (range == NULL)
+            return gyre_fail_errno(ENOMEM, "a registered buffer");
         *range = (struct gyre_registered){comm->registrations.first, buffer, n_bytes,
                                           ++comm->registrations.last_handle, 0};
         comm->registrations.first = range;
     }
-    if (range != NULL) {
-        range->n_users++;
-        *handle_out = (gyre_registration)(uintptr_t)range->handle;
-    }
-    pthread_mutex_unlock(&comm->registrations.lock);
-    return range != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "a registered buffer");
-}
-
-gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
-                               gyre_registration *handle_out)
-{
-    GYRE_TRY(gyre_comm_pin_made(comm));
-    const gyre_status status = register_buffer(comm, buffer, n_bytes, handle_out);
-    gyre_comm_unpin(comm);
-    return status;
+    range->n_users++;
+    *handle_out = (gyre_registration)(uintptr_t)range->handle;
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
 {
     /* a failed communicator too, because its buffers must come free */
-    GYRE_TRY(gyre_comm_pin_made(comm));
-    pthread_mutex_lock(&comm->registrations.lock);
+    GYRE_PINNED(comm);
+    GYRE_LOCKED(&comm->registrations.lock);
     struct gyre_registered **link = &comm->registrations.first;
     while (*link != NULL && (*link)->handle != (uintptr_t)handle)
         link = &(*link)->next;
     struct gyre_registered *range = *link;
-    if (range != NULL && --range->n_users == 0) {
+    if (range == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%p is not a registration of this communicator, or was given back",
+                         (void *)handle);
+    if (--range->n_users == 0) {
         *link = range->next;
         free(range);
     }
-    pthread_mutex_unlock(&comm->registrations.lock);
-    const gyre_status status =
-        range == NULL
-            ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                        "%p is not a registration of this communicator, or was given back",
-                        (void *)handle)
-            : GYRE_SUCCESS;
-    gyre_comm_unpin(comm);
-    return status;
+    return GYRE_SUCCESS;
 }

@@ -3,7 +3,6 @@
 
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,43 +85,32 @@ static gyre_status refuse_rows(const struct gyre_rank *self,
                                int other)
 {
     const size_t n = (size_t)self->n_ranks;
-    struct gyre_bootstrap *bootstrap = self->bootstrap;
     uint64_t n_equal = 0, n_different = most_rows;
     struct gyre_links_row mine = {.text = "no row"};
-    uint64_t *hashes = calloc(n, sizeof(*hashes));
-    struct gyre_links_row *rows = calloc(n, sizeof(*rows));
-    gyre_status status =
-        hashes == NULL || rows == NULL ? gyre_fail_errno(ENOMEM, "init") : GYRE_SUCCESS;
-    while (status == GYRE_SUCCESS && n_different - n_equal > 1) {
+    GYRE_FREED uint64_t *hashes = calloc(n, sizeof(*hashes));
+    GYRE_FREED struct gyre_links_row *rows = calloc(n, sizeof(*rows));
+    while (n_different - n_equal > 1) {
         const uint64_t middle = n_equal + (n_different - n_equal) / 2;
         const uint64_t hash = hash_rows(options, middle);
-        status = bootstrap->ops->all_gather(bootstrap, &hash, sizeof(hash), hashes);
+        GYRE_TRY(gyre_rank_gather(self, &hash, sizeof(hash), hashes));
         *(hashes[0] == hashes[other] ? &n_equal : &n_different) = middle;
     }
     if (n_equal < options->n_rows)
         mine = options->rows[n_equal];
-    if (status == GYRE_SUCCESS)
-        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), rows);
-    if (status == GYRE_SUCCESS)
-        status =
-            gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                      "init: the ranks differ in measured thresholds or algorithms: \"%s\" on "
-                      "rank 0, \"%s\" on rank %d; load the same library on all ranks, with the "
-                      "same GYRE_TUNING_FILE and GYRE_ALGORITHMS",
-                      rows[0].text, rows[other].text, other);
-    free(hashes);
-    free(rows);
-    return status;
+    GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), rows));
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "init: the ranks differ in measured thresholds or algorithms: \"%s\" on "
+                     "rank 0, \"%s\" on rank %d; load the same library on all ranks, with the "
+                     "same GYRE_TUNING_FILE and GYRE_ALGORITHMS",
+                     rows[0].text, rows[other].text, other);
 }
 
 gyre_status gyre_links_agree(struct gyre_rank *self, const struct gyre_links_options *options)
 {
     struct agreement mine;
-    struct agreement *all = malloc((size_t)self->n_ranks * sizeof(*all));
+    GYRE_FREED struct agreement *all = malloc((size_t)self->n_ranks * sizeof(*all));
     uint64_t most_rows = 0;
     int other = 0; /* 0 = no rank's rows differ */
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
     memset(&mine, 0, sizeof(mine));
     mine.version = GYRE_VERSION;
     mine.device_kind = self->device_info.kind;
@@ -146,23 +134,21 @@ gyre_status gyre_links_agree(struct gyre_rank *self, const struct gyre_links_opt
         snprintf(mine.params[id].text, sizeof(mine.params[id].text), "%.*s",
                  (int)sizeof(mine.params[id].text) - 1, value->is_set ? text : "unset");
     }
-    gyre_status status =
-        self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), all);
-    for (int rank = 1; rank < self->n_ranks && status == GYRE_SUCCESS; rank++)
-        status = compare_agreement(&all[0], &all[rank], rank);
-    for (int rank = self->n_ranks - 1; rank >= 0 && status == GYRE_SUCCESS; rank--) {
+    GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), all));
+    for (int rank = 1; rank < self->n_ranks; rank++)
+        GYRE_TRY(compare_agreement(&all[0], &all[rank], rank));
+    for (int rank = self->n_ranks - 1; rank >= 0; rank--) {
         most_rows = gyre_max_u64(most_rows, all[rank].n_rows);
         if (all[rank].rows_hash != all[0].rows_hash || all[rank].n_rows != all[0].n_rows)
             other = rank;
     }
     if (other != 0)
-        status = refuse_rows(self, options, most_rows, other);
+        return refuse_rows(self, options, most_rows, other);
     /* A Lamport clock; communicators that are made at the same time may have the same number. */
-    for (int rank = 0; rank < self->n_ranks && status == GYRE_SUCCESS; rank++)
+    for (int rank = 0; rank < self->n_ranks; rank++)
         self->number = gyre_max_u64(self->number, all[rank].number);
-    self->number += status == GYRE_SUCCESS;
-    free(all);
-    return status;
+    self->number++;
+    return GYRE_SUCCESS;
 }
 
 /* of a built-in algorithm in a channel: two for each tree of a double tree */
@@ -250,23 +236,17 @@ gyre_status gyre_links_measure_clock(const struct gyre_rank *self, const struct 
     *error_ns_out = 0;
     if (!is_traced || links->grouping.n_hosts == 1)
         return GYRE_SUCCESS;
-    struct round_times *all = malloc((size_t)self->n_ranks * sizeof(*all));
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
-    struct gyre_bootstrap *bootstrap = self->bootstrap;
+    GYRE_FREED struct round_times *all = malloc((size_t)self->n_ranks * sizeof(*all));
+    GYRE_FREED uint8_t *bytes = malloc((size_t)self->n_ranks);
     struct round_times mine;
     const uint8_t byte = 0;
-    uint8_t *bytes = malloc((size_t)self->n_ranks);
-    gyre_status status = bytes != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
-    for (int i = 0; i < N_ROUNDS && status == GYRE_SUCCESS; i++) {
+    for (int i = 0; i < N_ROUNDS; i++) {
         mine.begun_ns[i] = gyre_now_ns();
-        status = bootstrap->ops->all_gather(bootstrap, &byte, sizeof(byte), bytes);
+        GYRE_TRY(gyre_rank_gather(self, &byte, sizeof(byte), bytes));
         mine.ended_ns[i] = gyre_now_ns();
     }
-    if (status == GYRE_SUCCESS)
-        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
-    free(bytes);
-    for (int here = 0; here < self->n_ranks && status == GYRE_SUCCESS; here++)
+    GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), all));
+    for (int here = 0; here < self->n_ranks; here++)
         for (int there = 0; there < self->n_ranks; there++)
             if (host_of[here] == host_of[self->rank] && host_of[there] == host_of[0]) {
                 for (int i = 0; i < N_ROUNDS; i++) {
@@ -276,9 +256,8 @@ gyre_status gyre_links_measure_clock(const struct gyre_rank *self, const struct 
                     highest_ns = high < highest_ns ? high : highest_ns;
                 }
             }
-    free(all);
-    if (status != GYRE_SUCCESS || host_of[self->rank] == host_of[0])
-        return status;
+    if (host_of[self->rank] == host_of[0])
+        return GYRE_SUCCESS;
     *offset_ns_out = lowest_ns + (highest_ns - lowest_ns) / 2;
     *error_ns_out = (uint64_t)(highest_ns - lowest_ns + 1) / 2;
     return GYRE_SUCCESS;

@@ -10,7 +10,6 @@
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +43,6 @@ gyre_status gyre_topology_open(const struct gyre_rank *self, struct gyre_links *
               gyre_topo_count(&links->topo, GYRE_TOPO_GPU),
               gyre_topo_count(&links->topo, GYRE_TOPO_NET));
     return GYRE_SUCCESS;
-}
-
-uint64_t gyre_topology_hash(const struct gyre_links *links)
-{
-    return links->topo.n_nodes > 0 ? gyre_topo_hash(&links->topo) : 0;
 }
 
 gyre_status gyre_topology_dump(const struct gyre_rank *self, const struct gyre_links *links)
@@ -154,11 +148,9 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
 gyre_status gyre_links_choose_transports(const struct gyre_rank *self, struct gyre_links *links)
 {
     const size_t n = (size_t)self->n_ranks;
-    uint8_t *all = malloc(n * n);
+    GYRE_FREED uint8_t *all = malloc(n * n);
     uint8_t *row = links->transport_of;
     char whys[640], last_whys[640] = ""; /* of the last peer without a transport */
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
     for (int peer = 0; peer < self->n_ranks; peer++) {
         if (peer == self->rank)
             continue;
@@ -168,16 +160,15 @@ gyre_status gyre_links_choose_transports(const struct gyre_rank *self, struct gy
         if (links->infos[peer].path_level <= GYRE_TOPO_NVB)
             row[peer] |= OVER_NVLINK;
     }
-    gyre_status status = self->bootstrap->ops->all_gather(self->bootstrap, row, n, all);
-    for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++)
-        for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++)
+    GYRE_TRY(gyre_rank_gather(self, row, n, all));
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = a + 1; b < n; b++)
             if (agree_on_pair(links, self->rank, all, n, (const size_t[]){a, b}) == NO_TRANSPORT)
-                status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                                   "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
-                                   a, links->infos[a].host_name, b, links->infos[b].host_name,
-                                   last_whys[0] != '\0' ? " - " : "", last_whys);
-    free(all);
-    return status;
+                return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                                 "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
+                                 a, links->infos[a].host_name, b, links->infos[b].host_name,
+                                 last_whys[0] != '\0' ? " - " : "", last_whys);
+    return GYRE_SUCCESS;
 }
 
 /* Ranks of one host with different users talk as if on two hosts. The host's lowest rank warns,
@@ -198,21 +189,6 @@ static void warn_of_users(const struct gyre_rank *self, const struct gyre_links 
                   self->rank, own->uid, peer, other->uid,
                   gyre_transports[links->transport_of[peer]]->name);
         return;
-    }
-}
-
-static void log_rings(const struct gyre_rank *self, const struct gyre_links *links)
-{
-    struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,
-                               .n_ranks = (uint16_t)self->n_ranks,
-                               .grouping = &links->grouping};
-    const int n_variants = gyre_algorithm_variants(&gyre_algorithm_ring, &shape);
-    for (; shape.variant < n_variants; shape.variant++) {
-        char *text;
-        if (gyre_ring_to_text(&shape, &text) != GYRE_SUCCESS)
-            return; /* only a log line is lost */
-        GYRE_INFO(GRAPH, "channel %u: %s", shape.variant, text);
-        free(text);
     }
 }
 
@@ -245,7 +221,17 @@ void gyre_links_log(const struct gyre_rank *self, struct gyre_links *links)
                   "is meant)",
                   own->ib_reason);
     warn_of_users(self, links);
-    if (self->rank == 0 && links->grouping.n_hosts > 1 &&
-        gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_GRAPH))
-        log_rings(self, links);
+    if (self->rank != 0 || links->grouping.n_hosts == 1 ||
+        !gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_GRAPH))
+        return;
+    struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,
+                               .n_ranks = (uint16_t)self->n_ranks,
+                               .grouping = &links->grouping};
+    const int n_variants = gyre_algorithm_variants(&gyre_algorithm_ring, &shape);
+    for (; shape.variant < n_variants; shape.variant++) {
+        GYRE_FREED char *text = NULL;
+        if (gyre_ring_to_text(&shape, &text) != GYRE_SUCCESS)
+            return; /* only a log line is lost */
+        GYRE_INFO(GRAPH, "channel %u: %s", shape.variant, text);
+    }
 }

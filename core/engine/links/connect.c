@@ -31,6 +31,14 @@ uint32_t gyre_rank_max_channels(const struct gyre_rank *self)
     return (uint32_t)most;
 }
 
+gyre_status gyre_rank_gather(const struct gyre_rank *self, const void *mine, size_t n_bytes,
+                             void *all_out)
+{
+    if (all_out == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    return self->bootstrap->ops->all_gather(self->bootstrap, mine, n_bytes, all_out);
+}
+
 static gyre_status gather_infos(const struct gyre_rank *self, struct gyre_links *links)
 {
     struct gyre_peer_info mine;
@@ -40,9 +48,9 @@ static gyre_status gather_infos(const struct gyre_rank *self, struct gyre_links 
     if (self->n_ranks > 1 && gyre_sock_listen_all(&self->params, NULL, &links->regroup_listeners,
                                                   &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
-    mine.topo_hash = gyre_topology_hash(links);
+    mine.topo_hash = links->topo.n_nodes > 0 ? gyre_topo_hash(&links->topo) : 0;
     mine.trace_hash = gyre_trace_hash(self->trace);
-    GYRE_TRY(self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), links->infos));
+    GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), links->infos));
     links->grouping.n_hosts = 0;
     for (int rank = 0; rank < self->n_ranks; rank++) {
         int host = -1;
@@ -75,17 +83,14 @@ static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *lin
                                   uint64_t deadline_ns)
 {
     const struct gyre_transport_ops *ops = gyre_transports[index];
-    uint16_t *peers = calloc((size_t)self->n_ranks, sizeof(*peers));
-    size_t *offsets = calloc((size_t)self->n_ranks + 1, sizeof(*offsets));
-    void *blob = NULL;
-    void *blobs = NULL;
+    GYRE_FREED uint16_t *peers = calloc((size_t)self->n_ranks, sizeof(*peers));
+    GYRE_FREED size_t *offsets = calloc((size_t)self->n_ranks + 1, sizeof(*offsets));
+    GYRE_FREED void *blob = NULL;
+    GYRE_FREED void *blobs = NULL;
     size_t blob_bytes = 0;
     int n_peers = 0;
-    gyre_status status = GYRE_SUCCESS;
-    if (peers == NULL || offsets == NULL) {
-        status = gyre_fail_errno(ENOMEM, "init");
-        goto out;
-    }
+    if (peers == NULL || offsets == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
     for (int peer = 0; peer < self->n_ranks; peer++)
         if (peer != self->rank && links->transport_of[peer] == index)
             peers[n_peers++] = (uint16_t)peer;
@@ -115,23 +120,14 @@ static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *lin
         .tell_context = self->tell_context,
     };
     if (n_peers > 0) {
-        GYRE_TRY_GOTO(status, ops->open(&config, &links->transports[index], &blob, &blob_bytes),
-                      out);
+        GYRE_TRY(ops->open(&config, &links->transports[index], &blob, &blob_bytes));
         gyre_rank_end_stage(self, "making slots");
     }
-    GYRE_TRY_GOTO(
-        status,
-        self->bootstrap->ops->all_gather_v(self->bootstrap, blob, blob_bytes, &blobs, offsets),
-        out);
-    if (n_peers > 0)
-        status =
-            ops->connect(links->transports[index], blobs, offsets, deadline_ns, links->connectors);
-out:
-    free(blob);
-    free(blobs);
-    free(offsets);
-    free(peers);
-    return status;
+    GYRE_TRY(
+        self->bootstrap->ops->all_gather_v(self->bootstrap, blob, blob_bytes, &blobs, offsets));
+    return n_peers > 0 ? ops->connect(links->transports[index], blobs, offsets, deadline_ns,
+                                      links->connectors)
+                       : GYRE_SUCCESS;
 }
 
 static gyre_status size_fifos(const struct gyre_rank *self, struct gyre_links *links)
@@ -181,16 +177,13 @@ static gyre_status agree_on_lines(const struct gyre_rank *self, struct gyre_link
     uint8_t has_lines = 1;
     if (links->spec.net_line_bytes == 0 || self->device_info.kind == GYRE_DEVICE_HOST)
         return GYRE_SUCCESS;
-    uint8_t *all = malloc(n);
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
+    GYRE_FREED uint8_t *all = malloc(n);
     for (int i = 0; gyre_transports[i] != NULL; i++)
         if (links->transports[i] != NULL && gyre_transports[i]->has_lines &&
             !gyre_transports[i]->takes_lines(links->transports[i]))
             has_lines = 0;
-    const gyre_status status =
-        self->bootstrap->ops->all_gather(self->bootstrap, &has_lines, 1, all);
-    for (size_t rank = 0; rank < n && status == GYRE_SUCCESS; rank++) {
+    GYRE_TRY(gyre_rank_gather(self, &has_lines, 1, all));
+    for (size_t rank = 0; rank < n; rank++) {
         if (all[rank] != 0)
             continue;
         links->spec.net_line_bytes = 0;
@@ -202,8 +195,7 @@ static gyre_status agree_on_lines(const struct gyre_rank *self, struct gyre_link
                 rank, links->infos[rank].host_name);
         break;
     }
-    free(all);
-    return status;
+    return GYRE_SUCCESS;
 }
 
 uint64_t gyre_links_timeout_ns(const struct gyre_rank *self)

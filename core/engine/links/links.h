@@ -138,6 +138,11 @@ struct gyre_links_options {
     uint64_t newest_number; /* of this process's communicators */
 };
 
+/** All ranks' structs. @all_out: room for them; NULL: OUT_OF_MEMORY. Other errors: those of the
+ * bootstrap. */
+gyre_status gyre_rank_gather(const struct gyre_rank *self, const void *mine, size_t n_bytes,
+                             void *all_out);
+
 /** Collective. @self: complete but for its number, which is set. Errors: INVALID_USAGE naming the
  * rank and the setting that differ, UNSUPPORTED (no transport for a pair), those of transports and
  * of the rendezvous. After an error gyre_links_close() frees what was made. */
@@ -228,9 +233,6 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
  * GYRE_P2P_LEVEL. Errors: INVALID_ARGUMENT listing the legal words, or with file and line; those of
  * gyre_topo_detect. */
 gyre_status gyre_topology_open(const struct gyre_rank *self, struct gyre_links *links);
-
-/** 0 = there is none. */
-uint64_t gyre_topology_hash(const struct gyre_links *links);
 
 /** On each host's first rank. Errors: those of gyre_topo_xml_write. */
 gyre_status gyre_topology_dump(const struct gyre_rank *self, const struct gyre_links *links);

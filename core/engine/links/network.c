@@ -78,17 +78,6 @@ struct rates {
     uint64_t measured; /* the ranks' median; 0 = none measured */
 };
 
-static uint64_t choose_rate(const struct rates *rates)
-{
-    const uint64_t measured =
-        rates->measured < THREAD_MBIT_PER_S ? gyre_network_round_rate(rates->measured) : 0;
-    if (rates->given > 0)
-        return rates->given;
-    if (measured > 0 && rates->told > 0)
-        return gyre_min_u64(measured, rates->told);
-    return measured > 0 ? measured : rates->told;
-}
-
 static void log_rate(const struct gyre_rank *self, const struct gyre_links *links,
                      const struct rates *rates)
 {
@@ -126,36 +115,30 @@ static void log_rate(const struct gyre_rank *self, const struct gyre_links *link
 static gyre_status measure_all(const struct gyre_rank *self, const struct gyre_links *links,
                                struct gyre_wire *medians_out)
 {
-    struct gyre_bootstrap *bootstrap = self->bootstrap;
     const size_t n = (size_t)self->n_ranks;
     const bool measures =
         !links->uses_rdma || gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) <= 0;
     struct gyre_wire mine = {.round_trip_ns = 0};
-    struct gyre_wire *all = malloc(n * sizeof(*all));
-    uint64_t *values = malloc(n * sizeof(*values));
-    gyre_status status =
-        all == NULL || values == NULL ? gyre_fail_errno(ENOMEM, "init") : GYRE_SUCCESS;
-    if (status == GYRE_SUCCESS && links->uses_rdma && measures) /* wait for all ranks */
-        status = bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all);
-    if (status != GYRE_SUCCESS)
-        goto out;
+    GYRE_FREED struct gyre_wire *all = malloc(n * sizeof(*all));
+    GYRE_FREED uint64_t *values = malloc(n * sizeof(*values));
+    if (values == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    if (links->uses_rdma && measures) /* wait for all ranks */
+        GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), all));
     for (int i = 0; i < GYRE_MAX_TRANSPORTS && measures; i++) {
         struct gyre_transport *transport = links->transports[i];
         if (transport != NULL && transport->ops->is_proxied &&
             transport->ops->is_rdma == links->uses_rdma)
             transport->ops->measure(transport, &mine);
     }
-    GYRE_TRY_GOTO(status, bootstrap->ops->all_gather(bootstrap, &mine, sizeof(mine), all), out);
+    GYRE_TRY(gyre_rank_gather(self, &mine, sizeof(mine), all));
     for (size_t i = 0; i < n; i++)
         values[i] = all[i].round_trip_ns;
     medians_out->round_trip_ns = gyre_network_median(values, self->n_ranks);
     for (size_t i = 0; i < n; i++)
         values[i] = all[i].mbit_per_s;
     medians_out->mbit_per_s = gyre_network_median(values, self->n_ranks);
-out:
-    free(all);
-    free(values);
-    return status;
+    return GYRE_SUCCESS;
 }
 
 /* A rank of the host with the fewest ports, for which a call waits, of those with the most ranks: a
@@ -199,13 +182,20 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
                                 .slowest = slowest,
                                 .told = slowest >= 0 ? told_rate(links, slowest) : 0,
                                 .measured = measured.mbit_per_s};
+    const uint64_t measured_rate =
+        rates.measured < THREAD_MBIT_PER_S ? gyre_network_round_rate(rates.measured) : 0;
+    uint64_t rate = rates.given;
+    if (rate == 0 && measured_rate > 0 && rates.told > 0)
+        rate = gyre_min_u64(measured_rate, rates.told);
+    else if (rate == 0)
+        rate = measured_rate > 0 ? measured_rate : rates.told;
     uint32_t most_ports = 0;
     const int weakest = find_weakest(links, self->n_ranks, &most_ports);
     const uint32_t least_ports = links->infos[weakest].ib_n_ports;
     const bool counts_ports = links->uses_rdma && rates.given == 0;
     links->network = (struct gyre_network){
         .is_rdma = links->uses_rdma,
-        .nic_mbit_per_s = (uint32_t)gyre_min_u64(choose_rate(&rates), UINT32_MAX),
+        .nic_mbit_per_s = (uint32_t)gyre_min_u64(rate, UINT32_MAX),
         .least_ports = counts_ports ? least_ports : 0,
         .most_ports = counts_ports ? most_ports : 0,
         .latency_ns =

@@ -5,10 +5,22 @@
 #include "core/foundation/base/status.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
 #define GYRE_SECOND_NS           1000000000ULL
+
+/** Of a pointer variable: its memory is freed when the variable's block ends. */
+#define GYRE_FREED __attribute__((cleanup(gyre_free_at_end)))
+
+static inline void gyre_free_at_end(void *variable)
+{
+    void *memory;
+    memcpy(&memory, variable, sizeof(memory));
+    free(memory);
+}
 
 /** CLOCK_MONOTONIC. */
 uint64_t gyre_now_ns(void);
