@@ -5,9 +5,7 @@
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes)

@@ -5,7 +5,6 @@
 #include "core/nccl/nccl_plugin.h"
 
 #include "core/foundation/base/text.h"
-#include "core/foundation/base/thread.h"
 #include "core/nccl/nccl_shim.h"
 
 #include <dlfcn.h>
@@ -167,11 +166,12 @@ bool nccl_plugin_join(const struct nccl_plugin_comm *comm, void **context_out)
 
 void nccl_plugin_leave(void *context)
 {
-    GYRE_LOCKED(&plugin.lock);
+    pthread_mutex_lock(&plugin.lock);
     if (context != NULL)
         (void)plugin.table->finalize(context);
     if (--plugin.n_comms == 0)
         unload();
+    pthread_mutex_unlock(&plugin.lock);
 }
 
 int nccl_plugin_mask(void)

@@ -144,7 +144,7 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     if (item->call.coll == GYRE_COLL_SEND_RECV)
         status = gyre_order_join_copies(comm->self.rank, items, &n_messages);
     if (status == GYRE_SUCCESS) {
-        gyre_plan_sweep(&comm->plans);
+        gyre_plan_table_sweep(&comm->plans.plans);
         plan(item);
         status = enqueue(items, 1, item->call.stream);
     }
@@ -318,7 +318,7 @@ gyre_status gyre_batch_run(struct gyre_item *items, size_t n_items)
         const gyre_status status = gyre_comm_begin_launch(first->comm);
         gyre_failure_note(&failure, status);
         if (status == GYRE_SUCCESS) {
-            gyre_plan_sweep(&first->comm->plans);
+            gyre_plan_table_sweep(&first->comm->plans.plans);
             continue;
         }
         for (size_t i = 0; i < n_items; i++)

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool gyre_compares_calls(const gyre_comm *comm)
 {

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Up to 1 KiB, 4 KiB, ... 1 GiB, and more. */
 #define N_CLASSES      12

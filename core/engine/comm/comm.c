@@ -11,7 +11,6 @@
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  */
 #include "core/engine/comm/parts.h"
 
-#include "core/engine/comm/local.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
@@ -13,8 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
 {

@@ -3,7 +3,6 @@
 
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
-#include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"

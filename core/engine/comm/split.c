@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define PARENT_WORD_NS 200000000ULL /* for the parent's links to name a dead rank */

@@ -232,22 +232,6 @@ bool gyre_health_is_unharmed(const struct gyre_health *health)
            gyre_load_acquire_u64(&health->comm->executor->n_launched) + 1;
 }
 
-/* Without the rendezvous or memory for its messages this rank can watch no rank any more, and no
- * goodbye arrives. */
-static void take_end_of_link(struct gyre_health *health, gyre_status status)
-{
-    struct gyre_rank *self = &health->comm->self;
-    if (status == GYRE_ERROR_OUT_OF_MEMORY) {
-        gyre_fault_raise(&self->fault, status, gyre_cause());
-        gyre_health_pass_on(health);
-    }
-    if (gyre_load_acquire_u32(&self->has_left) == 0)
-        gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
-    else
-        for (int rank = 0; rank < self->n_ranks; rank++)
-            mark_left(health, rank, false);
-}
-
 static void *watch(void *argument)
 {
     struct gyre_health *health = argument;
@@ -257,7 +241,17 @@ static void *watch(void *argument)
     while (!is_set(health, &health->stops)) {
         const gyre_status status = self->bootstrap->ops->poll(self->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
-            take_end_of_link(health, status);
+            /* Without the rendezvous or memory for its messages this rank can watch no rank any
+             * more, and no goodbye arrives. */
+            if (status == GYRE_ERROR_OUT_OF_MEMORY) {
+                gyre_fault_raise(&self->fault, status, gyre_cause());
+                gyre_health_pass_on(health);
+            }
+            if (gyre_load_acquire_u32(&self->has_left) == 0)
+                gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
+            else
+                for (int rank = 0; rank < self->n_ranks; rank++)
+                    mark_left(health, rank, false);
             break;
         }
         take_event(health, &event);

@@ -6,15 +6,12 @@
  */
 #include "core/engine/health/watch.h"
 
-#include "core/foundation/base/sync.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ANSWER_NS   1000000000ULL /* for the other ranks to answer */
 #define PATIENCE_NS 3000000000ULL /* for the health thread to print */
@@ -297,32 +294,6 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
     }
 }
 
-static void print_most_useful(FILE *file, struct gyre_health *health)
-{
-    static const char *const words[N_STATES] = {
-        [HAS_GONE] = "have left or died",
-        [IS_SILENT] = "do not answer",
-        [WAITS_IN_NO_CALL] = "wait in no call",
-        [WAITS_IN_A_CALL] = "wait in a call",
-    };
-    int n_printed = 0;
-    for (int state = 0; state < N_STATES; state++) {
-        int n_left_out = 0;
-        for (int rank = 0; rank < health->comm->self.n_ranks; rank++) {
-            if ((int)state_of(health, rank) != state)
-                continue;
-            if (n_printed < MAX_RANKS) {
-                print_rank(file, health, rank);
-                n_printed++;
-            } else {
-                n_left_out++;
-            }
-        }
-        if (n_left_out > 0)
-            fprintf(file, "  and %d more ranks %s\n", n_left_out, words[state]);
-    }
-}
-
 static char *print_all(struct gyre_health *health, uint64_t now_ns)
 {
     const struct gyre_rank *self = &health->comm->self;
@@ -336,18 +307,36 @@ static char *print_all(struct gyre_health *health, uint64_t now_ns)
     fprintf(file, "gyre: positions of %d ranks, as rank %d sees them\n", self->n_ranks, self->rank);
     for (int rank = 0; rank < self->n_ranks && self->n_ranks <= MAX_RANKS; rank++)
         print_rank(file, health, rank);
-    if (self->n_ranks > MAX_RANKS)
-        print_most_useful(file, health);
+    if (self->n_ranks > MAX_RANKS) {
+        static const char *const words[N_STATES] = {
+            [HAS_GONE] = "have left or died",
+            [IS_SILENT] = "do not answer",
+            [WAITS_IN_NO_CALL] = "wait in no call",
+            [WAITS_IN_A_CALL] = "wait in a call",
+        };
+        int n_printed = 0;
+        for (int state = 0; state < N_STATES; state++) {
+            int n_left_out = 0;
+            for (int rank = 0; rank < health->comm->self.n_ranks; rank++) {
+                if ((int)state_of(health, rank) != state)
+                    continue;
+                if (n_printed < MAX_RANKS) {
+                    print_rank(file, health, rank);
+                    n_printed++;
+                } else {
+                    n_left_out++;
+                }
+            }
+            if (n_left_out > 0)
+                fprintf(file, "  and %d more ranks %s\n", n_left_out, words[state]);
+        }
+    }
     gyre_health_waiting_call(health, &waiting);
     if (health->waits.n_waits > 0)
         (void)gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
     if (why[0] != '\0')
         fprintf(file, "  chain of waits: %s\n", why);
-    const bool is_whole = ferror(file) == 0;
-    if (fclose(file) == 0 && is_whole)
-        return text;
-    free(text);
-    return NULL;
+    return gyre_text_finish(file, &text) ? text : NULL;
 }
 
 void gyre_health_check_dump(struct gyre_health *health)

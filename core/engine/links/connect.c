@@ -31,14 +31,6 @@ uint32_t gyre_rank_max_channels(const struct gyre_rank *self)
     return (uint32_t)most;
 }
 
-gyre_status gyre_rank_gather(const struct gyre_rank *self, const void *mine, size_t n_bytes,
-                             void *all_out)
-{
-    if (all_out == NULL)
-        return gyre_fail_errno(ENOMEM, "init");
-    return self->bootstrap->ops->all_gather(self->bootstrap, mine, n_bytes, all_out);
-}
-
 static gyre_status gather_infos(const struct gyre_rank *self, struct gyre_links *links)
 {
     struct gyre_peer_info mine;

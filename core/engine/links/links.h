@@ -17,6 +17,7 @@
 #include "core/gyre.h"
 #include "transport/transport.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -140,8 +141,13 @@ struct gyre_links_options {
 
 /** All ranks' structs. @all_out: room for them; NULL: OUT_OF_MEMORY. Other errors: those of the
  * bootstrap. */
-gyre_status gyre_rank_gather(const struct gyre_rank *self, const void *mine, size_t n_bytes,
-                             void *all_out);
+static inline gyre_status gyre_rank_gather(const struct gyre_rank *self, const void *mine,
+                                           size_t n_bytes, void *all_out)
+{
+    if (all_out == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    return self->bootstrap->ops->all_gather(self->bootstrap, mine, n_bytes, all_out);
+}
 
 /** Collective. @self: complete but for its number, which is set. Errors: INVALID_USAGE naming the
  * rank and the setting that differ, UNSUPPORTED (no transport for a pair), those of transports and

@@ -5,6 +5,7 @@
 #include "core/engine/plan/plan.h"
 
 #include "algorithms/verify/verify.h"
+#include "core/engine/links/links.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
@@ -73,11 +74,10 @@ gyre_status gyre_proof_of_shape(const struct gyre_algorithm *algorithm,
 gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     gyre_status status = gyre_file_read(path, MAX_FILE_BYTES, &text, NULL);
     if (status == GYRE_SUCCESS)
         status = gyre_program_file_parse(text, path, &file_out->content);
-    free(text);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "%s", source);
     snprintf(file_out->name, sizeof(file_out->name), "%s %s", source, path);
@@ -303,18 +303,22 @@ struct reading {
     uint32_t pad;
 };
 
-/* @status: of this rank. */
-static gyre_status compare_readings(const struct gyre_rank *self, const char *path,
-                                    const char *source, uint64_t hash, gyre_status status)
+gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
+                                  const struct gyre_algo_limits *limits,
+                                  const struct gyre_rank *self)
 {
-    const struct reading mine = {.hash = hash, .has_failed = status != GYRE_SUCCESS};
+    if (use->own.content.n_programs > 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s: this communicator uses %s already", source,
+                         use->own.name);
     char cause[GYRE_CAUSE_MAX_BYTES];
-    struct reading *all = calloc((size_t)self->n_ranks, sizeof(*all));
-    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    GYRE_FREED struct reading *all = calloc((size_t)self->n_ranks, sizeof(*all));
     if (all == NULL)
         return gyre_fail_errno(ENOMEM, "%s", source);
-    const gyre_status gathered =
-        self->bootstrap->ops->all_gather(self->bootstrap, &mine, sizeof(mine), all);
+    gyre_status status = gyre_algo_file_load(path, source, &use->own);
+    const struct reading mine = {.hash = use->own.content.hash,
+                                 .has_failed = status != GYRE_SUCCESS};
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    const gyre_status gathered = gyre_rank_gather(self, &mine, sizeof(mine), all);
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
     else
@@ -330,19 +334,6 @@ static gyre_status compare_readings(const struct gyre_rank *self, const char *pa
                                source, path, (unsigned long long)all[0].hash,
                                (unsigned long long)all[rank].hash, rank);
     }
-    free(all);
-    return status;
-}
-
-gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
-                                  const struct gyre_algo_limits *limits,
-                                  const struct gyre_rank *self)
-{
-    if (use->own.content.n_programs > 0)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s: this communicator uses %s already", source,
-                         use->own.name);
-    gyre_status status = gyre_algo_file_load(path, source, &use->own);
-    status = compare_readings(self, path, source, use->own.content.hash, status);
     if (status != GYRE_SUCCESS) {
         gyre_algo_file_free(&use->own);
         return status;

@@ -108,9 +108,11 @@ gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* Plans are made from their key alone, so none depends on a fact that the key lacks. */
-static struct gyre_call call_of(const struct gyre_plan_key *key)
+static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_plan_key *key,
+                             struct gyre_plan *plan)
 {
+    struct gyre_executor *executor = cache->programs.executor;
+    /* Plans are made from their key alone, so none depends on a fact that the key lacks. */
     static const struct gyre_window_entry small_pages, large_pages = {.has_large_pages = true};
     struct gyre_call call = {
         .coll = (enum gyre_collective)key->coll,
@@ -123,14 +125,6 @@ static struct gyre_call call_of(const struct gyre_plan_key *key)
     };
     if ((key->flags & GYRE_KEY_IN_WINDOW) != 0)
         call.window = (key->flags & GYRE_KEY_LARGE_PAGES) != 0 ? &large_pages : &small_pages;
-    return call;
-}
-
-static gyre_status make_plan(struct gyre_plan_cache *cache, const struct gyre_plan_key *key,
-                             struct gyre_plan *plan)
-{
-    struct gyre_executor *executor = cache->programs.executor;
-    const struct gyre_call call = call_of(key);
     const bool is_p2p = call.coll == GYRE_COLL_SEND_RECV;
     const uint32_t element = gyre_dtype_bytes(call.dtype);
     uint16_t rank_of[2] = {0, 0};
@@ -215,11 +209,6 @@ gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call 
     gyre_plan_table_add(&cache->plans, plan);
     *plan_out = plan;
     return GYRE_SUCCESS;
-}
-
-void gyre_plan_sweep(struct gyre_plan_cache *cache)
-{
-    gyre_plan_table_sweep(&cache->plans);
 }
 
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache)

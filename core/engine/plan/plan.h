@@ -260,7 +260,7 @@ const struct gyre_plan *gyre_plan_table_find(struct gyre_plan_table *table,
 /** The table owns the plan. No plan with its key is there. */
 void gyre_plan_table_add(struct gyre_plan_table *table, struct gyre_plan *plan);
 
-/** Frees replaced plans. */
+/** Frees replaced plans, between batches of calls. */
 void gyre_plan_table_sweep(struct gyre_plan_table *table);
 
 void gyre_plan_table_close(struct gyre_plan_table *table);
@@ -286,14 +286,11 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
 /** @call: with its window. The first call with a key loads the program, which may wait for running
- * kernels: call this before a group's first launch. @plan_out: valid until gyre_plan_sweep().
+ * kernels: call this before a group's first launch. @plan_out: valid until gyre_plan_table_sweep().
  * Errors: those of gyre_tuner_choose(), of emitting and loading; UNSUPPORTED if the communicator's
  * FIFOs cannot carry the program. */
 gyre_status gyre_plan_get(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           const struct gyre_plan **plan_out);
-
-/** Frees replaced plans, between batches of calls. */
-void gyre_plan_sweep(struct gyre_plan_cache *cache);
 
 uint64_t gyre_plans_made(const struct gyre_plan_cache *cache);
 

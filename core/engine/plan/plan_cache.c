@@ -5,7 +5,6 @@
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -189,7 +189,7 @@ static gyre_status add_programs(char *text, const char *path)
 
 static gyre_status add_file(const char *path)
 {
-    char *bytes = NULL;
+    GYRE_FREED char *bytes = NULL;
     size_t n_bytes = 0;
     const char *slash = strrchr(path, '/');
     if (loaded.n_files == GYRE_MAX_ALGORITHMS)
@@ -202,65 +202,56 @@ static gyre_status add_file(const char *path)
     const gyre_status status = is_library
                                    ? add_library(path, gyre_hash(GYRE_HASH_INIT, bytes, n_bytes))
                                    : add_programs(bytes, path);
-    free(bytes);
     loaded.n_files++;
     return status;
-}
-
-static gyre_status load(const char *files)
-{
-    char list[GYRE_PARAM_MAX_BYTES], *rest = NULL;
-    int n_before = 0;
-    while (gyre_algorithms[n_before] != NULL)
-        n_before++;
-    snprintf(list, sizeof(list), "%s", files);
-    for (char *path = strtok_r(list, ",", &rest); path != NULL; path = strtok_r(NULL, ",", &rest)) {
-        const gyre_status status = add_file(path);
-        if (status != GYRE_SUCCESS) {
-            gyre_algorithms_drop(n_before);
-            for (int j = 0; j < loaded.n_algorithms; j++)
-                free_shapes(loaded.algorithms[j].given);
-            for (int j = 0; j < loaded.n_files; j++)
-                if (loaded.libraries[j] != NULL)
-                    dlclose(loaded.libraries[j]);
-            loaded.n_algorithms = loaded.n_files = 0;
-            return gyre_fail_context(status, "GYRE_ALGORITHMS: %s", path);
-        }
-    }
-    for (int i = 0; i < loaded.n_algorithms; i++)
-        GYRE_INFO(TUNING, "algorithm %s joins from %s, build %016" PRIx64,
-                  loaded.algorithms[i].name, loaded.algorithms[i].from, loaded.algorithms[i].build);
-    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_plugins_load(const struct gyre_params *params)
 {
     const char *files = gyre_param_text(params, GYRE_PARAM_ALGORITHMS);
-    gyre_status status = GYRE_SUCCESS;
     GYRE_LOCKED(&lock);
     if (!loaded.is_set) {
-        status = load(files);
-        loaded.is_set = status == GYRE_SUCCESS;
+        char list[GYRE_PARAM_MAX_BYTES], *rest = NULL;
+        int n_before = 0;
+        while (gyre_algorithms[n_before] != NULL)
+            n_before++;
+        snprintf(list, sizeof(list), "%s", files);
+        for (char *path = strtok_r(list, ",", &rest); path != NULL;
+             path = strtok_r(NULL, ",", &rest)) {
+            const gyre_status status = add_file(path);
+            if (status != GYRE_SUCCESS) {
+                gyre_algorithms_drop(n_before);
+                for (int j = 0; j < loaded.n_algorithms; j++)
+                    free_shapes(loaded.algorithms[j].given);
+                for (int j = 0; j < loaded.n_files; j++)
+                    if (loaded.libraries[j] != NULL)
+                        dlclose(loaded.libraries[j]);
+                loaded.n_algorithms = loaded.n_files = 0;
+                return gyre_fail_context(status, "GYRE_ALGORITHMS: %s", path);
+            }
+        }
+        for (int i = 0; i < loaded.n_algorithms; i++)
+            GYRE_INFO(TUNING, "algorithm %s joins from %s, build %016" PRIx64,
+                      loaded.algorithms[i].name, loaded.algorithms[i].from,
+                      loaded.algorithms[i].build);
+        loaded.is_set = true;
         snprintf(loaded.files, sizeof(loaded.files), "%s", files);
     } else if (strcmp(loaded.files, files) != 0) {
-        status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                           "GYRE_ALGORITHMS is \"%s\", but this process began with \"%s\", which "
-                           "counts as long as it runs",
-                           files, loaded.files);
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "GYRE_ALGORITHMS is \"%s\", but this process began with \"%s\", which "
+                         "counts as long as it runs",
+                         files, loaded.files);
     }
-    return status;
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_plugins_load_own(void)
 {
-    struct gyre_params *params = calloc(1, sizeof(*params));
+    GYRE_FREED struct gyre_params *params = calloc(1, sizeof(*params));
     if (params == NULL)
         return gyre_fail_errno(ENOMEM, "parameters");
-    gyre_status status = gyre_params_load(params);
-    if (status == GYRE_SUCCESS)
-        status = gyre_plugins_load(params);
-    free(params);
-    return status;
+    GYRE_TRY(gyre_params_load(params));
+    return gyre_plugins_load(params);
 }
 
 static uint32_t list_rows(const struct gyre_rows *rows, struct gyre_links_row *list_out)

@@ -11,11 +11,7 @@
 
 struct gyre_shape_programs {
     const struct gyre_algorithm *algorithm;
-    enum gyre_collective coll;
-    uint16_t n_ranks;
-    uint16_t root;
-    uint16_t most_range;
-    bool is_placed;
+    struct gyre_shape shape;
     int rank; /* in the shape */
     struct gyre_variants variants;
     struct gyre_shape_programs *next;
@@ -23,10 +19,7 @@ struct gyre_shape_programs {
 
 struct gyre_loaded_programs {
     const struct gyre_variants *variants;
-    enum gyre_proto proto;
-    enum gyre_proto net_proto;
-    enum gyre_path path;
-    uint32_t n_channels;
+    struct gyre_choice choice;
     uint16_t rank_of[2]; /* point to point */
     struct gyre_loaded *loaded;
     struct gyre_loaded_programs *next;
@@ -111,10 +104,11 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_variants **variants_out)
 {
     struct gyre_shape_programs *entry = programs->shapes;
-    while (entry != NULL && (entry->algorithm != algorithm || entry->coll != shape->coll ||
-                             entry->n_ranks != shape->n_ranks || entry->root != shape->root ||
-                             entry->most_range != shape->most_range ||
-                             entry->is_placed != shape->is_placed || entry->rank != rank))
+    while (entry != NULL &&
+           (entry->algorithm != algorithm || entry->shape.coll != shape->coll ||
+            entry->shape.n_ranks != shape->n_ranks || entry->shape.root != shape->root ||
+            entry->shape.most_range != shape->most_range ||
+            entry->shape.is_placed != shape->is_placed || entry->rank != rank))
         entry = entry->next;
     if (entry == NULL) {
         entry = calloc(1, sizeof(*entry));
@@ -130,11 +124,7 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
             return status;
         }
         entry->algorithm = algorithm;
-        entry->coll = shape->coll;
-        entry->n_ranks = shape->n_ranks;
-        entry->root = shape->root;
-        entry->most_range = shape->most_range;
-        entry->is_placed = shape->is_placed;
+        entry->shape = *shape;
         entry->rank = rank;
         entry->next = programs->shapes;
         programs->shapes = entry;
@@ -151,10 +141,11 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
     const uint16_t *key = rank_of != NULL ? rank_of : no_map;
     struct gyre_executor *executor = programs->executor;
     struct gyre_loaded_programs *entry = programs->loads;
-    while (entry != NULL && (entry->variants != variants || entry->proto != choice->proto ||
-                             entry->net_proto != choice->net_proto || entry->path != choice->path ||
-                             entry->n_channels != choice->n_channels ||
-                             memcmp(entry->rank_of, key, sizeof(entry->rank_of)) != 0))
+    while (entry != NULL &&
+           (entry->variants != variants || entry->choice.proto != choice->proto ||
+            entry->choice.net_proto != choice->net_proto || entry->choice.path != choice->path ||
+            entry->choice.n_channels != choice->n_channels ||
+            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) != 0))
         entry = entry->next;
     if (entry == NULL) {
         entry = calloc(1, sizeof(*entry));
@@ -176,10 +167,7 @@ gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre
             return status;
         }
         entry->variants = variants;
-        entry->proto = choice->proto;
-        entry->net_proto = choice->net_proto;
-        entry->path = choice->path;
-        entry->n_channels = choice->n_channels;
+        entry->choice = *choice;
         memcpy(entry->rank_of, key, sizeof(entry->rank_of));
         entry->next = programs->loads;
         programs->loads = entry;

@@ -38,7 +38,7 @@ static void leave_out(char *text, bool leaves_out_rows)
 
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     struct gyre_tuning tuning = {.is_set = false};
     GYRE_TRY(gyre_file_read(path, MAX_FILE_BYTES, &text, NULL));
     const char *slash = strrchr(path, '/');
@@ -63,7 +63,6 @@ gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
         tuning.is_set = n_blank < n && line[n_blank] != '#';
         line += n;
     }
-    free(text);
     if (status != GYRE_SUCCESS) {
         gyre_tuning_free(&tuning);
         return gyre_fail_context(status, "%s", path);

@@ -26,25 +26,11 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     return status;
 }
 
-static const char *remedy_of(int error_number, char *text_out, size_t text_bytes)
-{
-    struct rlimit files = {0, 0};
-    text_out[0] = '\0';
-    if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
-        snprintf(text_out, text_bytes,
-                 ": this process has all the descriptors that it may have; raise ulimit -n, which "
-                 "is %llu",
-                 (unsigned long long)files.rlim_cur);
-    else if (error_number == ENFILE)
-        snprintf(text_out, text_bytes,
-                 ": this host has all the descriptors that it may have; raise sysctl fs.file-max");
-    return text_out;
-}
-
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
 {
     char text[GYRE_CAUSE_MAX_BYTES - 256];
-    char remedy[128];
+    char remedy[128] = "";
+    struct rlimit files = {0, 0};
     va_list args;
     va_start(args, format);
     gyre_text_vformat(text, sizeof(text), format, args);
@@ -53,8 +39,15 @@ gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     const gyre_status status = error_number == ENOMEM      ? GYRE_ERROR_OUT_OF_MEMORY
                                : error_number == ETIMEDOUT ? GYRE_ERROR_TIMEOUT
                                                            : GYRE_ERROR_SYSTEM;
-    gyre_fail(status, "%s: %s (errno %d)%s", text, words, error_number,
-              remedy_of(error_number, remedy, sizeof(remedy)));
+    if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+        snprintf(remedy, sizeof(remedy),
+                 ": this process has all the descriptors that it may have; raise ulimit -n, which "
+                 "is %llu",
+                 (unsigned long long)files.rlim_cur);
+    else if (error_number == ENFILE)
+        snprintf(remedy, sizeof(remedy),
+                 ": this host has all the descriptors that it may have; raise sysctl fs.file-max");
+    gyre_fail(status, "%s: %s (errno %d)%s", text, words, error_number, remedy);
     is_limit = error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM ||
                error_number == ENOBUFS;
     return status;

@@ -164,6 +164,16 @@ void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes)
     fputc('"', file);
 }
 
+bool gyre_text_finish(FILE *file, char **text)
+{
+    const bool is_whole = ferror(file) == 0;
+    if (fclose(file) == 0 && is_whole)
+        return true;
+    free(*text);
+    *text = NULL;
+    return false;
+}
+
 void gyre_text_put_csv(FILE *file, const char *text)
 {
     const char *quote = text[strcspn(text, ",\"\r\n")] != '\0' ? "\"" : "";

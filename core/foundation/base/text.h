@@ -33,6 +33,9 @@ size_t gyre_text_to_utf8(const char *text, char *text_out, size_t n_bytes);
 
 #define GYRE_TEXT_UTF8_BYTES(n_bytes) (3 * (n_bytes) + 1)
 
+/** Closes a file of open_memstream(). If memory was short, frees the text and returns false. */
+bool gyre_text_finish(FILE *file, char **text);
+
 /** With its quotation marks; safe inside <script>. @n_bytes: the most that are read. */
 void gyre_text_put_json(FILE *file, const char *text, size_t n_bytes);
 

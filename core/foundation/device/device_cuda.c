@@ -11,7 +11,6 @@
 #include "core/foundation/device/driver_cuda.h"
 #include "core/foundation/device/pool_cuda.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/model/schedule.h"
 
 #include <stdio.h>
@@ -196,35 +197,13 @@ static gyre_status print_steps(void *context, const struct gyre_round_steps *ste
         }
         fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
     }
-    const bool is_whole = ferror(file) == 0;
-    if (fclose(file) != 0 || !is_whole) {
-        free(text);
+    if (!gyre_text_finish(file, &text))
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
-    }
     free(*cell);
     *cell = text;
     if (n_bytes > rounds->widths[steps->rank])
         rounds->widths[steps->rank] = n_bytes;
     return GYRE_SUCCESS;
-}
-
-static void print_rounds(const struct rounds *rounds, FILE *file)
-{
-    char title[16];
-    fprintf(file, "# c2:3+in>out,1!  chunk 2: received from rank 3, plus own input, to own output "
-                  "and to rank 1; ! = final\nround");
-    for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-        snprintf(title, sizeof(title), "rank %u", rank);
-        fprintf(file, "  %-*s", (int)rounds->widths[rank], title);
-    }
-    for (size_t round = 0; round < rounds->n_rounds; round++) {
-        fprintf(file, "\n%5zu", round);
-        for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-            const char *cell = rounds->cells[round * rounds->n_ranks + rank];
-            fprintf(file, "  %-*s", (int)rounds->widths[rank], cell == NULL ? "" : cell);
-        }
-    }
-    fputs(rounds->is_stuck ? "\n# no further step can run\n" : "\n", file);
 }
 
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
@@ -240,15 +219,27 @@ gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int 
         rounds.widths[rank] = strlen("rank 1023");
     gyre_status status =
         gyre_rounds_walk(programs, n_ranks, print_steps, &rounds, &rounds.is_stuck);
-    if (status == GYRE_SUCCESS) {
-        FILE *file = open_memstream(&text, &n_bytes);
-        if (file != NULL)
-            print_rounds(&rounds, file);
-        if (file == NULL || fclose(file) != 0) {
-            free(text);
-            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
+    FILE *file = status == GYRE_SUCCESS ? open_memstream(&text, &n_bytes) : NULL;
+    if (file != NULL) {
+        char title[16];
+        fprintf(file,
+                "# c2:3+in>out,1!  chunk 2: received from rank 3, plus own input, to own output "
+                "and to rank 1; ! = final\nround");
+        for (unsigned rank = 0; rank < rounds.n_ranks; rank++) {
+            snprintf(title, sizeof(title), "rank %u", rank);
+            fprintf(file, "  %-*s", (int)rounds.widths[rank], title);
         }
+        for (size_t round = 0; round < rounds.n_rounds; round++) {
+            fprintf(file, "\n%5zu", round);
+            for (unsigned rank = 0; rank < rounds.n_ranks; rank++) {
+                const char *cell = rounds.cells[round * rounds.n_ranks + rank];
+                fprintf(file, "  %-*s", (int)rounds.widths[rank], cell == NULL ? "" : cell);
+            }
+        }
+        fputs(rounds.is_stuck ? "\n# no further step can run\n" : "\n", file);
     }
+    if (status == GYRE_SUCCESS && (file == NULL || !gyre_text_finish(file, &text)))
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
     for (size_t i = 0; i < rounds.n_rounds * rounds.n_ranks; i++)
         free(rounds.cells[i]);
     free(rounds.cells);

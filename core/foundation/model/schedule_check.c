@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 #include "core/foundation/model/connector.h"
 #include "core/foundation/model/schedule.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define NO_WORKER UINT16_MAX
@@ -79,7 +79,7 @@ static gyre_status check_names(const struct gyre_program *p)
     const char *wrong = NULL;
     if (p->names == NULL)
         return GYRE_SUCCESS;
-    bool *seen = calloc(p->n_ranks, sizeof(*seen));
+    GYRE_FREED bool *seen = calloc(p->n_ranks, sizeof(*seen));
     if (seen == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to check a program");
     if (!traits->in_blocks && !traits->out_blocks)
@@ -90,7 +90,6 @@ static gyre_status check_names(const struct gyre_program *p)
         else
             seen[p->names[i]] = true;
     }
-    free(seen);
     if (wrong != NULL)
         return gyre_fail(GYRE_ERROR_INTERNAL, "program %s of rank %u, names of blocks: %s",
                          p->algorithm, p->rank, wrong);
@@ -100,11 +99,10 @@ static gyre_status check_names(const struct gyre_program *p)
 static gyre_status check_connections(const struct gyre_program *p)
 {
     const size_t n_keys = (size_t)p->n_ranks * GYRE_MAX_LANES * 2;
-    bool *seen = calloc(n_keys, sizeof(*seen));
+    GYRE_FREED bool *seen = calloc(n_keys, sizeof(*seen));
     if (seen == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to check a program");
-    gyre_status status = GYRE_SUCCESS;
-    for (unsigned i = 0; i < p->n_connections && status == GYRE_SUCCESS; i++) {
+    for (unsigned i = 0; i < p->n_connections; i++) {
         const struct gyre_connection *c = &p->connections[i];
         const char *wrong = NULL;
         if (c->peer >= p->n_ranks)
@@ -120,14 +118,13 @@ static gyre_status check_connections(const struct gyre_program *p)
         else
             seen[((size_t)c->peer * GYRE_MAX_LANES + c->lane) * 2 + c->is_send] = true;
         if (wrong != NULL)
-            status = gyre_fail(GYRE_ERROR_INTERNAL,
-                               "program %s of rank %u: connection %u %s rank %u of %u, lane %u of "
-                               "%u, counted from 0: %s",
-                               p->algorithm, p->rank, i, c->is_send ? "to" : "from", c->peer,
-                               p->n_ranks, c->lane, p->n_lanes, wrong);
+            return gyre_fail(GYRE_ERROR_INTERNAL,
+                             "program %s of rank %u: connection %u %s rank %u of %u, lane %u of "
+                             "%u, counted from 0: %s",
+                             p->algorithm, p->rank, i, c->is_send ? "to" : "from", c->peer,
+                             p->n_ranks, c->lane, p->n_lanes, wrong);
     }
-    free(seen);
-    return status;
+    return GYRE_SUCCESS;
 }
 
 /* No hazard inside a step, or a run of steps that may run together. */
@@ -330,12 +327,11 @@ gyre_status gyre_program_check(const struct gyre_program *program)
         check.first_of[kind] = n_resources;
         n_resources += check.n_of[kind];
     }
-    check.resources = calloc(n_resources, sizeof(*check.resources));
-    if (check.resources == NULL)
+    GYRE_FREED struct resource *resources = calloc(n_resources, sizeof(*resources));
+    if (resources == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to check a program");
     for (uint32_t i = 0; i < n_resources; i++)
-        check.resources[i].owner = NO_WORKER;
-    const gyre_status status = check_steps(&check);
-    free(check.resources);
-    return status;
+        resources[i].owner = NO_WORKER;
+    check.resources = resources;
+    return check_steps(&check);
 }

@@ -141,8 +141,7 @@ static gyre_status read_head(struct reader *reader)
         return EXPECTED(reader, "an algorithm's name of at most 15 characters");
     snprintf(algorithm, sizeof(algorithm), "%.15s", reader->token);
     next_token(reader);
-    int coll;
-    coll = gyre_collective_find(reader->token);
+    const int coll = gyre_collective_find(reader->token);
     if (coll < 0) {
         char what[192] = "a collective:";
         for (int i = 0; i < GYRE_N_COLLECTIVES; i++) {
@@ -452,11 +451,8 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
         }
     }
     fputs("end\n", file);
-    const bool is_whole = ferror(file) == 0;
-    if (fclose(file) != 0 || !is_whole) {
-        free(text);
+    if (!gyre_text_finish(file, &text))
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print a program");
-    }
     *text_out = text;
     return GYRE_SUCCESS;
 }

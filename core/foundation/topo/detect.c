@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 #include "core/foundation/topo/topo.h"
 #include "core/foundation/topo/topo_nvml.h"
 
@@ -244,7 +245,7 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
 
 static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect_options *options)
 {
-    struct gyre_nvml_gpu *known = NULL;
+    GYRE_FREED struct gyre_nvml_gpu *known = NULL;
     size_t n_known = 0;
     gyre_status status = GYRE_SUCCESS;
     const char *library =
@@ -268,21 +269,19 @@ static gyre_status add_gpus(struct detect *detect, const struct gyre_topo_detect
         free_names(names, n_names);
         return status;
     }
-    for (size_t i = 0; i < options->n_gpu_bus_ids && status == GYRE_SUCCESS; i++) {
+    for (size_t i = 0; i < options->n_gpu_bus_ids; i++) {
         char bus_id[GYRE_TOPO_BUS_ID_BYTES];
         int arch_sm = 0;
-        status = gyre_topo_bus_id_parse(options->gpu_bus_ids[i], bus_id);
-        for (size_t j = 0; j < n_known && status == GYRE_SUCCESS; j++)
+        GYRE_TRY(gyre_topo_bus_id_parse(options->gpu_bus_ids[i], bus_id));
+        for (size_t j = 0; j < n_known; j++)
             arch_sm = strcmp(known[j].bus_id, bus_id) == 0 ? known[j].arch_sm : arch_sm;
-        if (status == GYRE_SUCCESS)
-            status = add_gpu(detect, bus_id, (int)i, arch_sm);
+        GYRE_TRY(add_gpu(detect, bus_id, (int)i, arch_sm));
     }
-    for (size_t j = 0; options->gpu_bus_ids == NULL && j < n_known && status == GYRE_SUCCESS; j++)
-        status = add_gpu(detect, known[j].bus_id, known[j].ordinal, known[j].arch_sm);
-    for (size_t j = 0; j < n_known && status == GYRE_SUCCESS; j++)
-        status = add_nvlinks(detect, &known[j]);
-    free(known);
-    return status;
+    for (size_t j = 0; options->gpu_bus_ids == NULL && j < n_known; j++)
+        GYRE_TRY(add_gpu(detect, known[j].bus_id, known[j].ordinal, known[j].arch_sm));
+    for (size_t j = 0; j < n_known; j++)
+        GYRE_TRY(add_nvlinks(detect, &known[j]));
+    return GYRE_SUCCESS;
 }
 
 #define MOST_NODES_OF_ONE (GYRE_TOPO_MAX_DEPTH + 16)

@@ -7,7 +7,6 @@
 #include "core/foundation/base/thread.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
  */
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 #include "core/foundation/topo/topo.h"
 
 #include <errno.h>
@@ -142,20 +143,16 @@ gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out)
         fprintf(file, "  </cpu>\n");
     }
     fprintf(file, "</system>\n");
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
+    if (!gyre_text_finish(file, &text))
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d nodes as XML", topo->n_nodes);
-    }
     *text_out = text;
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     GYRE_TRY(gyre_topo_xml_format(topo, &text));
     const gyre_status status = gyre_file_replace(path, text, strlen(text));
-    free(text);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "cannot write topology");
 }

@@ -8,7 +8,6 @@
 #include "core/foundation/base/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 void gyre_trace_write_head(FILE *file, const char *source, const char *process)

@@ -14,28 +14,10 @@ const char *const gyre_path_names[GYRE_N_PATHS] = {
 #undef NAME
 };
 
-static int algorithm_index(const char *name)
-{
-    for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        if (gyre_text_same(gyre_algorithms[i]->name, name))
-            return i;
-    return -1;
-}
-
-static int proto_index(const char *name)
-{
-    return gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, name);
-}
-
-static int path_index(const char *name)
-{
-    return gyre_name_find(gyre_path_names, GYRE_N_PATHS, name);
-}
-
 struct vocabulary {
-    int (*index_of)(const char *name); /* -1 = unknown */
+    const char *const *names;
+    int n_names;
     const char *variable;
-    const char *legal;
     uint32_t *nccl_only; /* NULL: names that only NCCL has are errors */
 };
 
@@ -64,10 +46,13 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
     snprintf(list, sizeof(list), "%s", text + inverts);
     uint32_t mask = 0;
     uint32_t nccl_only = 0;
-    char *rest = NULL;
+    char *rest = NULL, legal[GYRE_PARAM_MAX_BYTES] = "";
+    for (int i = 0; i < vocabulary->n_names; i++)
+        snprintf(legal + strlen(legal), sizeof(legal) - strlen(legal), "%s%s", i > 0 ? " " : "",
+                 vocabulary->names[i]);
     for (char *word = strtok_r(list, ", ", &rest); word != NULL;
          word = strtok_r(NULL, ", ", &rest)) {
-        const int index = vocabulary->index_of(word);
+        const int index = gyre_name_find(vocabulary->names, vocabulary->n_names, word);
         const int of_nccl = gyre_name_find(nccl_only_names, N_NCCL_ONLY, word);
         if (vocabulary->nccl_only != NULL && of_nccl >= 0)
             nccl_only |= 1U << of_nccl;
@@ -75,11 +60,11 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
             mask |= 1U << index;
         else
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s",
-                             vocabulary->variable, word, vocabulary->legal);
+                             vocabulary->variable, word, legal);
     }
     if (mask == 0 && nccl_only == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" names nothing; legal: %s",
-                         vocabulary->variable, text, vocabulary->legal);
+                         vocabulary->variable, text, legal);
     if (nccl_only != 0)
         *vocabulary->nccl_only |= nccl_only;
     *mask_out = inverts || mask == 0 ? ~mask : mask;
@@ -101,39 +86,11 @@ static int find_collective(const char *name)
     return -1;
 }
 
-/* A list without a collective never counts for point to point, which has one algorithm. */
-static bool is_meant(const struct vocabulary *vocabulary, int coll)
-{
-    const bool nccl_sends =
-        coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_GATHER || coll == GYRE_COLL_SCATTER;
-    return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
-}
-
 struct masks {
     uint32_t *allowed;
     uint32_t *of_network; /* links with a proxy; else NULL */
     bool *is_forced;      /* NULL = it does not matter */
 };
-
-/* With `of_network` a list of two parts (gyre_filter_parse()). */
-static gyre_status parse_parts(char *list, const struct vocabulary *vocabulary, uint32_t *mask_out,
-                               uint32_t *network_mask_out)
-{
-    char *slash = network_mask_out != NULL ? strchr(list, '/') : NULL;
-    uint32_t network_mask = UINT32_MAX;
-    *mask_out = UINT32_MAX;
-    if (slash != NULL)
-        *slash = '\0';
-    if (slash == NULL || list[0] != '\0')
-        GYRE_TRY(parse_list(list, vocabulary, mask_out));
-    if (slash == NULL)
-        network_mask = *mask_out | 1U << GYRE_PROTO_SIMPLE;
-    else if (slash[1] != '\0')
-        GYRE_TRY(parse_list(slash + 1, vocabulary, &network_mask));
-    if (network_mask_out != NULL)
-        *network_mask_out = network_mask;
-    return GYRE_SUCCESS;
-}
 
 /* "list", or "all_reduce:list;broadcast:list". */
 static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
@@ -158,11 +115,26 @@ static gyre_status parse_filter(const char *text, const struct vocabulary *vocab
                                  "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
                                  vocabulary->variable, part);
         }
-        uint32_t mask, network_mask = UINT32_MAX;
-        GYRE_TRY(parse_parts(colon != NULL ? colon + 1 : part, vocabulary, &mask,
-                             masks_out->of_network != NULL ? &network_mask : NULL));
+        /* With `of_network` a list of two parts (gyre_filter_parse()). */
+        char *list = colon != NULL ? colon + 1 : part;
+        char *slash = masks_out->of_network != NULL ? strchr(list, '/') : NULL;
+        uint32_t mask = UINT32_MAX, network_mask = UINT32_MAX;
+        if (slash != NULL)
+            *slash = '\0';
+        if (slash == NULL || list[0] != '\0')
+            GYRE_TRY(parse_list(list, vocabulary, &mask));
+        if (slash == NULL)
+            network_mask = mask | 1U << GYRE_PROTO_SIMPLE;
+        else if (slash[1] != '\0')
+            GYRE_TRY(parse_list(slash + 1, vocabulary, &network_mask));
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
-            if (only >= 0 ? coll != only : !is_meant(vocabulary, coll))
+            /* A list without a collective never counts for point to point, which has one
+             * algorithm, and NCCL's not for what NCCL makes of sends and receives. */
+            const bool is_left_out = coll == GYRE_COLL_SEND_RECV ||
+                                     (vocabulary->nccl_only != NULL &&
+                                      (coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_GATHER ||
+                                       coll == GYRE_COLL_SCATTER));
+            if (only >= 0 ? coll != only : is_left_out)
                 continue;
             masks_out->allowed[coll] = mask;
             if (masks_out->of_network != NULL)
@@ -187,24 +159,21 @@ gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct g
 {
     struct gyre_filter changed = *filter;
     if (words->algos != NULL) {
-        char legal[256];
-        legal[0] = '\0';
-        for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-            const size_t used = strlen(legal);
-            snprintf(legal + used, sizeof(legal) - used, "%s%s", i > 0 ? " " : "",
-                     gyre_algorithms[i]->name);
-        }
+        const char *names[GYRE_MAX_ALGORITHMS];
+        int n_names = 0;
+        for (; gyre_algorithms[n_names] != NULL; n_names++)
+            names[n_names] = gyre_algorithms[n_names]->name;
         memset(changed.is_forced, 0, sizeof(changed.is_forced));
         changed.algo_source = words->algo_source;
         changed.nccl_only = 0;
-        const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
+        const struct vocabulary vocabulary = {names, n_names, words->algo_source,
                                               words->is_algos_of_nccl ? &changed.nccl_only : NULL};
         const struct masks masks = {changed.algorithms, NULL, changed.is_forced};
         GYRE_TRY(parse_filter(words->algos, &vocabulary, &masks));
     }
     if (words->protos != NULL) {
         const char *source = words->proto_source;
-        const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
+        const struct vocabulary vocabulary = {gyre_proto_names, GYRE_N_PROTOS, source, NULL};
         const struct masks masks = {changed.protos, changed.net_protos, NULL};
         changed.proto_source = source;
         GYRE_TRY(parse_filter(words->protos, &vocabulary, &masks));
@@ -216,8 +185,8 @@ gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct g
                 changed.protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
     }
     if (words->paths != NULL) {
-        const struct vocabulary vocabulary = {path_index, words->path_source,
-                                              "staged placed copy_engine", NULL};
+        const struct vocabulary vocabulary = {gyre_path_names, GYRE_N_PATHS, words->path_source,
+                                              NULL};
         changed.path_source = words->path_source;
         const struct masks masks = {changed.paths, NULL, NULL};
         GYRE_TRY(parse_filter(words->paths, &vocabulary, &masks));

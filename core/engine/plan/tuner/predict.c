@@ -139,14 +139,6 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
-static uint32_t most_tile_of(const struct search *search, const struct gyre_choice *choice)
-{
-    return gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice->algorithm, search->coll,
-                                                 choice->proto, false) /
-                            16 * 16,
-                        gyre_tuner_net_payload_bytes(search->facts, choice->net_proto));
-}
-
 /* As long as the predicted time falls. @best_ns: INFINITY = none yet. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
@@ -227,7 +219,11 @@ static gyre_status search_sizes(struct search *search, struct gyre_simulator *si
     double best_ns = INFINITY;
     /* Shorter over slow TCP, for less time on the wire. */
     const uint64_t least_bytes = number_of(search, GYRE_ROW_LEAST_TILE);
-    const uint32_t most_bytes = most_tile_of(search, &choice);
+    const uint32_t most_bytes =
+        gyre_min_u32(gyre_tuner_payload_bytes(search->facts, choice.algorithm, search->coll,
+                                              choice.proto, false) /
+                         16 * 16,
+                     gyre_tuner_net_payload_bytes(search->facts, choice.net_proto));
     const double in_time_bytes =
         search->facts->cost->nic_bytes_per_ns * (double)number_of(search, GYRE_ROW_TILE_NS);
     choice.tile_bytes =

@@ -166,10 +166,7 @@ const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           enum gyre_collective coll)
 {
     struct gyre_ability can;
-    const char *obstacle = find_obstacle(facts, algorithm, coll, false, &can);
-    if (obstacle != NULL)
-        return obstacle;
-    return NULL;
+    return find_obstacle(facts, algorithm, coll, false, &can);
 }
 
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
