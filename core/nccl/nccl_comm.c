@@ -357,9 +357,8 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
 
 NCCL_EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
 {
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    return own == NULL ? result : nccl_result_of(gyre_comm_count(own, count));
+    NCCL_USE(comm);
+    return nccl_result_of(gyre_comm_count(own, count));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
@@ -372,9 +371,8 @@ NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
 
 NCCL_EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
 {
-    ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    return own == NULL ? result : nccl_result_of(gyre_comm_rank(own, rank));
+    NCCL_USE(comm);
+    return nccl_result_of(gyre_comm_rank(own, rank));
 }
 
 NCCL_COMM_FUNCTIONS(NCCL_ALIAS)

@@ -222,41 +222,35 @@ static void on_launching(void *context, const gyre_observed_call *calls, int n_c
         call->n_channels = !calls[i].is_timed                   ? 0
                            : calls[i].n_channels < MAX_CHANNELS ? calls[i].n_channels
                                                                 : MAX_CHANNELS;
+        const gyre_observed_call *told = &calls[i];
+        struct nccl_event event = {.parent = call->api, .rank = profile->rank};
+        const uint64_t sequence = call->is_p2p ? 0 : profile->sequence[told->kind]++;
+        if ((call->mask & (call->is_p2p ? FOR_P2P : FOR_COLL)) == 0)
+            continue;
         if (call->is_p2p) {
-            const gyre_observed_call *told = &calls[i];
-            struct nccl_event event = {.parent = call->api, .rank = profile->rank};
-            if ((call->mask & FOR_P2P) != 0) {
-                event.p2p.func = func_of(told);
-                event.p2p.buffer =
-                    told->kind == GYRE_OBSERVED_SEND ? (void *)(uintptr_t)told->send : told->recv;
-                event.p2p.datatype = datatype_of(told);
-                event.p2p.count = told->count;
-                event.p2p.peer = told->root;
-                event.p2p.n_channels = (uint8_t)call->n_channels;
-                event.p2p.group = call->group;
-                call->handle =
-                    nccl_plugin_start(profile->context, NCCL_EVENT_P2P, &event, call->group);
-            }
+            event.p2p.func = func_of(told);
+            event.p2p.buffer =
+                told->kind == GYRE_OBSERVED_SEND ? (void *)(uintptr_t)told->send : told->recv;
+            event.p2p.datatype = datatype_of(told);
+            event.p2p.count = told->count;
+            event.p2p.peer = told->root;
+            event.p2p.n_channels = (uint8_t)call->n_channels;
+            event.p2p.group = call->group;
         } else {
-            const gyre_observed_call *told = &calls[i];
-            struct nccl_event event = {.parent = call->api, .rank = profile->rank};
-            const uint64_t sequence = profile->sequence[told->kind]++;
-            if ((call->mask & FOR_COLL) != 0) {
-                event.coll.sequence = sequence;
-                event.coll.func = func_of(told);
-                event.coll.send = told->send;
-                event.coll.recv = told->recv;
-                event.coll.count = told->count;
-                event.coll.root = told->root < 0 ? 0 : told->root;
-                event.coll.datatype = datatype_of(told);
-                event.coll.n_channels = (uint8_t)call->n_channels;
-                event.coll.algorithm = keep(profile, told->algorithm);
-                event.coll.protocol = keep(profile, told->protocol);
-                event.coll.group = call->group;
-                call->handle =
-                    nccl_plugin_start(profile->context, NCCL_EVENT_COLL, &event, call->group);
-            }
+            event.coll.sequence = sequence;
+            event.coll.func = func_of(told);
+            event.coll.send = told->send;
+            event.coll.recv = told->recv;
+            event.coll.count = told->count;
+            event.coll.root = told->root < 0 ? 0 : told->root;
+            event.coll.datatype = datatype_of(told);
+            event.coll.n_channels = (uint8_t)call->n_channels;
+            event.coll.algorithm = keep(profile, told->algorithm);
+            event.coll.protocol = keep(profile, told->protocol);
+            event.coll.group = call->group;
         }
+        call->handle = nccl_plugin_start(
+            profile->context, call->is_p2p ? NCCL_EVENT_P2P : NCCL_EVENT_COLL, &event, call->group);
     }
 }
 

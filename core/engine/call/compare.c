@@ -105,17 +105,16 @@ gyre_status gyre_comparer_start(gyre_comm *comm, struct gyre_item *const *items,
 
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
 {
-    pthread_mutex_lock(&comparer->lock);
+    GYRE_LOCKED(&comparer->lock);
     /* The comparer's all-gather has a deadline. */
     while (comparer->n_compared == comparer->n_taken && comparer->status == GYRE_SUCCESS)
         pthread_cond_wait(&comparer->changed, &comparer->lock);
-    const bool is_compared = comparer->n_compared > comparer->n_taken;
-    const gyre_status status = is_compared ? GYRE_SUCCESS : comparer->status;
-    pthread_mutex_unlock(&comparer->lock);
-    comparer->n_taken += is_compared;
-    if (!is_compared)
+    if (comparer->n_compared == comparer->n_taken) {
         gyre_set_cause(comparer->cause);
-    return status;
+        return comparer->status;
+    }
+    comparer->n_taken++;
+    return GYRE_SUCCESS;
 }
 
 void gyre_comparer_finish(struct gyre_comparer *comparer)

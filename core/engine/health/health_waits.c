@@ -378,14 +378,12 @@ gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
 {
     struct gyre_bootstrap *bootstrap = health->comm->self.bootstrap;
     const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     while (health->dump.is_wanted && gyre_now_ns() < deadline_ns) /* another thread asks */
         gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
-    if (health->dump.is_wanted) {
-        pthread_mutex_unlock(&health->lock);
+    if (health->dump.is_wanted)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "another thread has been asking for positions for 3 s");
-    }
     health->dump.is_wanted = true;
     bootstrap->ops->wake(bootstrap);
     while (health->dump.text == NULL && gyre_now_ns() < deadline_ns)
@@ -394,7 +392,6 @@ gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)
     health->dump.text = NULL;
     health->dump.is_wanted = false;
     pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
     if (text == NULL)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "the health thread of rank %d has printed no positions for 3 s: the "

@@ -139,28 +139,9 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
 {
     if (origin == NULL)
         return false;
-    pthread_mutex_lock(&origin->lock);
+    GYRE_LOCKED(&origin->lock);
     memcpy(word_out, origin->word, sizeof(origin->word));
-    pthread_mutex_unlock(&origin->lock);
     return word_out[0] != '\0';
-}
-
-/* In a message of the rendezvous such as "rank 1 is gone". */
-static void name_rank_in_parent(const struct gyre_origin *origin)
-{
-    char before[GYRE_CAUSE_MAX_BYTES];
-    char name[GYRE_RANK_NAME_BYTES];
-    char verb[8];
-    int rank = -1;
-    int n_prefix = 0;
-    snprintf(before, sizeof(before), "%s", gyre_cause());
-    if (sscanf(before, "rank %d %7[a-z]%n", &rank, verb, &n_prefix) != 2 || rank < 0 ||
-        rank >= origin->n_ranks || (strcmp(verb, "gave") != 0 && strcmp(verb, "is") != 0))
-        return;
-    const struct gyre_origin_member *member = &origin->members[rank];
-    (void)gyre_fail(GYRE_ERROR_REMOTE, "%s %s%s",
-                    write_name(origin, rank, member->host_name, member->pid, name), verb,
-                    before + n_prefix);
 }
 
 gyre_status gyre_origin_settle(struct gyre_rank *self, struct gyre_origin *origin,
@@ -194,7 +175,16 @@ gyre_status gyre_origin_settle(struct gyre_rank *self, struct gyre_origin *origi
     char ranks[128] = "";
     if (origin == NULL)
         return status;
-    name_rank_in_parent(origin);
+    /* The cause may be a message of the rendezvous such as "rank 1 is gone". */
+    char name[GYRE_RANK_NAME_BYTES], verb[8];
+    int lost = -1, n_prefix = 0;
+    if (sscanf(cause, "rank %d %7[a-z]%n", &lost, verb, &n_prefix) == 2 && lost >= 0 &&
+        lost < origin->n_ranks && (strcmp(verb, "gave") == 0 || strcmp(verb, "is") == 0)) {
+        const struct gyre_origin_member *member = &origin->members[lost];
+        (void)gyre_fail(GYRE_ERROR_REMOTE, "%s %s%s",
+                        write_name(origin, lost, member->host_name, member->pid, name), verb,
+                        cause + n_prefix);
+    }
     for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
         const size_t used = strlen(ranks);
         snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",

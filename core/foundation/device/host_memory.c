@@ -131,7 +131,7 @@ bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
                            uint64_t *offset_bytes_out)
 {
     const uintptr_t address = (uintptr_t)ptr;
-    pthread_mutex_lock(&lock);
+    GYRE_LOCKED(&lock);
     const struct allocation *at = first;
     while (at != NULL &&
            (address < (uintptr_t)at->base || address - (uintptr_t)at->base >= at->file.n_bytes ||
@@ -142,7 +142,6 @@ bool gyre_host_memory_find(const void *ptr, struct gyre_shared_file *file_out,
         file_out->pid = (uint32_t)getpid();
         *offset_bytes_out = address - (uintptr_t)at->base;
     }
-    pthread_mutex_unlock(&lock);
     return at != NULL;
 }
 

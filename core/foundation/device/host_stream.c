@@ -216,10 +216,9 @@ gyre_status gyre_host_stream_create(gyre_stream *stream_out)
     gyre_cond_init(&stream->wake);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_mutex_init(&stream->run_lock, NULL);
-    pthread_mutex_lock(&all_streams.lock);
+    GYRE_LOCKED(&all_streams.lock);
     stream->next = all_streams.newest;
     all_streams.newest = stream;
-    pthread_mutex_unlock(&all_streams.lock);
     *stream_out = stream;
     return GYRE_SUCCESS;
 }
@@ -315,14 +314,10 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
     GYRE_TRY(gyre_host_stream_resolve(handle, &resolved));
     struct host_stream *stream = resolved;
     task->next = NULL;
-    pthread_mutex_lock(&stream->lock);
+    GYRE_LOCKED(&stream->lock);
     if (!stream->has_helper) {
-        const gyre_status status =
-            gyre_thread_start(&stream->helper, 0, helper_main, stream, "a host stream's helper");
-        if (status != GYRE_SUCCESS) {
-            pthread_mutex_unlock(&stream->lock);
-            return status;
-        }
+        GYRE_TRY(
+            gyre_thread_start(&stream->helper, 0, helper_main, stream, "a host stream's helper"));
         stream->has_helper = true;
     }
     if (stream->tail != NULL)
@@ -334,7 +329,6 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
     gyre_store_release_u64(&stream->n_pushed, stream->n_pushed + 1);
     if (stream->is_asleep)
         pthread_cond_signal(&stream->wake);
-    pthread_mutex_unlock(&stream->lock);
     return GYRE_SUCCESS;
 }
 
@@ -348,13 +342,11 @@ gyre_status gyre_host_stream_synchronize(gyre_stream handle)
     if (gyre_load_acquire_u32(&stream->has_failed) == 0)
         return GYRE_SUCCESS;
     GYRE_LOCKED(&stream->lock);
-    gyre_status status = GYRE_SUCCESS;
-    if (stream->has_failed != 0) {
-        status = stream->failure;
-        gyre_set_cause(stream->cause);
-        gyre_store_release_u32(&stream->has_failed, 0);
-    }
-    return status;
+    if (stream->has_failed == 0)
+        return GYRE_SUCCESS;
+    gyre_set_cause(stream->cause);
+    gyre_store_release_u32(&stream->has_failed, 0);
+    return stream->failure;
 }
 
 gyre_status gyre_host_stream_query(gyre_stream handle)

@@ -87,7 +87,7 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
     struct stat about;
     if (end == NULL || end == path)
         return;
-    char *folder = strndup(path, (size_t)(end - path));
+    GYRE_FREED char *folder = strndup(path, (size_t)(end - path));
     if (folder == NULL)
         return;
     const int error_number = stat(folder, &about) != 0 ? errno : 0;
@@ -96,7 +96,6 @@ void gyre_trace_file_warn_missing_folder(const char *path, int rank)
                   "cannot be used: %s. Make the folder before the communicator ends: mkdir -p %s",
                   rank, path, folder, gyre_text_error(error_number != 0 ? error_number : ENOTDIR),
                   folder);
-    free(folder);
 }
 
 /* An old trace unless this process wrote it, or another one changed it since this rank began. */
@@ -138,7 +137,7 @@ static gyre_status find_numbers(const struct gyre_trace_part *part, struct conte
 {
     size_t n_left;
     const char *at = list_of(content, &n_left);
-    uint8_t *has_nth = calloc(MAX_COMMUNICATORS / 8, 1);
+    GYRE_FREED uint8_t *has_nth = calloc(MAX_COMMUNICATORS / 8, 1);
     if (has_nth == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory");
     for (const char *end = at + n_left; at < end;) {
@@ -158,7 +157,6 @@ static gyre_status find_numbers(const struct gyre_trace_part *part, struct conte
         nth = (nth + 1) % MAX_COMMUNICATORS;
     if (!content->is_in_foot)
         content->nth = nth;
-    free(has_nth);
     return GYRE_SUCCESS;
 }
 
@@ -166,7 +164,7 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
                               const struct content *content)
 {
     char process[24], flows[24];
-    uint8_t *has_track = calloc(GYRE_TRACE_N_TRACKS, 1);
+    GYRE_FREED uint8_t *has_track = calloc(GYRE_TRACE_N_TRACKS, 1);
     if (has_track == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory");
     snprintf(process, sizeof(process), "%016" PRIx64, part->process_id);
@@ -183,10 +181,9 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
     if (content->foot == NULL)
         gyre_trace_write_head(file, "measured", process);
     part->write(part->context, &writer);
-    free(has_track);
     size_t n_list;
     const char *list = list_of(content, &n_list);
-    char *longer = malloc(n_list + 64);
+    GYRE_FREED char *longer = malloc(n_list + 64);
     if (longer == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory");
     memcpy(longer, list, n_list);
@@ -195,7 +192,6 @@ static gyre_status write_part(FILE *file, const struct gyre_trace_part *part,
         snprintf(longer + n_list, 64, "%s%016" PRIx64 ":%u", n_list > 0 ? " " : "", part->job,
                  content->nth);
     gyre_trace_write_foot(file, longer);
-    free(longer);
     if (fflush(file) != 0 || ferror(file) != 0)
         return gyre_fail_errno(errno, "write");
     if (ftruncate(fileno(file), ftell(file)) != 0)
