@@ -214,14 +214,13 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
 
 gyre_status gyre_comm_dump(gyre_comm *comm, int fd)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     GYRE_TRY(gyre_comm_pin_made(comm));
     gyre_status status = gyre_health_dump(comm->health, &text);
     gyre_comm_unpin(comm);
     const int error = status == GYRE_SUCCESS ? gyre_descriptor_write(fd, text, strlen(text)) : 0;
     if (error != 0)
         status = gyre_fail_errno(error, "comm_dump: write to descriptor %d", fd);
-    free(text);
     return status;
 }
 

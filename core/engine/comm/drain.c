@@ -81,20 +81,16 @@ static void check_waits(gyre_comm *comm, struct gyre_health_blocked *told)
     *told = own;
     /* Without memory a later check answers. */
     const size_t n = (size_t)comm->self.n_ranks;
-    bool *is_in_set = calloc(n, sizeof(*is_in_set));
-    int *set = malloc(n * sizeof(*set));
+    GYRE_FREED bool *is_in_set = calloc(n, sizeof(*is_in_set));
+    GYRE_FREED int *set = malloc(n * sizeof(*set));
     int n_ranks = 0;
-    bool is_closed = is_in_set != NULL && set != NULL;
-    if (is_closed) {
-        set[n_ranks++] = comm->self.rank;
-        is_in_set[comm->self.rank] = true;
-    }
-    for (int i = 0; is_closed && i < n_ranks; i++)
-        is_closed = add_senders(comm, &own, set[i], is_in_set, set, &n_ranks);
-    free(is_in_set);
-    free(set);
-    if (!is_closed)
+    if (is_in_set == NULL || set == NULL)
         return;
+    set[n_ranks++] = comm->self.rank;
+    is_in_set[comm->self.rank] = true;
+    for (int i = 0; i < n_ranks; i++)
+        if (!add_senders(comm, &own, set[i], is_in_set, set, &n_ranks))
+            return;
     for (uint32_t i = 0; i < own.n_senders; i++)
         comm->executor->ops->peer_left(comm->executor, (int)own.senders[i].rank);
 }

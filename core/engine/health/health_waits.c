@@ -259,7 +259,7 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
     case IS_THIS_RANK: {
         /* More workers than a message holds. */
         struct gyre_executor *executor = health->comm->executor;
-        struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
+        GYRE_FREED struct gyre_position *positions = malloc(MAX_OWN * sizeof(*positions));
         struct gyre_health_place place;
         uint32_t n = 0;
         uint32_t n_printed = 0;
@@ -277,7 +277,6 @@ static void print_rank(FILE *file, struct gyre_health *health, int rank)
             health->waits.n_all = n;
         }
         print_rest(file, &health->waits, n_printed, place.is_waiting != 0);
-        free(positions);
     } break;
     case HAS_GONE:
         fputs(health->was_lost[rank] ? "has died\n" : "has left\n", file);
@@ -362,16 +361,14 @@ void gyre_health_check_dump(struct gyre_health *health)
                                   health->peers[rank].waits_ns >= health->dump.started_ns);
     if (!have_all_answered && now_ns - health->dump.started_ns < ANSWER_NS)
         return;
-    char *text = print_all(health, now_ns);
+    GYRE_FREED char *text = print_all(health, now_ns);
     health->dump.started_ns = 0;
-    pthread_mutex_lock(&health->lock);
+    GYRE_LOCKED(&health->lock);
     if (health->dump.is_wanted && text != NULL) {
         health->dump.text = text;
         text = NULL;
     }
     pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
-    free(text);
 }
 
 gyre_status gyre_health_dump(struct gyre_health *health, char **text_out)

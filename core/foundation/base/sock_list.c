@@ -183,7 +183,7 @@ void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
 int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
                        struct gyre_sock_address *addresses, int n, int n_max)
 {
-    struct gyre_sock_address *localised = calloc((size_t)n_max + 1, sizeof(*localised));
+    GYRE_FREED struct gyre_sock_address *localised = calloc((size_t)n_max + 1, sizeof(*localised));
     int n_localised = 0;
     if (localised == NULL)
         return n;
@@ -202,14 +202,13 @@ int gyre_sock_localise(const struct gyre_sock_interface *own, int n_own,
         }
     }
     memcpy(addresses, localised, (size_t)n_localised * sizeof(*addresses));
-    free(localised);
     return n_localised;
 }
 
 gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                                    struct gyre_sock_address *addresses_out, int *n_out)
 {
-    struct gyre_sock_interface *own = NULL, *sorted;
+    GYRE_FREED struct gyre_sock_interface *own = NULL;
     uint64_t network = 0;
     int n_own = 0, n_sorted = 0, n_kept = 0;
     const int n = gyre_sock_list_read(list, addresses_out);
@@ -230,13 +229,11 @@ gyre_status gyre_sock_list_targets(const struct gyre_sock_list *list,
                          "GYRE_SOCKET_FAMILY or NCCL_SOCKET_FAMILY)");
     GYRE_TRY(gyre_sock_interfaces(&own, &n_own));
     gyre_sock_order_for(own, n_own, addresses_out, n_kept);
-    sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
+    GYRE_FREED struct gyre_sock_interface *sorted = calloc((size_t)n_own + 1, sizeof(*sorted));
     if (sorted == NULL ||
         gyre_sock_select(own, n_own, "", AF_INET6, sorted, &n_sorted) != GYRE_SUCCESS)
         n_sorted = 0;
     n_kept = gyre_sock_localise(sorted, n_sorted, addresses_out, n_kept, GYRE_SOCK_LIST_MAX);
-    free(sorted);
-    free(own);
     if (n_kept == 0)
         return gyre_fail(GYRE_ERROR_SYSTEM,
                          "it has link-local IPv6 addresses alone, and this host has no interface "

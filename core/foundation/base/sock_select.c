@@ -201,7 +201,7 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
                              int *n_chosen_out)
 {
     int n_chosen = 0;
-    struct candidate *candidates = calloc(n > 0 ? (size_t)n : 1, sizeof(*candidates));
+    GYRE_FREED struct candidate *candidates = calloc(n > 0 ? (size_t)n : 1, sizeof(*candidates));
     if (candidates == NULL)
         return gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n);
     for (int i = 0, place = 0; i < n; i++) {
@@ -215,7 +215,6 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     qsort(candidates, (size_t)n_chosen, sizeof(*candidates), compare_candidates);
     for (int i = 0; i < n_chosen; i++)
         chosen_out[i] = interfaces[candidates[i].index];
-    free(candidates);
     if (n_chosen == 0) {
         char list[512] = "";
         size_t n_list = 0;
@@ -259,35 +258,32 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out)
 {
     static const int families[] = {AF_INET, AF_INET6}; /* by the words' index */
-    struct gyre_sock_interface *all = NULL;
+    GYRE_FREED struct gyre_sock_interface *all = NULL;
     int n_all = 0, n = 0;
     const int64_t word = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
     const int family = word == 0 || word == 1 ? families[word] : 0;
     const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
     GYRE_TRY(gyre_sock_interfaces(&all, &n_all));
-    struct gyre_sock_interface *chosen = calloc((size_t)n_all + 1, sizeof(*chosen));
-    gyre_status status = chosen != NULL
-                             ? gyre_sock_select(all, n_all, ifname, family, chosen, &n)
-                             : gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n_all);
+    GYRE_FREED struct gyre_sock_interface *chosen = calloc((size_t)n_all + 1, sizeof(*chosen));
+    if (chosen == NULL)
+        return gyre_fail_errno(ENOMEM, "%d addresses of interfaces", n_all);
+    const gyre_status status = gyre_sock_select(all, n_all, ifname, family, chosen, &n);
     if (status == GYRE_ERROR_INVALID_ARGUMENT)
         gyre_fail_context(status, "%s",
                           gyre_param_called(params, ifname[0] != '\0' ? GYRE_PARAM_SOCKET_IFNAME
                                                                       : GYRE_PARAM_SOCKET_FAMILY));
-    if (status == GYRE_SUCCESS) {
-        /* First loopback: link-local addresses reach other hosts. */
-        n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
-        n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
-        if (n > GYRE_MAX_INTERFACES)
-            GYRE_INFO(BOOTSTRAP,
-                      "init: %d addresses may be used, the best %d count; %s chooses interfaces", n,
-                      GYRE_MAX_INTERFACES, gyre_param_called(params, GYRE_PARAM_SOCKET_IFNAME));
-        n = n < GYRE_MAX_INTERFACES ? n : GYRE_MAX_INTERFACES;
-        memcpy(addresses_out, chosen, (size_t)n * sizeof(*chosen));
-        *n_out = n;
-    }
-    free(chosen);
-    free(all);
-    return status;
+    GYRE_TRY(status);
+    /* First loopback: link-local addresses reach other hosts. */
+    n = drop_unless_alone(chosen, n, gyre_sock_is_loopback);
+    n = drop_unless_alone(chosen, n, gyre_sock_is_link_local);
+    if (n > GYRE_MAX_INTERFACES)
+        GYRE_INFO(BOOTSTRAP,
+                  "init: %d addresses may be used, the best %d count; %s chooses interfaces", n,
+                  GYRE_MAX_INTERFACES, gyre_param_called(params, GYRE_PARAM_SOCKET_IFNAME));
+    n = n < GYRE_MAX_INTERFACES ? n : GYRE_MAX_INTERFACES;
+    memcpy(addresses_out, chosen, (size_t)n * sizeof(*chosen));
+    *n_out = n;
+    return GYRE_SUCCESS;
 }
 
 int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,

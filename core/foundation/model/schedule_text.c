@@ -19,6 +19,7 @@
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -406,7 +407,7 @@ void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connectio
                        uint32_t n_parts, char *text_out, size_t text_bytes)
 {
     static const char cut[] = "...";
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     size_t n_bytes = 0;
     FILE *file = open_memstream(&text, &n_bytes);
     text_out[0] = '\0';
@@ -418,7 +419,6 @@ void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connectio
         if (n_bytes >= text_bytes && text_bytes > sizeof(cut))
             memcpy(text_out + text_bytes - sizeof(cut), cut, sizeof(cut));
     }
-    free(text);
 }
 
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out)

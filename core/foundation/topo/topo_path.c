@@ -48,14 +48,6 @@ static void add_hop(struct gyre_topo_path *path, int32_t from, int32_t to, doubl
     path->n_hops++;
 }
 
-static int depth_of(const struct gyre_topo *topo, int32_t node)
-{
-    int depth = 0;
-    for (int32_t at = topo->nodes[node].parent; at >= 0; at = topo->nodes[at].parent)
-        depth++;
-    return depth;
-}
-
 static int32_t root_of(const struct gyre_topo *topo, int32_t node)
 {
     while (topo->nodes[node].parent >= 0)
@@ -87,20 +79,14 @@ static void tree_path(const struct gyre_topo *topo, int32_t from, int32_t to,
 {
     memset(path, 0, sizeof(*path));
     /* The lowest common ancestor. */
-    int32_t top = from, other = to;
-    int top_depth = depth_of(topo, from), other_depth = depth_of(topo, to);
-    while (top != other && top >= 0 && other >= 0) {
-        const bool top_climbs = top_depth >= other_depth, other_climbs = other_depth >= top_depth;
-        if (top_climbs) {
-            top = topo->nodes[top].parent;
-            top_depth--;
-        }
-        if (other_climbs) {
+    int32_t top = from, other = -1;
+    for (; top >= 0; top = topo->nodes[top].parent) {
+        for (other = to; other >= 0 && other != top;)
             other = topo->nodes[other].parent;
-            other_depth--;
-        }
+        if (other == top)
+            break;
     }
-    if (top < 0 || other < 0) {
+    if (top < 0) {
         const int32_t from_root = root_of(topo, from), to_root = root_of(topo, to);
         climb(topo, from, from_root, path);
         add_hop(path, from_root, to_root, INTERSOCKET_BYTES_PER_NS);

@@ -11,6 +11,7 @@
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -426,14 +427,12 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
 
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out)
 {
-    char *bytes = NULL;
+    GYRE_FREED char *bytes = NULL;
     size_t n_bytes = 0;
-    gyre_status status = gyre_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes);
+    const gyre_status status = gyre_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "cannot read topology");
-    status = gyre_topo_xml_parse(path, bytes, n_bytes, topo_out);
-    free(bytes);
-    return status;
+    return gyre_topo_xml_parse(path, bytes, n_bytes, topo_out);
 }
 
 #else
