@@ -17,6 +17,9 @@
 #define DEFAULT_PEAK_TFLOPS 989
 /* Large models reach 0.3 to 0.5 of the peak (Narayanan et al., SC 2021, table 1). */
 #define DEFAULT_UTILISATION 0.4
+/* Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 2.1. */
+#define FLOPS_OF_PARAM_AND_TOKEN 6
+#define BACKWARD_PART            (2.0 / 3) /* 4 of these 6 */
 /* DistributedDataParallel's bucket_cap_mb=25. */
 #define DEFAULT_BUCKET_BYTES (25.0 * 1024 * 1024)
 /* Times and numbers stay meaningful below it. */
@@ -151,30 +154,6 @@ static bool check_together(const struct bench_bottleneck_options *options)
     return shape.n_ranks >= 2;
 }
 
-static void set_sizes(struct bench_bottleneck_options *options)
-{
-    struct bench_training *training = &options->training;
-    const bool has_params = training->n_params > 0;
-    const struct bench_model *model = options->model != NULL ? bench_model_find(options->model)
-                                      : has_params ? bench_model_nearest(training->n_params)
-                                                   : NULL;
-    if (!has_params)
-        training->n_params =
-            model != NULL
-                ? bench_model_params(model)
-                : bench_training_params(training->n_layers, training->hidden, options->vocabulary);
-    if (model != NULL && training->n_layers == 0 && training->hidden <= 0) {
-        options->model = model->name;
-        training->n_layers = model->n_layers;
-        training->hidden = model->hidden;
-    }
-    if (training->n_layers == 0)
-        training->n_layers = model->n_layers;
-    if (training->hidden <= 0)
-        training->hidden = bench_training_hidden(training->n_params, training->n_layers);
-    training->compute_us = options->compute_ms * 1e3;
-}
-
 struct source {
     struct bench_report_times *measured, *measured_group; /* NULL = predicted */
     struct bench_schedule_request request, request_group;
@@ -202,7 +181,7 @@ static gyre_status find_time(const struct source *source, bool is_group,
     if (call->calls.n_bytes > MOST_CALL_BYTES)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "a call of %g bytes is too large to predict",
                          call->calls.n_bytes);
-    request.coll = call->calls.coll;
+    request.shape.coll = call->calls.coll;
     GYRE_TRY(bench_schedule_fastest(&request, (uint64_t)ceil(call->calls.n_bytes), &fastest));
     call->us = fastest.prediction.time_ns / 1e3;
     snprintf(call->source, sizeof(call->source), "predicted, %s", fastest.algorithm->name);
@@ -237,8 +216,15 @@ static void fill_strategy(const struct bench_training *training, enum bench_stra
         snprintf(out->reason, sizeof(out->reason), "%s", problem);
         return;
     }
-    out->exposed_us = bench_training_exposed_us(strategy, compute_us, out->communication_us,
-                                                out->calls[0].us, out->calls[out->n_calls - 1].us);
+    /* Data parallel: buckets hide in the backward pass, except the last. Sharded: the first
+     * all-gather and last reduce-scatter stay. Tensor parallel: all stays, as the next matrix needs
+     * the sum. */
+    const double first_us = out->calls[0].us, last_us = out->calls[out->n_calls - 1].us;
+    out->exposed_us = out->communication_us;
+    if (strategy == BENCH_DATA_PARALLEL)
+        out->exposed_us = fmax(out->communication_us - BACKWARD_PART * compute_us, last_us);
+    else if (strategy == BENCH_SHARDED)
+        out->exposed_us = fmax(out->communication_us - compute_us, first_us + last_us);
 }
 
 static bool read_times(const struct bench_texts *paths, const char *option,
@@ -293,8 +279,7 @@ static bool open_source(struct bench_bottleneck_options *options, struct source 
     *n_hosts_out = is_measured ? times.n_hosts : n_hosts;
     source->measured = is_measured ? &times : NULL;
     source->request = options->request;
-    source->request.n_ranks = shape.n_ranks;
-    source->request.grouping = shape.grouping;
+    source->request.shape = shape;
     source->ranks_of_host = is_named                             ? common_ranks(&shape)
                             : times.n_ranks % times.n_hosts == 0 ? times.n_ranks / times.n_hosts
                                                                  : 1;
@@ -316,8 +301,8 @@ static bool open_source(struct bench_bottleneck_options *options, struct source 
     }
     source->has_group = training->n_tensor_ranks != n;
     source->request_group = source->request;
-    source->request_group.n_ranks = training->n_tensor_ranks;
-    source->request_group.grouping = NULL;
+    source->request_group.shape.n_ranks = (uint16_t)training->n_tensor_ranks;
+    source->request_group.shape.grouping = NULL;
     source->request_group.nic_gbytes_per_s = 0;
     source->request_group.net = BENCH_NET_UNNAMED;
     if (options->tensor_from.n == 0)
@@ -352,11 +337,16 @@ static int report(struct bench_bottleneck_options *options)
         result.of[0].communication_us = result.profile.communication_us;
         result.of[0].exposed_us = result.profile.exposed_us;
     } else {
-        set_sizes(options);
+        bench_training_set_sizes(options);
         if (!open_source(options, &source, &result.n_hosts))
             return 1;
         result.source = source.measured != NULL ? "measured" : "predicted";
-        result.compute_us = bench_training_compute_us(&options->training);
+        const struct bench_training *training = &options->training;
+        const double flops_per_us = training->peak_tflops * 1e6 * training->utilisation;
+        result.compute_us = options->compute_ms > 0
+                                ? options->compute_ms * 1e3
+                                : FLOPS_OF_PARAM_AND_TOKEN * training->n_params *
+                                      training->n_tokens / (training->n_ranks * flops_per_us);
         result.n_strategies = BENCH_N_STRATEGIES;
         for (int i = 0; i < BENCH_N_STRATEGIES; i++)
             fill_strategy(&options->training, (enum bench_strategy)i, &source, result.compute_us,

@@ -190,10 +190,10 @@ static bool find_times(struct bench_drawing *drawing, const struct options *opti
         return !options->asks_for_times || say(drawing->times.missing);
     }
     request.algorithm = algorithm;
-    request.coll = shape->coll;
-    request.n_ranks = shape->n_ranks;
-    request.root = shape->root;
-    request.grouping = shape->grouping;
+    request.shape = (struct gyre_shape){.coll = shape->coll,
+                                        .n_ranks = shape->n_ranks,
+                                        .root = shape->root,
+                                        .grouping = shape->grouping};
     const gyre_status status = bench_draw_find_times(drawing, &request, options->n_bytes);
     /* Wrong programs may not end. */
     if ((status == GYRE_ERROR_UNSUPPORTED || !drawing->is_proved) && status != GYRE_SUCCESS &&

@@ -350,16 +350,17 @@ static bool predict_given(const struct options *options, struct gyre_given_progr
 {
     struct bench_schedule_request request = options->request;
     struct gyre_algorithm algorithm;
-    if (!bench_shape_find_hosts(&options->shape, given->programs[0][0]->n_ranks, &request.grouping))
+    if (!bench_shape_find_hosts(&options->shape, given->programs[0][0]->n_ranks,
+                                &request.shape.grouping))
         return false;
-    if (gyre_algorithm_give(given, request.grouping, &algorithm) != GYRE_SUCCESS) {
+    if (gyre_algorithm_give(given, request.shape.grouping, &algorithm) != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: --file %s: %s\n", options->shape.file, gyre_cause());
         return false;
     }
     request.algorithm = &algorithm;
-    request.coll = given->coll;
-    request.n_ranks = given->n_ranks;
-    request.root = given->root;
+    request.shape.coll = given->coll;
+    request.shape.n_ranks = given->n_ranks;
+    request.shape.root = given->root;
     return run_request(&request, options->library);
 }
 
@@ -387,17 +388,11 @@ static bool predict_file(const struct options *options)
 static bool predict_shape(const struct options *options)
 {
     struct bench_schedule_request request = options->request;
-    struct gyre_shape shape;
     if (options->shape.file != NULL)
         return predict_file(options);
-    if (!bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
-                          &shape))
-        return false;
-    request.coll = shape.coll;
-    request.n_ranks = shape.n_ranks;
-    request.root = shape.root;
-    request.grouping = shape.grouping;
-    return run_request(&request, options->library);
+    return bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
+                            &request.shape) &&
+           run_request(&request, options->library);
 }
 
 static bool predict(const struct options *options)

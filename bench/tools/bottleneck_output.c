@@ -73,7 +73,7 @@ static void print_head(const struct bench_bottleneck_result *result)
         printf("%g tokens a step; ", training->n_tokens);
     printf("%u ranks on %u host%s\n", training->n_ranks, result->n_hosts,
            result->n_hosts == 1 ? "" : "s");
-    if (training->compute_us > 0)
+    if (result->options->compute_ms > 0)
         printf("# computation: %.3f ms, as --compute-ms says\n", result->compute_us / 1e3);
     else
         printf("# computation: 6 x parameters x tokens / (%u ranks x %g TFLOP/s x %g) = %.3f ms\n",

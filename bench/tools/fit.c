@@ -44,7 +44,7 @@ struct fit {
     struct gyre_cost start;
     double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and right side */
     double *slopes;
-    double *errors; /* by row: log(predicted / measured) */
+    double *errors; /* by row: log(predicted / measured), then those of a trial */
 };
 
 static double *field_of(struct gyre_cost *cost, size_t offset)
@@ -124,7 +124,6 @@ static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
                            const struct bench_fit_row *row, double *us_out)
 {
     const struct gyre_tuner_facts *facts = fit->facts;
-    struct gyre_simulator *simulator = NULL;
     const uint32_t n_ranks = row->n_ranks > 0 ? row->n_ranks : facts->n_ranks;
     int i = 0;
     while (i < fit->n_models &&
@@ -145,7 +144,6 @@ static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
             gyre_simulator_open(row->choice.algorithm, &shape, &machine, false, &model.simulator));
         fit->models[fit->n_models++] = model;
     }
-    simulator = fit->models[i].simulator;
     const struct gyre_simulation simulation = {.cost = cost,
                                                .proto = row->choice.proto,
                                                .net_proto = row->choice.net_proto,
@@ -154,7 +152,7 @@ static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
                                                .depth = facts->spec.depth,
                                                .n_bytes = row->n_bytes};
     struct gyre_prediction prediction;
-    GYRE_TRY(gyre_simulator_run(simulator, &simulation, &prediction));
+    GYRE_TRY(gyre_simulator_run(fit->models[i].simulator, &simulation, &prediction));
     *us_out = prediction.time_ns / 1e3;
     return GYRE_SUCCESS;
 }
@@ -198,28 +196,24 @@ static gyre_status find_slopes(struct fit *fit, const double *moves)
     return GYRE_SUCCESS;
 }
 
-static void make_equations(struct fit *fit, const double *moves, double damping)
+/* The normal equations are positive definite, so they are solved without pivoting. */
+static void solve(struct fit *fit, const double *moves, double damping, double *change)
 {
+    const int n = fit->n_constants;
     memset(fit->matrix, 0, sizeof(fit->matrix));
     for (size_t i = 0; i < fit->n_rows; i++) {
         const double *slopes = &fit->slopes[i * MAX_CONSTANTS];
         const double weight = weight_of(fit->errors[i]);
-        for (int a = 0; a < fit->n_constants; a++) {
-            for (int b = 0; b < fit->n_constants; b++)
+        for (int a = 0; a < n; a++) {
+            for (int b = 0; b < n; b++)
                 fit->matrix[a][b] += weight * slopes[a] * slopes[b];
             fit->matrix[a][MAX_CONSTANTS] -= weight * slopes[a] * fit->errors[i];
         }
     }
-    for (int a = 0; a < fit->n_constants; a++) {
+    for (int a = 0; a < n; a++) {
         fit->matrix[a][a] = (fit->matrix[a][a] + PRIOR) * (1 + damping);
         fit->matrix[a][MAX_CONSTANTS] -= PRIOR * moves[a];
     }
-}
-
-/* Positive definite, so without pivoting. */
-static void solve(struct fit *fit, double *change)
-{
-    const int n = fit->n_constants;
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++) {
             const double factor = fit->matrix[b][a] / fit->matrix[a][a];
@@ -235,39 +229,6 @@ static void solve(struct fit *fit, double *change)
     }
 }
 
-/* Until the error stops falling. @moves: in and out. */
-static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
-{
-    double damping = 1e-2, sum;
-    int n = 0;
-    GYRE_TRY(evaluate(fit, moves, fit->errors, &sum));
-    for (bool has_slopes = false; n < MAX_ITERATIONS && damping < 1e6; n++) {
-        double change[MAX_CONSTANTS] = {0}, tried[MAX_CONSTANTS] = {0}, tried_sum;
-        if (!has_slopes)
-            GYRE_TRY(find_slopes(fit, moves));
-        has_slopes = true;
-        make_equations(fit, moves, damping);
-        solve(fit, change);
-        for (int i = 0; i < fit->n_constants; i++)
-            tried[i] = fmax(-MOST, fmin(MOST, moves[i] + change[i]));
-        GYRE_TRY(evaluate(fit, tried, other_errors, &tried_sum));
-        if (tried_sum >= sum) {
-            damping *= 10;
-            continue;
-        }
-        const bool is_enough = sum - tried_sum < ENOUGH * sum;
-        memcpy(moves, tried, sizeof(tried));
-        memcpy(fit->errors, other_errors, fit->n_rows * sizeof(*fit->errors));
-        sum = tried_sum;
-        damping /= 5;
-        has_slopes = false;
-        if (is_enough)
-            break;
-    }
-    *n_out = n;
-    return GYRE_SUCCESS;
-}
-
 static double mean_error(const struct fit *fit)
 {
     double sum = 0;
@@ -276,23 +237,39 @@ static double mean_error(const struct fit *fit)
     return sqrt(sum / (double)fit->n_rows);
 }
 
-static gyre_status run(struct fit *fit, struct gyre_cost *cost, struct bench_fit *result)
+/* Until the error stops falling. @moves: in and out. */
+static gyre_status descend(struct fit *fit, double *moves, struct bench_fit *result)
 {
-    double moves[MAX_CONSTANTS] = {0}, sum;
-    double *other_errors = calloc(fit->n_rows, sizeof(*other_errors));
-    if (other_errors == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu rows", fit->n_rows);
-    gyre_status status = evaluate(fit, moves, fit->errors, &sum);
+    double damping = 1e-2, sum;
+    double *tried_errors = fit->errors + fit->n_rows;
+    int n = 0;
+    GYRE_TRY(evaluate(fit, moves, fit->errors, &sum));
     result->before = mean_error(fit);
-    if (status == GYRE_SUCCESS)
-        status = descend(fit, moves, other_errors, &result->n_iterations);
-    free(other_errors);
-    GYRE_TRY(status);
+    for (bool has_slopes = false; n < MAX_ITERATIONS && damping < 1e6; n++) {
+        double change[MAX_CONSTANTS] = {0}, tried[MAX_CONSTANTS] = {0}, tried_sum;
+        if (!has_slopes)
+            GYRE_TRY(find_slopes(fit, moves));
+        has_slopes = true;
+        solve(fit, moves, damping, change);
+        for (int i = 0; i < fit->n_constants; i++)
+            tried[i] = fmax(-MOST, fmin(MOST, moves[i] + change[i]));
+        GYRE_TRY(evaluate(fit, tried, tried_errors, &tried_sum));
+        if (tried_sum >= sum) {
+            damping *= 10;
+            continue;
+        }
+        const bool is_enough = sum - tried_sum < ENOUGH * sum;
+        memcpy(moves, tried, sizeof(tried));
+        memcpy(fit->errors, tried_errors, fit->n_rows * sizeof(*fit->errors));
+        sum = tried_sum;
+        damping /= 5;
+        has_slopes = false;
+        if (is_enough)
+            break;
+    }
+    result->n_iterations = n;
     result->error = mean_error(fit);
     result->n_constants = fit->n_constants;
-    for (size_t i = 0; i < fit->n_rows; i++)
-        fit->rows[i].predicted_us = fit->rows[i].us * exp(fit->errors[i]);
-    *cost = cost_at(fit, moves);
     return GYRE_SUCCESS;
 }
 
@@ -300,13 +277,14 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
                       size_t n_rows, struct gyre_cost *cost, struct bench_fit *fit_out)
 {
     struct fit *fit = calloc(1, sizeof(*fit));
+    double moves[MAX_CONSTANTS] = {0};
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
     if (fit == NULL)
         return gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     *fit = (struct fit){.facts = facts, .rows = rows, .n_rows = n_rows, .start = *cost};
     choose_constants(fit);
     fit->slopes = calloc(n_rows + 1, MAX_CONSTANTS * sizeof(*fit->slopes));
-    fit->errors = calloc(n_rows + 1, sizeof(*fit->errors));
+    fit->errors = calloc(n_rows + 1, 2 * sizeof(*fit->errors));
     if (fit->slopes == NULL || fit->errors == NULL)
         status = gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     else if (n_rows < (size_t)fit->n_constants)
@@ -314,7 +292,11 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
             gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants are too few",
                       n_rows, fit->n_constants);
     else
-        status = run(fit, cost, fit_out);
+        status = descend(fit, moves, fit_out);
+    if (status == GYRE_SUCCESS)
+        *cost = cost_at(fit, moves);
+    for (size_t i = 0; i < n_rows && status == GYRE_SUCCESS; i++)
+        rows[i].predicted_us = rows[i].us * exp(fit->errors[i]);
     for (int i = 0; i < fit->n_models; i++)
         gyre_simulator_close(fit->models[i].simulator);
     free(fit->slopes);

@@ -430,19 +430,19 @@ bool bench_predict_rows(const char *path, FILE *out)
 static gyre_status write_line(const struct bench_schedule_request *request, const char *words,
                               uint64_t n_bytes, char line_out[MAX_LINE])
 {
-    const unsigned n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
+    const unsigned n_hosts = request->shape.grouping == NULL ? 1 : request->shape.grouping->n_hosts;
     const char *cost = request->cost == NULL ? "h200" : request->cost;
-    for (unsigned rank = 0; rank < request->n_ranks && n_hosts > 1; rank++)
-        if (request->grouping->host_of[rank] != rank / (request->n_ranks / n_hosts))
+    for (unsigned rank = 0; rank < request->shape.n_ranks && n_hosts > 1; rank++)
+        if (request->shape.grouping->host_of[rank] != rank / (request->shape.n_ranks / n_hosts))
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "--library needs hosts of equally many ranks, one after the other");
     int used =
         snprintf(line_out, MAX_LINE, "coll=%s ranks=%u hosts=%u bytes=%llu %s=%s",
-                 gyre_collectives[request->coll].name, request->n_ranks, n_hosts,
+                 gyre_collectives[request->shape.coll].name, request->shape.n_ranks, n_hosts,
                  (unsigned long long)n_bytes, request->is_machine ? "machine" : "cost", cost);
-    if (request->grouping != NULL && request->grouping->n_nics > 0)
+    if (request->shape.grouping != NULL && request->shape.grouping->n_nics > 0)
         used += snprintf(&line_out[used], MAX_LINE - (size_t)used, " nics=%u",
-                         request->grouping->n_nics);
+                         request->shape.grouping->n_nics);
     if (request->fabric_path != NULL)
         used +=
             snprintf(&line_out[used], MAX_LINE - (size_t)used, " fabric=%s", request->fabric_path);
@@ -466,8 +466,9 @@ gyre_status bench_predict_library(const struct bench_schedule_request *request, 
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                            "--trace shows one call: name one size (--bytes 1M)");
     printf("# %s of %u ranks by %s\n#%13s %12s %8s %8s %10s %14s %10s %9s  %s\n",
-           gyre_collectives[request->coll].name, request->n_ranks, words, "bytes", "algorithm",
-           "proto", "channels", "tile", "predicted us", "busbw GB/s", "of bound", "busiest");
+           gyre_collectives[request->shape.coll].name, request->shape.n_ranks, words, "bytes",
+           "algorithm", "proto", "channels", "tile", "predicted us", "busbw GB/s", "of bound",
+           "busiest");
     for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;
          n_bytes *= BENCH_PREDICT_SIZE_FACTOR) {
         struct answer answer;

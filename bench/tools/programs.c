@@ -104,30 +104,12 @@ static int start_importer(const char *path, pid_t *child_out)
     return -1;
 }
 
-/* @min_depth: that the programs need. */
-static gyre_status prove(const char *path, const struct gyre_program *const *programs,
-                         int n_programs, uint32_t *min_depth)
-{
-    struct gyre_verify_report report = {0};
-    for (int in_place = 0; in_place < 2; in_place++) {
-        const struct gyre_verify_options options = {.in_place = in_place == 1};
-        const gyre_status status = gyre_verify(programs, n_programs, &options, &report);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail(status, "%s: the programs are wrong %s: %s", path,
-                             in_place == 1 ? "in place, which gyre's always have to be"
-                                           : "out of place",
-                             report.reason);
-    }
-    *min_depth = report.min_depth > *min_depth ? report.min_depth : *min_depth;
-    return GYRE_SUCCESS;
-}
-
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out)
 {
     char *text = NULL;
     pid_t child;
     int exit_status = 0;
-    uint32_t min_depth = 1;
+    uint32_t min_depth = 1; /* that the programs need */
     struct gyre_program_file file = {0};
     const int output = start_importer(path, &child);
     if (output < 0)
@@ -142,9 +124,18 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
     if (status == GYRE_SUCCESS)
         status = gyre_program_file_parse(text, path, &file);
     free(text);
-    for (int set = 0; set < file.n_sets && status == GYRE_SUCCESS; set++)
-        status =
-            prove(path, gyre_program_file_set(&file, set), file.sets[set].n_programs, &min_depth);
+    for (int i = 0; i < 2 * file.n_sets && status == GYRE_SUCCESS; i++) {
+        const struct gyre_verify_options options = {.in_place = i % 2 == 1};
+        struct gyre_verify_report report = {0};
+        status = gyre_verify(gyre_program_file_set(&file, i / 2), file.sets[i / 2].n_programs,
+                             &options, &report);
+        if (status != GYRE_SUCCESS)
+            (void)gyre_fail(status, "%s: the programs are wrong %s: %s", path,
+                            options.in_place ? "in place, which gyre's always have to be"
+                                             : "out of place",
+                            report.reason);
+        min_depth = report.min_depth > min_depth ? report.min_depth : min_depth;
+    }
     if (status != GYRE_SUCCESS) {
         fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
         gyre_program_file_free(&file);
@@ -186,36 +177,31 @@ bool bench_fabric_is_machine(const char *path)
                             (strpbrk(path, "./") == NULL && access(path, R_OK) != 0));
 }
 
-static gyre_status load_fabric_text(const char *path, struct gyre_fabric **fabric_out)
-{
-    char *text = NULL;
-    size_t n_bytes = 0;
-    gyre_status status = gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, &n_bytes);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "--fabric");
-    status = strlen(text) < n_bytes ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                                                "it has a byte of value 0, so it is no text")
-                                    : gyre_fabric_from_text(text, fabric_out);
-    free(text);
-    return status != GYRE_SUCCESS ? gyre_fail_context(status, "--fabric %s", path) : status;
-}
-
 gyre_status bench_fabric_load(const char *path, unsigned n_hosts, unsigned n_gpus,
                               struct bench_fabric *fabric_out)
 {
     struct gyre_machine_file file;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    gyre_status status;
     fabric_out->fabric = NULL;
     if (path == NULL)
         return GYRE_SUCCESS;
     if (bench_fabric_is_machine(path)) {
-        gyre_status status = bench_machine_load(path, &file);
+        status = bench_machine_load(path, &file);
         if (status == GYRE_SUCCESS)
             status = gyre_machine_file_fabric(&file, n_hosts, n_gpus, &fabric_out->fabric);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "--fabric %s", path);
     } else {
-        GYRE_TRY(load_fabric_text(path, &fabric_out->fabric));
+        status = gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, &n_bytes);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "--fabric");
+        status = strlen(text) < n_bytes ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                                    "it has a byte of value 0, so it is no text")
+                                        : gyre_fabric_from_text(text, &fabric_out->fabric);
+        free(text);
     }
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--fabric %s", path);
     gyre_fabric_group(fabric_out->fabric, &fabric_out->grouping);
     return GYRE_SUCCESS;
 }

@@ -14,10 +14,8 @@
 
 static double percent_of_bound(const struct bench_table *table, uint64_t n_bytes, double time_ns)
 {
-    const struct gyre_shape shape = {.coll = table->request->coll,
-                                     .n_ranks = (uint16_t)table->request->n_ranks,
-                                     .grouping = table->request->grouping};
-    return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
+    const struct gyre_shape *shape = &table->request->shape;
+    return time_ns > 0 ? 100 * gyre_bound_ns(shape, &table->cost, n_bytes) / time_ns : 0;
 }
 
 /* "-" = no known bound, as for hosts that share memory. */
@@ -52,51 +50,44 @@ static const char *busiest_of(const struct bench_table *table,
 static void add_to_json(const struct bench_table *table, int column, uint64_t n_bytes,
                         const struct bench_table_cell *cell);
 
-static gyre_status add_to_csv(const struct bench_table *table, int column, uint64_t n_bytes,
-                              const struct bench_table_cell *cell)
-{
-    char proto[MAX_PROTO_TEXT];
-    const struct bench_schedule_request *request = table->request;
-    const bool is_cuda = table->facts.device_kind == GYRE_DEVICE_CUDA;
-    name_proto(table, cell, proto);
-    const struct bench_tidy_row row = {.engine = "predicted",
-                                       .machine = request->cost == NULL ? "h200" : request->cost,
-                                       .device = is_cuda ? "cuda" : "host",
-                                       .fabric =
-                                           request->fabric == NULL ? "" : request->fabric_path,
-                                       .dtype = gyre_dtype_names[GYRE_FLOAT32],
-                                       .n_ranks = table->request->n_ranks,
-                                       .n_hosts = table->facts.n_hosts,
-                                       .coll = table->request->coll,
-                                       .algorithm = table->algorithms[column]->name,
-                                       .proto = proto,
-                                       .n_channels = cell->choice.n_channels,
-                                       .n_bytes = n_bytes,
-                                       .time_us = cell->prediction.time_ns / 1e3};
-    return bench_tidy_row(table->request->csv, &row);
-}
-
 static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
 {
-    const uint64_t n_call = bench_table_call_bytes(table->request, n_bytes);
+    const struct bench_schedule_request *request = table->request;
+    const uint64_t n_call = bench_table_call_bytes(request, n_bytes);
     struct bench_table_cell cells[BENCH_TABLE_ALGORITHMS];
+    char proto[MAX_PROTO_TEXT], bound[MAX_BOUND_TEXT];
     int best = 0;
     for (int i = 0; i < table->n_algorithms; i++) {
         GYRE_TRY(bench_table_predict(table, i, n_call, &cells[i]));
         add_to_json(table, i, n_bytes, &cells[i]);
-        GYRE_TRY(add_to_csv(table, i, n_bytes, &cells[i]));
+        name_proto(table, &cells[i], proto);
+        const struct bench_tidy_row row = {
+            .engine = "predicted",
+            .machine = request->cost == NULL ? "h200" : request->cost,
+            .device = table->facts.device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host",
+            .fabric = request->fabric == NULL ? "" : request->fabric_path,
+            .dtype = gyre_dtype_names[GYRE_FLOAT32],
+            .n_ranks = request->shape.n_ranks,
+            .n_hosts = table->facts.n_hosts,
+            .coll = request->shape.coll,
+            .algorithm = table->algorithms[i]->name,
+            .proto = proto,
+            .n_channels = cells[i].choice.n_channels,
+            .n_bytes = n_bytes,
+            .time_us = cells[i].prediction.time_ns / 1e3};
+        GYRE_TRY(bench_tidy_row(request->csv, &row));
         if (cells[i].prediction.time_ns < cells[best].prediction.time_ns)
             best = i;
     }
-    if (table->request->algorithm != NULL) {
+    if (request->algorithm != NULL) {
         const double time_ns = cells[0].prediction.time_ns;
         const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
-        char proto[MAX_PROTO_TEXT], bound[MAX_BOUND_TEXT], link_name[GYRE_FABRIC_NAME_BYTES];
+        char link_name[GYRE_FABRIC_NAME_BYTES];
         name_proto(table, &cells[0], proto);
         printf("%14llu %14s %8u %10u %14.2f %10.2f %10.2f %9s  %s %.0f%%%s\n",
                (unsigned long long)n_bytes, proto, cells[0].choice.n_channels,
                cells[0].choice.tile_bytes, time_ns / 1e3, algbw,
-               algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
+               algbw * bench_bus_factor(request->shape.coll, request->shape.n_ranks),
                text_of_bound(table, n_bytes, time_ns, bound),
                busiest_of(table, &cells[0].prediction, link_name),
                cells[0].prediction.busy_share * 100,
@@ -106,7 +97,6 @@ static gyre_status print_line(struct bench_table *table, uint64_t n_bytes)
     printf("%14llu", (unsigned long long)n_bytes);
     for (int i = 0; i < table->n_algorithms; i++)
         printf(" %14.2f", cells[i].prediction.time_ns / 1e3);
-    char bound[MAX_BOUND_TEXT];
     printf(" %9s  %s\n", text_of_bound(table, n_bytes, cells[best].prediction.time_ns, bound),
            table->n_algorithms > 0 ? table->algorithms[best]->name : "");
     return GYRE_SUCCESS;
@@ -117,9 +107,9 @@ static void print_header(const struct bench_table *table)
     const struct bench_schedule_request *request = table->request;
     const bool has_net = request->net != BENCH_NET_UNNAMED;
     printf("# %s of %u rank%s on %u host%s, constants: %s%s%s%s%s\n",
-           gyre_collectives[request->coll].name, request->n_ranks, request->n_ranks == 1 ? "" : "s",
-           table->facts.n_hosts, table->facts.n_hosts == 1 ? "" : "s",
-           request->cost == NULL ? "h200" : request->cost,
+           gyre_collectives[request->shape.coll].name, request->shape.n_ranks,
+           request->shape.n_ranks == 1 ? "" : "s", table->facts.n_hosts,
+           table->facts.n_hosts == 1 ? "" : "s", request->cost == NULL ? "h200" : request->cost,
            request->fabric == NULL ? "" : ", fabric: ",
            request->fabric == NULL ? "" : request->fabric_path, has_net ? ", network: " : "",
            has_net ? bench_net_name(request->net) : "");
@@ -149,7 +139,7 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
     if (status == GYRE_SUCCESS && table.n_algorithms == 0)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "no algorithm can be predicted for %s: the lines \"left out\" say why",
-                           gyre_collectives[request->coll].name);
+                           gyre_collectives[request->shape.coll].name);
     if (status == GYRE_SUCCESS)
         print_header(&table);
     for (uint64_t n_bytes = first_bytes; n_bytes <= last_bytes && status == GYRE_SUCCESS;
@@ -178,7 +168,7 @@ gyre_status bench_schedule_fastest(const struct bench_schedule_request *request,
     bench_table_close(&table);
     if (status == GYRE_SUCCESS && fastest.algorithm == NULL)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "no algorithm can be predicted for %s",
-                           gyre_collectives[request->coll].name);
+                           gyre_collectives[request->shape.coll].name);
     if (status == GYRE_SUCCESS)
         *fastest_out = fastest;
     return status;
@@ -295,10 +285,10 @@ static void add_to_json(const struct bench_table *table, int column, uint64_t n_
     struct json_object *row = json_object_new_object();
     add_text(row, "algorithm", table->algorithms[column]->name);
     add_bool(row, "from_file", table->algorithms[column]->given != NULL);
-    add_text(row, "collective", gyre_collectives[request->coll].name);
-    add_int(row, "ranks", request->n_ranks);
+    add_text(row, "collective", gyre_collectives[request->shape.coll].name);
+    add_int(row, "ranks", request->shape.n_ranks);
     add_int(row, "hosts", table->facts.n_hosts);
-    add_int(row, "root", request->root);
+    add_int(row, "root", request->shape.root);
     add_text(row, "constants", request->cost == NULL ? "h200" : request->cost);
     if (request->fabric_path != NULL)
         add_text(row, "fabric", request->fabric_path);
@@ -313,7 +303,7 @@ static void add_to_json(const struct bench_table *table, int column, uint64_t n_
     add_number(row, "time_us", time_ns / 1e3);
     add_number(row, "algbw_gbytes_per_s", algbw);
     add_number(row, "busbw_gbytes_per_s",
-               algbw * bench_bus_factor(request->coll, request->n_ranks));
+               algbw * bench_bus_factor(request->shape.coll, request->shape.n_ranks));
     add_number(row, "percent_of_bound", percent_of_bound(table, n_bytes, time_ns));
     add_text(row, "busiest", busiest_of(table, &cell->prediction, link_name));
     add_number(row, "busy_percent", cell->prediction.busy_share * 100);

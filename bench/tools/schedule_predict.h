@@ -45,10 +45,7 @@ static inline const char *bench_net_name(enum bench_schedule_net net)
 /* Texts are argv's. NULL or 0 = not given. */
 struct bench_schedule_request {
     const struct gyre_algorithm *algorithm; /* NULL = all of the collective */
-    enum gyre_collective coll;
-    unsigned n_ranks;
-    unsigned root;
-    const struct gyre_grouping *grouping;
+    struct gyre_shape shape;
     const char *cost;     /* name or file, default h200 */
     bool is_machine;      /* `cost` names a machine */
     uint64_t first_bytes; /* default 1K, steps of a factor of four */
@@ -58,7 +55,7 @@ struct bench_schedule_request {
     double nic_gbytes_per_s;
     enum bench_schedule_net net;
     const char *fabric_path;
-    const struct gyre_fabric *fabric; /* of fabric_path, for `grouping` */
+    const struct gyre_fabric *fabric; /* of fabric_path, for the shape's grouping */
     int n_channels;
     size_t tile_bytes;
     int depth;

@@ -25,14 +25,6 @@
 #define RDMA_LATENCY_NS   2000
 #define SOCKET_LATENCY_NS 10000
 
-static struct gyre_cost cost_of_net(const struct gyre_cost *shipped, enum bench_schedule_net net)
-{
-    const bool is_rdma = net == BENCH_NET_IB;
-    const struct gyre_network network = {
-        .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
-    return net == BENCH_NET_UNNAMED ? *shipped : gyre_network_cost(shipped, &network);
-}
-
 bool bench_take_machine(struct bench_schedule_request *request, const char *machine, int *n_nics)
 {
     struct gyre_machine_file file;
@@ -64,8 +56,13 @@ static gyre_status open_costs(struct bench_table *table)
         table->cost = file.cost;
         table->facts.device_kind =
             strcmp(file.library, "mpi") == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA;
+    } else if (shipped != NULL && table->request->net == BENCH_NET_UNNAMED) {
+        table->cost = *shipped;
     } else if (shipped != NULL) {
-        table->cost = cost_of_net(shipped, table->request->net);
+        const bool is_rdma = table->request->net == BENCH_NET_IB;
+        const struct gyre_network network = {
+            .is_rdma = is_rdma, .latency_ns = is_rdma ? RDMA_LATENCY_NS : SOCKET_LATENCY_NS};
+        table->cost = gyre_network_cost(shipped, &network);
     } else {
         struct gyre_tuning tuning;
         const gyre_status status = gyre_tuning_load(name, &tuning);
@@ -75,9 +72,9 @@ static gyre_status open_costs(struct bench_table *table)
         gyre_tuning_free(&tuning);
     }
     const struct gyre_fabric *fabric = table->request->fabric;
-    const double nic_rate = fabric == NULL
-                                ? table->request->nic_gbytes_per_s
-                                : gyre_fabric_host_rate(fabric) / table->request->grouping->n_nics;
+    const double nic_rate =
+        fabric == NULL ? table->request->nic_gbytes_per_s
+                       : gyre_fabric_host_rate(fabric) / table->request->shape.grouping->n_nics;
     if (nic_rate > 0) {
         table->cost.nic_bytes_per_ns = nic_rate;
         table->cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC limits */
@@ -90,15 +87,15 @@ static gyre_status open_facts(struct bench_table *table)
 {
     const struct bench_schedule_request *request = table->request;
     struct gyre_tuner_facts *facts = &table->facts;
-    facts->n_ranks = request->n_ranks;
-    facts->grouping = request->grouping;
-    facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
+    facts->n_ranks = request->shape.n_ranks;
+    facts->grouping = request->shape.grouping;
+    facts->n_hosts = request->shape.grouping == NULL ? 1 : request->shape.grouping->n_hosts;
     facts->is_proxied = facts->n_hosts > 1;
     facts->is_tcp = facts->is_proxied && request->net == BENCH_NET_SOCKET;
     facts->is_direct_inside = facts->n_hosts > 1 && facts->n_hosts < facts->n_ranks;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA;
     facts->has_lamport =
-        gyre_collectives[request->coll].reduces; /* predictions are for sums of float32 */
+        gyre_collectives[request->shape.coll].reduces; /* predictions are for sums of float32 */
     if (facts->n_hosts > 1) {
         struct gyre_peer_counts peers;
         GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
@@ -132,51 +129,40 @@ static bool has_unlike_pairs(const struct bench_table *table,
                              const struct gyre_algorithm *algorithm)
 {
     const struct gyre_fabric *fabric = table->request->fabric;
-    const struct gyre_shape shape = {.coll = table->request->coll,
-                                     .n_ranks = (uint16_t)table->request->n_ranks,
-                                     .root = (uint16_t)table->request->root,
-                                     .grouping = table->request->grouping};
     struct gyre_program *program = NULL;
     if (fabric == NULL || (fabric->n_leaves == 1 && gyre_fabric_is_uniform(fabric)) ||
         table->facts.n_hosts < 2 ||
-        gyre_algorithm_emit(algorithm, &shape, 0, &program) != GYRE_SUCCESS)
+        gyre_algorithm_emit(algorithm, &table->request->shape, 0, &program) != GYRE_SUCCESS)
         return false;
-    const bool has_pairs = program->n_connections >= shape.n_ranks; /* of 2 (n - 1) */
+    const bool has_pairs =
+        program->n_connections >= table->request->shape.n_ranks; /* of 2 (n - 1) */
     gyre_program_free(program);
     return has_pairs;
 }
 
-static gyre_status check_pairs(const struct bench_table *table,
-                               const struct gyre_algorithm *algorithm)
-{
-    if (table->facts.n_ranks <= MOST_PAIRED_RANKS_OF_FABRIC || !has_unlike_pairs(table, algorithm))
-        return GYRE_SUCCESS;
-    return gyre_fail(
-        GYRE_ERROR_UNSUPPORTED,
-        "%s sends between all pairs of %u ranks: with a fabric of several leaves, or of hosts that "
-        "differ, up to %d ranks of such an algorithm can be simulated",
-        algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
-}
-
 /* @is_asked: only errors leave it out. */
 static gyre_status add_algorithm(struct bench_table *table, const struct gyre_algorithm *algorithm,
-                                 bool is_asked, const struct gyre_shape *shape,
-                                 const struct gyre_machine *machine)
+                                 bool is_asked, const struct gyre_machine *machine)
 {
     struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
     const char *obstacle =
-        gyre_tuner_algorithm_obstacle(&table->facts, algorithm, table->request->coll);
+        gyre_tuner_algorithm_obstacle(&table->facts, algorithm, table->request->shape.coll);
     if (obstacle == NULL && table->facts.n_ranks >= MANY_PAIRED_RANKS_OF_FABRIC &&
         has_unlike_pairs(table, algorithm))
         obstacle = "slow between so many ranks (--algo shows it)";
-    if (is_asked)
-        GYRE_TRY(check_pairs(table, algorithm));
+    if (is_asked && table->facts.n_ranks > MOST_PAIRED_RANKS_OF_FABRIC &&
+        has_unlike_pairs(table, algorithm))
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "%s sends between all pairs of %u ranks: with a fabric of several leaves, or of hosts "
+            "that differ, up to %d ranks of such an algorithm can be simulated",
+            algorithm->name, table->facts.n_ranks, MOST_PAIRED_RANKS_OF_FABRIC);
     if (obstacle != NULL && !is_asked) {
         print_left_out(table, algorithm->name, obstacle);
         return GYRE_SUCCESS;
     }
-    const gyre_status status =
-        gyre_simulator_open(algorithm, shape, machine, table->all_ranks, simulator);
+    const gyre_status status = gyre_simulator_open(algorithm, &table->request->shape, machine,
+                                                   table->all_ranks, simulator);
     if (status == GYRE_ERROR_UNSUPPORTED && !is_asked) {
         print_left_out(table, algorithm->name, gyre_cause());
         return GYRE_SUCCESS;
@@ -189,16 +175,13 @@ static gyre_status add_algorithm(struct bench_table *table, const struct gyre_al
 gyre_status bench_table_open(struct bench_table *table)
 {
     const struct bench_schedule_request *request = table->request;
-    const struct gyre_shape shape = {.coll = request->coll,
-                                     .n_ranks = (uint16_t)request->n_ranks,
-                                     .root = (uint16_t)request->root,
-                                     .grouping = request->grouping};
-    const struct gyre_machine machine = {.grouping = request->grouping, .fabric = request->fabric};
+    const struct gyre_machine machine = {.grouping = request->shape.grouping,
+                                         .fabric = request->fabric};
     GYRE_TRY(open_costs(table));
     GYRE_TRY(open_facts(table));
     if (request->algorithm != NULL && request->algorithm->given != NULL) {
-        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, table->all_ranks,
-                                     &table->simulators[0]));
+        GYRE_TRY(gyre_simulator_open(request->algorithm, &request->shape, &machine,
+                                     table->all_ranks, &table->simulators[0]));
         table->algorithms[table->n_algorithms++] = request->algorithm;
         return GYRE_SUCCESS;
     }
@@ -206,9 +189,9 @@ gyre_status bench_table_open(struct bench_table *table)
          i++) {
         const bool is_asked = request->algorithm == gyre_algorithms[i];
         const bool suits =
-            request->algorithm == NULL && gyre_algorithm_suits(gyre_algorithms[i], &shape);
+            request->algorithm == NULL && gyre_algorithm_suits(gyre_algorithms[i], &request->shape);
         if (is_asked || suits)
-            GYRE_TRY(add_algorithm(table, gyre_algorithms[i], is_asked, &shape, &machine));
+            GYRE_TRY(add_algorithm(table, gyre_algorithms[i], is_asked, &machine));
     }
     return GYRE_SUCCESS;
 }
@@ -225,14 +208,14 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
     const struct bench_schedule_request *request = table->request;
     struct gyre_filter filter = table->filter;
     struct gyre_tuner_facts facts = table->facts;
-    if (request->root == 0 && request->fabric == NULL && !table->all_ranks) {
+    if (request->shape.root == 0 && request->fabric == NULL && !table->all_ranks) {
         facts.simulator = table->simulators[column]; /* else the tuner opens an equal one */
         facts.simulated = table->algorithms[column];
     }
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithms[i] == table->algorithms[column])
-            filter.algorithms[request->coll] = 1U << i;
-    filter.is_forced[request->coll] = request->algorithm != NULL; /* as --algo is in a call */
+            filter.algorithms[request->shape.coll] = 1U << i;
+    filter.is_forced[request->shape.coll] = request->algorithm != NULL; /* as --algo is in a call */
     /* The search would emit all programs once for each size that it tries. It is left out where it
      * decides nothing else, as between hosts of one rank, which have one protocol. */
     if (request->n_channels > 0 && request->tile_bytes > 0 && facts.n_ranks >= MANY_RANKS &&
@@ -242,9 +225,9 @@ gyre_status bench_table_choose(const struct bench_table *table, int column, uint
         GYRE_TRY(
             gyre_tuner_choose_given(&facts, &filter, table->algorithms[column], n_bytes, choice));
     else
-        GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->coll, n_bytes, choice));
+        GYRE_TRY(gyre_tuner_choose(&facts, &filter, request->shape.coll, n_bytes, choice));
     const uint32_t most =
-        gyre_tuner_fifos(&table->facts, table->algorithms[column], request->coll).n_fifos /
+        gyre_tuner_fifos(&table->facts, table->algorithms[column], request->shape.coll).n_fifos /
         gyre_simulator_lanes(table->simulators[column]);
     choice->n_channels = (uint32_t)gyre_max_u64(
         1, gyre_min_u64(choice->n_channels, most)); /* as communicators limit it */
@@ -280,6 +263,6 @@ gyre_status bench_table_predict(struct bench_table *table, int column, uint64_t 
 
 uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes)
 {
-    const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
-    return traits->in_blocks || traits->out_blocks ? n_bytes / request->n_ranks : n_bytes;
+    const struct gyre_collective_traits *traits = &gyre_collectives[request->shape.coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes / request->shape.n_ranks : n_bytes;
 }

@@ -75,12 +75,10 @@ static gyre_status pair_ends(const struct trace *trace, uint32_t rank, uint32_t 
 static gyre_status open_parts(struct trace *trace)
 {
     const struct bench_schedule_request *request = trace->request;
-    struct gyre_shape shape = {.coll = request->coll,
-                               .n_ranks = (uint16_t)request->n_ranks,
-                               .root = (uint16_t)request->root,
-                               .grouping = request->grouping};
+    struct gyre_shape shape = request->shape;
     trace->n_variants = (uint32_t)gyre_algorithm_variants(request->algorithm, &shape);
-    trace->parts = calloc((size_t)request->n_ranks * trace->n_variants, sizeof(*trace->parts));
+    trace->parts =
+        calloc((size_t)request->shape.n_ranks * trace->n_variants, sizeof(*trace->parts));
     if (trace->parts == NULL)
         return out_of_memory();
     struct gyre_program *uncut;
@@ -91,7 +89,7 @@ static gyre_status open_parts(struct trace *trace)
     gyre_program_free(uncut);
     for (uint32_t variant = 0; variant < trace->n_variants; variant++) {
         shape.variant = (uint16_t)variant;
-        for (uint32_t rank = 0; rank < request->n_ranks; rank++) {
+        for (uint32_t rank = 0; rank < request->shape.n_ranks; rank++) {
             struct part *part = part_of(trace, rank, variant);
             GYRE_TRY(gyre_algorithm_emit(request->algorithm, &shape, (int)rank, &part->program));
             const struct gyre_program *program = part->program;
@@ -110,7 +108,7 @@ static gyre_status open_parts(struct trace *trace)
                 part->steps.n_steps++;
             }
         }
-        for (uint32_t rank = 0; rank < request->n_ranks; rank++)
+        for (uint32_t rank = 0; rank < request->shape.n_ranks; rank++)
             GYRE_TRY(pair_ends(trace, rank, variant));
     }
     return GYRE_SUCCESS;
@@ -224,7 +222,7 @@ static void write_call(const struct trace *trace, struct gyre_trace_writer *writ
 {
     struct gyre_trace_event event = {.kind = GYRE_TRACE_LAUNCH,
                                      .end_ns = to_ns(launched_ns),
-                                     .step = trace->request->coll,
+                                     .step = trace->request->shape.coll,
                                      .sequence = 1,
                                      .n_bytes = trace->simulation.n_bytes};
     gyre_trace_write_event(writer, &event, NULL, GYRE_TRACE_TRACK_SOCKET);
@@ -251,19 +249,22 @@ static gyre_status write_events(const struct trace *trace, struct gyre_trace_wri
                                GYRE_TRACE_TRACK_SOCKET);
         ends_ns[seen->rank] = fmax(ends_ns[seen->rank], seen->end_ns);
     }
-    for (uint32_t rank = 0; rank < trace->request->n_ranks && trace->n_seen > 0; rank++)
+    for (uint32_t rank = 0; rank < trace->request->shape.n_ranks && trace->n_seen > 0; rank++)
         write_call(trace, &writers[rank], launched_ns, ends_ns[rank]);
     return GYRE_SUCCESS;
 }
 
-static gyre_status write_trace(const struct trace *trace, FILE *file)
+static gyre_status write_trace(const struct trace *trace, const char *path)
 {
-    const uint32_t n_ranks = trace->request->n_ranks;
+    const uint32_t n_ranks = trace->request->shape.n_ranks;
+    char *text = NULL;
+    size_t n_bytes = 0;
     struct gyre_trace_writer *writers = calloc(n_ranks, sizeof(*writers));
     uint8_t *has_track = calloc(n_ranks, GYRE_TRACE_N_TRACKS);
     double *ends_ns = calloc(n_ranks, sizeof(*ends_ns));
+    FILE *file = open_memstream(&text, &n_bytes);
     gyre_status status = GYRE_SUCCESS;
-    if (writers == NULL || has_track == NULL || ends_ns == NULL) {
+    if (writers == NULL || has_track == NULL || ends_ns == NULL || file == NULL) {
         status = out_of_memory();
         goto out;
     }
@@ -284,43 +285,14 @@ static gyre_status write_trace(const struct trace *trace, FILE *file)
     status = write_events(trace, writers, ends_ns);
     gyre_trace_write_foot(file, "");
 out:
-    free(ends_ns);
-    free(has_track);
-    free(writers);
-    return status;
-}
-
-static gyre_status write_file(const struct trace *trace, const char *path)
-{
-    char *text = NULL;
-    size_t n_bytes = 0;
-    FILE *file = open_memstream(&text, &n_bytes);
-    if (file == NULL)
-        return out_of_memory();
-    gyre_status status = write_trace(trace, file);
-    if (fclose(file) != 0 && status == GYRE_SUCCESS)
+    if (file != NULL && fclose(file) != 0 && status == GYRE_SUCCESS)
         status = out_of_memory();
     if (status == GYRE_SUCCESS)
         status = gyre_file_replace(path, text, n_bytes);
     free(text);
-    return status;
-}
-
-static gyre_status simulate_given(const struct bench_schedule_request *request,
-                                  const struct gyre_simulation *simulation)
-{
-    const struct gyre_shape shape = {.coll = request->coll,
-                                     .n_ranks = (uint16_t)request->n_ranks,
-                                     .root = (uint16_t)request->root,
-                                     .grouping = request->grouping};
-    const struct gyre_machine machine = {.grouping = request->grouping, .fabric = request->fabric};
-    struct gyre_simulator *simulator;
-    struct gyre_prediction prediction;
-    GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, true, &simulator));
-    gyre_status status = bench_schedule_check_steps(simulator, simulation, MAX_STEPS);
-    if (status == GYRE_SUCCESS)
-        status = gyre_simulator_run(simulator, simulation, &prediction);
-    gyre_simulator_close(simulator);
+    free(ends_ns);
+    free(has_track);
+    free(writers);
     return status;
 }
 
@@ -329,22 +301,35 @@ gyre_status bench_simulated_trace(const struct bench_schedule_request *request, 
 {
     struct trace trace = {.request = request};
     struct gyre_prediction prediction;
+    gyre_status status = GYRE_SUCCESS;
     if (given != NULL)
         trace.simulation = *given;
     trace.simulation.all_tiles = true;
     trace.simulation.observe = observe;
     trace.simulation.arrive = arrive;
     trace.simulation.observer = &trace;
-    gyre_status status = given != NULL ? simulate_given(request, &trace.simulation)
-                                       : bench_schedule_simulate(request, n_bytes, MAX_STEPS,
-                                                                 &trace.simulation, &prediction);
+    if (given == NULL) {
+        status =
+            bench_schedule_simulate(request, n_bytes, MAX_STEPS, &trace.simulation, &prediction);
+    } else {
+        const struct gyre_machine machine = {.grouping = request->shape.grouping,
+                                             .fabric = request->fabric};
+        struct gyre_simulator *simulator;
+        GYRE_TRY(
+            gyre_simulator_open(request->algorithm, &request->shape, &machine, true, &simulator));
+        status = bench_schedule_check_steps(simulator, &trace.simulation, MAX_STEPS);
+        if (status == GYRE_SUCCESS)
+            status = gyre_simulator_run(simulator, &trace.simulation, &prediction);
+        gyre_simulator_close(simulator);
+    }
     if (status == GYRE_SUCCESS)
         status = trace.status;
     if (status == GYRE_SUCCESS)
         status = open_parts(&trace);
     if (status == GYRE_SUCCESS)
-        status = write_file(&trace, path);
-    const size_t n_parts = trace.parts == NULL ? 0 : trace.request->n_ranks * trace.n_variants;
+        status = write_trace(&trace, path);
+    const size_t n_parts =
+        trace.parts == NULL ? 0 : trace.request->shape.n_ranks * trace.n_variants;
     for (size_t i = 0; i < n_parts; i++) {
         struct part *part = &trace.parts[i];
         for (uint32_t k = 0; k < part->steps.n_steps; k++)

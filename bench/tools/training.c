@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HIDDEN_UNIT              128
-#define FLOPS_OF_PARAM_AND_TOKEN 6
-#define BACKWARD_PART            (2.0 / 3) /* 4 of these 6 */
-#define ALL_REDUCES_OF_LAYER     4         /* tensor parallel: two forward, two backward */
+#define HIDDEN_UNIT          128
+#define ALL_REDUCES_OF_LAYER 4 /* tensor parallel: two forward, two backward */
 
 const char *const bench_strategy_names[BENCH_N_STRATEGIES] = {
     [BENCH_DATA_PARALLEL] = "data parallel",
@@ -41,7 +39,7 @@ const struct bench_model bench_models[] = {
 /* clang-format on */
 const int bench_n_models = (int)(sizeof(bench_models) / sizeof(bench_models[0]));
 
-double bench_model_params(const struct bench_model *model)
+static double params_of(const struct bench_model *model)
 {
     const double hidden = model->hidden, keys = model->key_value;
     const bool is_gpt = model->positions > 0;
@@ -63,34 +61,35 @@ const struct bench_model *bench_model_find(const char *name)
     return NULL;
 }
 
-const struct bench_model *bench_model_nearest(double n_params)
+void bench_training_set_sizes(struct bench_bottleneck_options *options)
 {
-    const struct bench_model *nearest = &bench_models[0];
-    for (int i = 1; i < bench_n_models; i++)
-        if (fabs(log(bench_model_params(&bench_models[i]) / n_params)) <
-            fabs(log(bench_model_params(nearest) / n_params)))
-            nearest = &bench_models[i];
-    return nearest;
-}
-
-double bench_training_params(double n_layers, double hidden, double vocabulary)
-{
-    return n_layers * (12 * hidden * hidden + 13 * hidden) + vocabulary * hidden;
-}
-
-double bench_training_hidden(double n_params, unsigned n_layers)
-{
-    const double units = round(sqrt(n_params / (12.0 * n_layers)) / HIDDEN_UNIT);
-    return units < 1 ? HIDDEN_UNIT : units * HIDDEN_UNIT;
-}
-
-double bench_training_compute_us(const struct bench_training *training)
-{
-    if (training->compute_us > 0)
-        return training->compute_us;
-    const double flops = FLOPS_OF_PARAM_AND_TOKEN * training->n_params * training->n_tokens;
-    const double flops_per_us = training->peak_tflops * 1e6 * training->utilisation;
-    return flops / (training->n_ranks * flops_per_us);
+    struct bench_training *training = &options->training;
+    const double layers = training->n_layers, hidden = training->hidden;
+    const struct bench_model *model =
+        options->model != NULL ? bench_model_find(options->model) : NULL;
+    if (training->n_params > 0) { /* the nearest model, by ratio */
+        model = &bench_models[0];
+        for (int i = 1; i < bench_n_models; i++)
+            if (fabs(log(params_of(&bench_models[i]) / training->n_params)) <
+                fabs(log(params_of(model) / training->n_params)))
+                model = &bench_models[i];
+    } else if (model != NULL) {
+        training->n_params = params_of(model);
+    } else {
+        training->n_params =
+            layers * (12 * hidden * hidden + 13 * hidden) + options->vocabulary * hidden;
+    }
+    if (model != NULL && training->n_layers == 0 && training->hidden <= 0) {
+        options->model = model->name;
+        training->n_layers = model->n_layers;
+        training->hidden = model->hidden;
+    }
+    if (training->n_layers == 0)
+        training->n_layers = model->n_layers;
+    if (training->hidden <= 0)
+        training->hidden =
+            HIDDEN_UNIT *
+            fmax(1, round(sqrt(training->n_params / (12.0 * training->n_layers)) / HIDDEN_UNIT));
 }
 
 static int split(enum gyre_collective coll, double total, double part, double times,
@@ -129,19 +128,6 @@ int bench_training_calls(const struct bench_training *training, enum bench_strat
         calls_out[1] = (struct bench_training_calls){GYRE_COLL_REDUCE_SCATTER, layer_bytes,
                                                      training->n_layers};
         return 2;
-    }
-}
-
-double bench_training_exposed_us(enum bench_strategy strategy, double compute_us,
-                                 double communication_us, double first_us, double last_us)
-{
-    switch (strategy) {
-    case BENCH_DATA_PARALLEL:
-        return fmax(communication_us - BACKWARD_PART * compute_us, last_us);
-    case BENCH_TENSOR_PARALLEL:
-        return communication_us;
-    default:
-        return fmax(communication_us - compute_us, first_us + last_us);
     }
 }
 
@@ -204,14 +190,6 @@ static const char *text_of(struct json_object *object, const char *key)
     return json_object_is_type(found, json_type_string) ? json_object_get_string(found) : "";
 }
 
-static bool communicates(const char *name)
-{
-    for (; *name != '\0'; name++)
-        if (gyre_text_same_n(name, "nccl", 4) || gyre_text_same_n(name, "gyre", 4))
-            return true;
-    return false;
-}
-
 /* @others: kernels that do not communicate. */
 static gyre_status collect_kernels(struct json_object *events, struct spans *all,
                                    struct spans *others, struct spans *communication,
@@ -228,21 +206,26 @@ static gyre_status collect_kernels(struct json_object *events, struct spans *all
             continue;
         if (!isfinite(begin_us) || !isfinite(us) || us < 0)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the kernel %s has no time", name);
-        struct spans *own = communicates(name) ? communication : others;
+        struct spans *own = others;
+        for (const char *at = name; *at != '\0'; at++)
+            if (gyre_text_same_n(at, "nccl", 4) || gyre_text_same_n(at, "gyre", 4))
+                own = communication;
         if (!add_span(all, begin_us, begin_us + us) || !add_span(own, begin_us, begin_us + us))
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu kernels", all->n);
     }
     return GYRE_SUCCESS;
 }
 
-static gyre_status measure(struct json_object *root, struct bench_profile *profile)
+gyre_status bench_profile_read(const char *path, struct bench_profile *profile_out)
 {
     struct spans all = {0}, others = {0}, communication = {0};
-    struct json_object *events = member(root, "traceEvents");
+    struct json_object *root = NULL;
     double n_steps = 0, end_us = -INFINITY;
-    if (!json_object_is_type(events, json_type_array))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no traceEvents");
-    gyre_status status = collect_kernels(events, &all, &others, &communication, &n_steps);
+    GYRE_TRY(bench_json_read(path, &root));
+    struct json_object *events = member(root, "traceEvents");
+    gyre_status status = json_object_is_type(events, json_type_array)
+                             ? collect_kernels(events, &all, &others, &communication, &n_steps)
+                             : gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no traceEvents");
     if (status == GYRE_SUCCESS && (communication.n == 0 || others.n == 0))
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                            "it has %zu kernels that communicate and %zu others; both are needed",
@@ -252,7 +235,7 @@ static gyre_status measure(struct json_object *root, struct bench_profile *profi
         const double all_us = covered_us(&all), compute_us = covered_us(&others);
         for (size_t i = 0; i < all.n; i++)
             end_us = fmax(end_us, all.at[i].end_us);
-        *profile = (struct bench_profile){
+        *profile_out = (struct bench_profile){
             .n_steps = n_steps,
             .step_us = (end_us - all.at[0].begin_us) / n_steps,
             .compute_us = compute_us / n_steps,
@@ -263,14 +246,6 @@ static gyre_status measure(struct json_object *root, struct bench_profile *profi
     free(all.at);
     free(others.at);
     free(communication.at);
-    return status;
-}
-
-gyre_status bench_profile_read(const char *path, struct bench_profile *profile_out)
-{
-    struct json_object *root = NULL;
-    GYRE_TRY(bench_json_read(path, &root));
-    const gyre_status status = measure(root, profile_out);
     json_object_put(root);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
 }

@@ -23,26 +23,13 @@ struct bench_model {
 extern const struct bench_model bench_models[];
 extern const int bench_n_models;
 
-double bench_model_params(const struct bench_model *model);
-
 /** NULL = unknown name. */
 const struct bench_model *bench_model_find(const char *name);
 
-/** By ratio. */
-const struct bench_model *bench_model_nearest(double n_params);
-
-/** 12 layers hidden^2 (1 + 13 / (12 hidden) + vocabulary / (12 layers hidden)): Narayanan et al.,
- * "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021, equation 2.
- * @vocabulary: with learned positions. */
-double bench_training_params(double n_layers, double hidden, double vocabulary);
-
-/** The hidden size if n_layers of 12 hidden^2 hold all parameters, to a multiple of 128. */
-double bench_training_hidden(double n_params, unsigned n_layers);
-
 struct bench_training {
     double n_params;
-    double n_tokens;   /* a step, 0 = unknown */
-    double compute_us; /* measured, 0 = from params and tokens */
+    double n_tokens; /* a step, 0 = unknown */
+
     unsigned dtype_bytes;
     unsigned n_ranks;
     unsigned n_tensor_ranks; /* of one group */
@@ -69,22 +56,12 @@ struct bench_training_calls {
     double n_calls;
 };
 
-/** The computation of one step: measured, or 6 FLOPs a parameter and token, shared by all ranks
- * (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 2.1). */
-double bench_training_compute_us(const struct bench_training *training);
-
 /** Data parallel: buckets of gradients are all-reduced. Sharded: each layer's parameters are
  * gathered in both passes, its gradients reduce-scattered. Tensor parallel: each layer all-reduces
  * activations twice a pass (Shoeybi et al., "Megatron-LM", 2019, section 3). Returns the number of
  * entries. */
 int bench_training_calls(const struct bench_training *training, enum bench_strategy strategy,
                          struct bench_training_calls calls_out[BENCH_MAX_TRAINING_CALLS]);
-
-/** Data parallel: buckets hide in the backward pass, 2/3 of computation, except the last. Sharded:
- * the first all-gather and last reduce-scatter stay. Tensor parallel: all stays, as the next matrix
- * needs the sum. @first_us, @last_us: a call of the first and last entry. */
-double bench_training_exposed_us(enum bench_strategy strategy, double compute_us,
-                                 double communication_us, double first_us, double last_us);
 
 /* Means over steps. */
 struct bench_profile {
@@ -143,6 +120,12 @@ struct bench_bottleneck_result {
     int n_strategies;
     struct bench_bottleneck_strategy of[BENCH_N_STRATEGIES];
 };
+
+/** Sizes that are not given: as the nearest published model has them, all parameters by
+ * 12 layers hidden^2 (1 + 13 / (12 hidden) + vocabulary / (12 layers hidden)) (Narayanan et al.,
+ * "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021, equation 2; vocabulary
+ * with learned positions), and the hidden size by 12 layers hidden^2, to a multiple of 128. */
+void bench_training_set_sizes(struct bench_bottleneck_options *options);
 
 void bench_bottleneck_print(const struct bench_bottleneck_result *result);
 

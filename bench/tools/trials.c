@@ -144,18 +144,6 @@ static gyre_status time_calls(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
-/* -G: all calls get the mean. */
-static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
-                                 double *us, size_t n)
-{
-    GYRE_TRY(bench_enqueue(rank, call)); /* loading cannot be captured */
-    GYRE_TRY(bench_wait(rank));
-    GYRE_TRY(bench_time_graph(rank, call, (int)n, &us[0]));
-    for (size_t i = 1; i < n; i++)
-        us[i] = us[0];
-    return GYRE_SUCCESS;
-}
-
 /* us[i]: longest over ranks. */
 static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                               size_t n)
@@ -163,30 +151,33 @@ static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial 
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
     GYRE_TRY(bench_ranks_barrier(&rank->self));
-    const gyre_status status = rank->options->n_graph_launches > 0
-                                   ? time_captured(rank, &call, us, n)
-                                   : time_calls(rank, trial, &call, us, n);
+    gyre_status status = GYRE_SUCCESS;
+    if (rank->options->n_graph_launches == 0) {
+        status = time_calls(rank, trial, &call, us, n);
+    } else {
+        status = bench_enqueue(rank, &call); /* loading cannot be captured */
+        if (status == GYRE_SUCCESS)
+            status = bench_wait(rank);
+        if (status == GYRE_SUCCESS)
+            status = bench_time_graph(rank, &call, (int)n, &us[0]);
+        for (size_t i = 1; i < n; i++) /* all calls get the mean */
+            us[i] = us[0];
+    }
     gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
     GYRE_TRY(bench_rank_agree(rank, status));
     return bench_max_over_ranks(rank, us, n);
-}
-
-static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
-{
-    double fastest = INFINITY;
-    for (int i = 0; i < trials->n_trials; i++)
-        if (trials->trials[i].what.n_bytes == n_bytes && trials->trials[i].us > 0 &&
-            trials->trials[i].us < fastest)
-            fastest = trials->trials[i].us;
-    return fastest;
 }
 
 /* @doubt: possible factor over its first calls. */
 static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
                         double doubt)
 {
+    double fastest_us = INFINITY;
+    for (int i = 0; i < trials->n_trials; i++)
+        if (trials->trials[i].what.n_bytes == trial->what.n_bytes && trials->trials[i].us > 0)
+            fastest_us = fmin(fastest_us, trials->trials[i].us);
     return trials->most_slowness > 0 && !trial->is_tuned &&
-           trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
+           trial->us > doubt * trials->most_slowness * fastest_us;
 }
 
 /* Times the trial twice after a call; the shorter counts. Only a trial that warm-up may explain is
@@ -209,12 +200,6 @@ static gyre_status probe(struct bench_rank *rank, const struct bench_trials *tri
     return GYRE_SUCCESS;
 }
 
-static size_t choose_n_calls(const struct bench_trial *trial)
-{
-    const double n_calls = TRIAL_US / (trial->us > 0.1 ? trial->us : 0.1);
-    return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
-}
-
 /* @n_calls: by trial. @medians: by trial and round. */
 static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *trials, size_t *n_calls,
                               double *medians)
@@ -223,10 +208,10 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
     double us[MAX_CALLS];
     for (int i = 0; i < trials->n_trials; i++)
         GYRE_TRY(probe(rank, trials, &trials->trials[i]));
-    for (int i = 0; i < trials->n_trials; i++)
+    for (int i = 0; i < trials->n_trials; i++) {
         trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i], 1);
-    for (int i = 0; i < trials->n_trials; i++)
-        n_calls[i] = choose_n_calls(&trials->trials[i]);
+        n_calls[i] = (size_t)fmax(MIN_CALLS, fmin(MAX_CALLS, TRIAL_US / trials->trials[i].us));
+    }
     for (size_t round = 0; round < n_rounds; round++)
         for (int i = 0; i < trials->n_trials; i++) {
             if (trials->trials[i].is_dropped)
