@@ -26,28 +26,9 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
-static enum bench_read format_statistics(int fd, const char *netdev, uint32_t n, char **text_out)
-{
-    struct ethtool_gstrings *names = bench_keep(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
-    struct ethtool_stats *numbers = bench_keep(1, sizeof(*numbers) + (size_t)n * sizeof(uint64_t));
-    names->cmd = ETHTOOL_GSTRINGS;
-    names->string_set = ETH_SS_STATS;
-    names->len = n;
-    numbers->cmd = ETHTOOL_GSTATS;
-    numbers->n_stats = n;
-    if (ask(fd, netdev, names) != 0 || ask(fd, netdev, numbers) != 0 || names->len > n)
-        return BENCH_READ_BROKEN;
-    size_t used = 0;
-    *text_out = bench_keep(n, ETH_GSTRING_LEN + 32);
-    for (uint32_t i = 0; i < names->len; i++)
-        used += (size_t)sprintf(*text_out + used, "     %.*s: %" PRIu64 "\n", ETH_GSTRING_LEN - 1,
-                                (const char *)names->data + (size_t)i * ETH_GSTRING_LEN,
-                                (uint64_t)numbers->data[i]);
-    return BENCH_READ_OK;
-}
-
 enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out)
 {
+    enum bench_read result = BENCH_READ_ABSENT;
     *text_out = NULL;
     if (root[0] != '\0')
         return bench_read_all(root, bench_text("/ethtool/%.15s", netdev), text_out);
@@ -58,12 +39,28 @@ enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **
     sets->cmd = ETHTOOL_GSSET_INFO;
     sets->sset_mask = 1ULL << ETH_SS_STATS;
     const bool is_known = ask(fd, netdev, sets) == 0 && sets->sset_mask != 0;
-    const uint32_t n =
-        is_known && sets->data[0] > 0 && sets->data[0] < MOST_STATISTICS ? sets->data[0] : 0;
-    const enum bench_read result =
-        n > 0 ? format_statistics(fd, netdev, n, text_out) : BENCH_READ_ABSENT;
+    const uint32_t n = is_known && sets->data[0] < MOST_STATISTICS ? sets->data[0] : 0;
+    struct ethtool_gstrings *names = bench_keep(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
+    struct ethtool_stats *numbers = bench_keep(1, sizeof(*numbers) + (size_t)n * sizeof(uint64_t));
+    names->cmd = ETHTOOL_GSTRINGS;
+    names->string_set = ETH_SS_STATS;
+    names->len = n;
+    numbers->cmd = ETHTOOL_GSTATS;
+    numbers->n_stats = n;
+    if (n > 0)
+        result = ask(fd, netdev, names) == 0 && ask(fd, netdev, numbers) == 0 && names->len <= n
+                     ? BENCH_READ_OK
+                     : BENCH_READ_BROKEN;
     close(fd);
-    return result;
+    if (result != BENCH_READ_OK)
+        return result;
+    size_t used = 0;
+    *text_out = bench_keep(n, ETH_GSTRING_LEN + 32);
+    for (uint32_t i = 0; i < names->len; i++)
+        used += (size_t)sprintf(*text_out + used, "     %.*s: %" PRIu64 "\n", ETH_GSTRING_LEN - 1,
+                                (const char *)names->data + (size_t)i * ETH_GSTRING_LEN,
+                                (uint64_t)numbers->data[i]);
+    return BENCH_READ_OK;
 }
 
 #define LOOK_AT_LOSSES \
@@ -130,18 +127,6 @@ const struct bench_meaning bench_meanings[] = {
 
 const int bench_n_meanings = (int)(sizeof(bench_meanings) / sizeof(bench_meanings[0]));
 
-struct counter {
-    char name[128];
-    const struct bench_rdma_port *port;
-    int64_t value;
-    const struct bench_meaning *meaning;
-};
-
-struct bench_counters {
-    struct counter *list;
-    int n;
-};
-
 static void add(struct bench_counters *counters, const struct bench_rdma_port *port,
                 const char *source, const char *name, int64_t value,
                 const struct bench_meaning *meaning)
@@ -149,7 +134,7 @@ static void add(struct bench_counters *counters, const struct bench_rdma_port *p
     if (value < 0)
         return;
     counters->list = bench_grow(counters->list, counters->n, sizeof(*counters->list));
-    struct counter *counter = &counters->list[counters->n++];
+    struct bench_counter *counter = &counters->list[counters->n++];
     snprintf(counter->name, sizeof(counter->name), "%.60s %s%.50s", port->name, source, name);
     counter->port = port;
     counter->value = value;
@@ -167,46 +152,39 @@ static bool matches(const char *pattern, const char *name)
     return *pattern == '\0' && *name == '\0';
 }
 
-static void read_counters(struct bench_counters *counters, const char *root,
-                          const struct bench_rdma_port *port)
-{
-    char *text = NULL;
-    for (int i = 0; i < bench_n_meanings; i++) {
-        const char *name = bench_meanings[i].name;
-        int64_t value = 0;
-        if (strchr(name, '/') != NULL &&
-            bench_read_number(root, bench_rdma_path(port, name), &value) == BENCH_READ_OK)
-            add(counters, port, "", name, value, &bench_meanings[i]);
-    }
-    if (port->netdev[0] == '\0' || bench_ethtool_read(root, port->netdev, &text) != BENCH_READ_OK)
-        return;
-    BENCH_EACH_LINE(text, line)
-    {
-        char name[64];
-        long long value = 0;
-        if (sscanf(line, " %63[^:]: %lld", name, &value) != 2)
-            continue;
-        for (int i = 0; i < bench_n_meanings; i++)
-            if (matches(bench_meanings[i].name, name))
-                add(counters, port, "(ethtool) ", name, value, &bench_meanings[i]);
-    }
-}
-
 struct bench_counters *bench_counters_read(const struct bench_machine *machine)
 {
     struct bench_counters *counters = bench_keep(1, sizeof(*counters));
-    for (int i = 0; i < machine->n_ports; i++)
-        if (machine->ports[i].why_unused[0] == '\0')
-            read_counters(counters, machine->root, &machine->ports[i]);
+    for (int k = 0; k < machine->n_ports; k++) {
+        const struct bench_rdma_port *port = &machine->ports[k];
+        char *text = NULL;
+        if (port->why_unused[0] != '\0')
+            continue;
+        for (int i = 0; i < bench_n_meanings; i++) {
+            const char *name = bench_meanings[i].name;
+            int64_t value = 0;
+            if (strchr(name, '/') != NULL &&
+                bench_read_number(machine->root, bench_rdma_path(port, name), &value) ==
+                    BENCH_READ_OK)
+                add(counters, port, "", name, value, &bench_meanings[i]);
+        }
+        if (port->netdev[0] != '\0')
+            (void)bench_ethtool_read(machine->root, port->netdev, &text);
+        BENCH_EACH_LINE(text, line)
+        {
+            char name[64];
+            long long value = 0;
+            if (sscanf(line, " %63[^:]: %lld", name, &value) != 2)
+                continue;
+            for (int i = 0; i < bench_n_meanings; i++)
+                if (matches(bench_meanings[i].name, name))
+                    add(counters, port, "(ethtool) ", name, value, &bench_meanings[i]);
+        }
+    }
     return counters;
 }
 
-int bench_counters_n(const struct bench_counters *counters)
-{
-    return counters->n;
-}
-
-static const struct counter *find(const struct bench_counters *counters, const char *name)
+static const struct bench_counter *find(const struct bench_counters *counters, const char *name)
 {
     for (int i = 0; i < counters->n; i++)
         if (strcmp(counters->list[i].name, name) == 0)
@@ -222,8 +200,8 @@ void bench_counters_print(const struct bench_machine *machine, int n_seconds, FI
     const struct bench_counters *after = bench_counters_read(machine);
     fprintf(out, "%20s %16s  %s\n", "total", bench_text("in %d s", n_seconds), "counter of a port");
     for (int i = 0; i < after->n; i++) {
-        const struct counter *counter = &after->list[i];
-        const struct counter *old = find(before, counter->name);
+        const struct bench_counter *counter = &after->list[i];
+        const struct bench_counter *old = find(before, counter->name);
         if (counter->value == 0 && !counter->meaning->is_loss)
             continue;
         fprintf(out, "%20" PRId64 " %+16" PRId64 "  %s: %s\n", counter->value,
@@ -259,19 +237,17 @@ void bench_metrics_print(const char *pattern, FILE *out)
 }
 
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
-                           struct bench_rise *rises_out, int n_max)
+                           struct bench_counter *rises_out, int n_max)
 {
     int n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < after->n && n < n_max; i++) {
-            const struct counter *new = &after->list[i];
-            const struct counter *old = find(before, new->name);
+            const struct bench_counter *new = &after->list[i];
+            const struct bench_counter *old = find(before, new->name);
             if (old == NULL || new->value <= old->value || new->meaning->is_loss != (pass == 0))
                 continue;
-            struct bench_rise *rise = &rises_out[n++];
-            *rise = (struct bench_rise){
-                .n = new->value - old->value, .meaning = new->meaning, .port = new->port};
-            memcpy(rise->name, new->name, sizeof(rise->name));
+            rises_out[n] = *new;
+            rises_out[n++].value -= old->value;
         }
     return n;
 }

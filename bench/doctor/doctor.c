@@ -184,7 +184,7 @@ static gyre_status report(struct bench_doctor *doctor, const struct options *opt
     *exit_status_out = 0;
     if (doctor->launcher.process != 0)
         return GYRE_SUCCESS;
-    bench_findings_sort(&doctor->findings);
+
     for (int i = 0; i < doctor->findings.n; i++)
         report.n_by_severity[doctor->findings.list[i].severity]++;
     const int *n = report.n_by_severity;

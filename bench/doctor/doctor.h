@@ -164,12 +164,9 @@ char *bench_get(struct bench_doctor *doctor, const char *subject, const char *pa
 
 bool bench_said(const struct bench_doctor *doctor);
 
-/** Replaces NETDEV and DEVICE by the port's names. @netdev: "" = unknown, then the text says how to
- * find it. */
+/** Replaces NETDEV and DEVICE by the port's names. @device: NULL = an interface that may be without
+ * RDMA. @netdev: "" = unknown, then the text says how to find it. */
 const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev);
-
-/** As bench_fix_of_port(), for an interface that may be without RDMA. */
-const char *bench_fix_of_interface(const char *fix, const char *netdev);
 
 /** Replaces bytes that a terminal or a JSON reader could misread. */
 void bench_text_clean(char *text);
@@ -191,13 +188,11 @@ gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out
 
 void bench_facts_gather(struct bench_doctor *doctor);
 
-void bench_findings_sort(struct bench_findings *findings);
-
 /** By process. NULL = failed, with gyre_cause(). Collective. */
 void *bench_all_gather(struct bench_doctor *doctor, const void *mine, size_t n_bytes);
 
-/** Joins equal findings of all ranks; the evidence of ok and skipped ones may differ.
- * Collective. */
+/** Sorts findings, and joins equal ones of all ranks; the evidence of ok and skipped ones may
+ * differ. Collective. */
 gyre_status bench_findings_merge(struct bench_doctor *doctor);
 
 /** Writes "0-3,6", with "..." at the end if there is no room. @is_in: by rank. */

@@ -37,15 +37,14 @@ void bench_append(char *text, size_t text_bytes, const char *format, ...)
     mark_cut(text, text_bytes, used, n);
 }
 
-/* @unknown: appended if the text has NETDEV and the interface is unknown. */
-static const char *put_names(const char *fix, const char *device, const char *netdev,
-                             const char *unknown)
+const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev)
 {
     char *text = bench_keep(BENCH_FIX_BYTES, 1);
     const bool is_unknown = netdev[0] == '\0' && strstr(fix, "NETDEV") != NULL;
     while (*fix != '\0') {
         const bool is_netdev = netdev[0] != '\0' && strncmp(fix, "NETDEV", 6) == 0;
-        const bool is_device = device[0] != '\0' && strncmp(fix, "DEVICE", 6) == 0;
+        const bool is_device =
+            device != NULL && device[0] != '\0' && strncmp(fix, "DEVICE", 6) == 0;
         if (is_netdev || is_device)
             bench_append(text, BENCH_FIX_BYTES, "%s", is_netdev ? netdev : device);
         else
@@ -53,19 +52,11 @@ static const char *put_names(const char *fix, const char *device, const char *ne
         fix += is_netdev || is_device ? 6 : 1;
     }
     if (is_unknown)
-        bench_append(text, BENCH_FIX_BYTES, "%s", unknown);
+        bench_append(text, BENCH_FIX_BYTES, "%s",
+                     device != NULL
+                         ? " (NETDEV is the interface of the port: rdma link show names it)"
+                         : " (NETDEV is an interface of this host: ip link lists them)");
     return text;
-}
-
-const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev)
-{
-    return put_names(fix, device, netdev,
-                     " (NETDEV is the interface of the port: rdma link show names it)");
-}
-
-const char *bench_fix_of_interface(const char *fix, const char *netdev)
-{
-    return put_names(fix, "", netdev, " (NETDEV is an interface of this host: ip link lists them)");
 }
 
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
@@ -80,7 +71,7 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
     fix = fix == NULL ? "" : fix;
     if (bench_net_find(machine, finding.subject) != NULL)
-        fix = bench_fix_of_interface(fix, finding.subject);
+        fix = bench_fix_of_port(fix, NULL, finding.subject);
     for (int i = 0; i < machine->n_ports; i++)
         if (strcmp(machine->ports[i].name, finding.subject) == 0)
             fix = bench_fix_of_port(fix, machine->ports[i].device, machine->ports[i].netdev);
@@ -144,7 +135,7 @@ static int compare_findings(const void *a, const void *b)
     return subjects != 0 ? subjects : strcmp(x->evidence, y->evidence);
 }
 
-void bench_findings_sort(struct bench_findings *findings)
+static void sort(struct bench_findings *findings)
 {
     if (findings->n > 1)
         qsort(findings->list, (size_t)findings->n, sizeof(*findings->list), compare_findings);
@@ -192,8 +183,10 @@ gyre_status bench_findings_merge(struct bench_doctor *doctor)
     const int n_ranks = doctor->launcher.n_processes;
     struct bench_findings merged = {NULL, 0};
     int n_each = 1;
-    if (n_ranks == 1)
+    if (n_ranks == 1) {
+        sort(&doctor->findings);
         return GYRE_SUCCESS;
+    }
     const int *counts = bench_all_gather(doctor, &doctor->findings.n, sizeof(int));
     for (int i = 0; counts != NULL && i < n_ranks; i++)
         n_each = counts[i] > n_each ? counts[i] : n_each;
@@ -223,6 +216,7 @@ gyre_status bench_findings_merge(struct bench_doctor *doctor)
         add(&merged, &finding);
     }
     doctor->findings = merged;
+    sort(&doctor->findings);
     return GYRE_SUCCESS;
 }
 

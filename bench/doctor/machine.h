@@ -111,7 +111,8 @@ struct bench_netdev {
     char duplex[16];               /* "full", "half", "unknown", "" */
     char bus_id[BENCH_NAME_BYTES]; /* "" = not PCI */
     bool is_up;
-    bool has_link;      /* up, with a carrier */
+    bool has_link; /* up, with a carrier */
+    int64_t index;
     int64_t mtu;        /* 0 = unknown */
     int64_t mbit_per_s; /* 0 = unknown */
 };
@@ -222,20 +223,21 @@ struct bench_meaning {
 extern const struct bench_meaning bench_meanings[];
 extern const int bench_n_meanings;
 
-struct bench_counters;
-
-struct bench_rise {
+struct bench_counter {
     char
         name[128]; /* "mlx5_0:1 hw_counters/out_of_sequence", "mlx5_0:1 (ethtool) rx_prio3_pause" */
-    int64_t n;
-    const struct bench_meaning *meaning;
     const struct bench_rdma_port *port;
+    int64_t value; /* in all, or by how much it rose */
+    const struct bench_meaning *meaning;
+};
+
+struct bench_counters {
+    struct bench_counter *list;
+    int n;
 };
 
 /** All ports and their interfaces. @machine: outlives them. */
 struct bench_counters *bench_counters_read(const struct bench_machine *machine);
-
-int bench_counters_n(const struct bench_counters *counters);
 
 /** Of ports in use: in all, and within @n_seconds. */
 void bench_counters_print(const struct bench_machine *machine, int n_seconds, FILE *out);
@@ -246,6 +248,6 @@ void bench_metrics_print(const char *pattern, FILE *out);
 
 /** Lists counters that rose, losses first. Returns their number, at most n_max. */
 int bench_counters_compare(const struct bench_counters *before, const struct bench_counters *after,
-                           struct bench_rise *rises_out, int n_max);
+                           struct bench_counter *rises_out, int n_max);
 
 #endif

@@ -38,6 +38,7 @@ static void read_device(const char *root, const char *name, struct bench_netdev 
     device->is_up = (flags & FLAG_UP) != 0;
     /* Loopback and tunnels have no carrier and are "unknown" (RFC 2863). */
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
+    device->index = number_of(root, name, "ifindex");
     device->mtu = number_of(root, name, "mtu");
     device->mbit_per_s = number_of(root, name, "speed");
     const char *kind = "virtual";
@@ -61,49 +62,31 @@ static void read_device(const char *root, const char *name, struct bench_netdev 
 
 static int compare_by_index(const void *a, const void *b)
 {
-    const int64_t *x = a, *y = b;
-    return x[0] < y[0] ? -1 : x[0] > y[0];
+    const struct bench_netdev *x = a, *y = b;
+    return x->index < y->index ? -1 : x->index > y->index;
 }
 
 /* "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0". */
-static void add_address(struct bench_machine *machine, const char *line, int family)
+static void add_address(struct bench_machine *machine, const char *line, int family,
+                        const struct bench_netdev *device)
 {
     char name[16], host[64], kind[8];
     int index = 0, bits = 0;
+    struct gyre_sock_interface entry = {.address.family = (uint16_t)family,
+                                        .is_up = device->is_up,
+                                        .is_running = device->has_link,
+                                        .is_loopback = strcmp(device->kind, "loopback") == 0};
     if (sscanf(line, "%d: %15s %7s %63[^/]/%d", &index, name, kind, host, &bits) != 5 ||
-        strcmp(kind, family == AF_INET ? "inet" : "inet6") != 0)
+        strcmp(kind, family == AF_INET ? "inet" : "inet6") != 0 ||
+        strcmp(name, device->name) != 0 || inet_pton(family, host, entry.address.bytes) != 1)
         return;
-    const struct bench_netdev *device = bench_net_find(machine, name);
-    if (device == NULL)
-        return;
+    memcpy(entry.name, name, sizeof(entry.name));
+    entry.prefix_bits = (uint8_t)bits;
+    if (gyre_sock_is_link_local(&entry.address))
+        entry.address.scope = (uint32_t)index;
     machine->addresses =
         bench_grow(machine->addresses, machine->n_addresses, sizeof(*machine->addresses));
-    struct gyre_sock_interface *entry = &machine->addresses[machine->n_addresses];
-    entry->address.family = (uint16_t)family;
-    if (inet_pton(family, host, entry->address.bytes) != 1)
-        return;
-    machine->n_addresses++;
-    memcpy(entry->name, name, sizeof(entry->name));
-    entry->prefix_bits = (uint8_t)bits;
-    entry->is_up = device->is_up;
-    entry->is_running = device->has_link;
-    entry->is_loopback = strcmp(device->kind, "loopback") == 0;
-    if (gyre_sock_is_link_local(&entry->address))
-        entry->address.scope = (uint32_t)index;
-}
-
-static void sort_by_device(const struct bench_machine *machine, struct gyre_sock_interface *list,
-                           int n)
-{
-    int n_sorted = 0;
-    for (int k = 0; k < machine->n_netdevs; k++)
-        for (int i = n_sorted; i < n; i++)
-            if (strcmp(list[i].name, machine->netdevs[k].name) == 0) {
-                const struct gyre_sock_interface moved = list[i];
-                memmove(&list[n_sorted + 1], &list[n_sorted],
-                        (size_t)(i - n_sorted) * sizeof(*list));
-                list[n_sorted++] = moved;
-            }
+    machine->addresses[machine->n_addresses++] = entry;
 }
 
 void bench_net_read(const struct gyre_params *params, struct bench_machine *machine)
@@ -112,32 +95,23 @@ void bench_net_read(const struct gyre_params *params, struct bench_machine *mach
     char *text = NULL;
     char(*names)[BENCH_NAME_BYTES];
     const int n = bench_read_names(machine->root, "/sys/class/net", &names);
-    int64_t(*order)[2] = bench_keep((size_t)n, sizeof(*order));
     machine->netdevs = bench_keep((size_t)n, sizeof(*machine->netdevs));
-    for (int i = 0; i < n; i++) {
-        order[i][0] = number_of(machine->root, names[i], "ifindex");
-        order[i][1] = i;
-    }
-    qsort(order, (size_t)n, sizeof(order[0]), compare_by_index);
-    for (int i = 0; i < n; i++) {
-        const char *name = names[order[i][1]];
+    for (int i = 0; i < n; i++)
         /* bonding_masters and the like are no interfaces. */
-        if (bench_exists(machine->root, path_of(name, "flags")))
-            read_device(machine->root, name, &machine->netdevs[machine->n_netdevs++]);
-    }
+        if (bench_exists(machine->root, path_of(names[i], "flags")))
+            read_device(machine->root, names[i], &machine->netdevs[machine->n_netdevs++]);
+    qsort(machine->netdevs, (size_t)machine->n_netdevs, sizeof(*machine->netdevs),
+          compare_by_index);
     if (machine->root[0] == '\0')
         machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
     else
         (void)bench_read_program(machine->root, "ip -o addr show", &text);
-    for (int i = 0; text != NULL && i < 2; i++) {
-        const int n_before = machine->n_addresses;
+    for (int i = 0; text != NULL && i < 2 * machine->n_netdevs; i++)
         for (const char *line = text; *line != '\0'; line += *line == '\n') {
-            add_address(machine, line, families[i]);
+            add_address(machine, line, families[i / machine->n_netdevs],
+                        &machine->netdevs[i % machine->n_netdevs]);
             line += strcspn(line, "\n");
         }
-        if (machine->n_addresses > n_before)
-            sort_by_device(machine, machine->addresses + n_before, machine->n_addresses - n_before);
-    }
     machine->chosen = bench_keep((size_t)machine->n_addresses, sizeof(*machine->chosen));
     const int64_t family = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
     if (machine->net_status == GYRE_SUCCESS)

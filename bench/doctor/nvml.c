@@ -48,21 +48,6 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* ISO C has no cast to a function. */
-static const char *load(void *library, struct nvml *nvml_out)
-{
-    const char *missing = NULL;
-    void *symbol;
-#define NVML_LOAD(member, name, is_required, parameters)    \
-    symbol = dlsym(library, #name);                         \
-    memcpy(&nvml_out->member, &symbol, sizeof(symbol));     \
-    if (symbol == NULL && (is_required) && missing == NULL) \
-        missing = #name;
-    NVML_TABLE(NVML_LOAD)
-#undef NVML_LOAD
-    return missing;
-}
-
 typedef int get_number(device gpu, unsigned *number);
 typedef int get_of_kind(device gpu, int kind, unsigned *number);
 
@@ -135,7 +120,15 @@ gyre_status bench_nvml_read(const char *root, struct bench_nvml_gpu *gpus_out, i
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no NVML: %s", dlerror());
-    const char *missing = load(library, &nvml);
+    const char *missing = NULL;
+    void *symbol; /* ISO C has no cast to a function. */
+#define NVML_LOAD(member, name, is_required, parameters)    \
+    symbol = dlsym(library, #name);                         \
+    memcpy(&nvml.member, &symbol, sizeof(symbol));          \
+    if (symbol == NULL && (is_required) && missing == NULL) \
+        missing = #name;
+    NVML_TABLE(NVML_LOAD)
+#undef NVML_LOAD
     gyre_status status = GYRE_SUCCESS;
     if (missing != NULL) {
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s has no %s", path, missing);
@@ -153,34 +146,4 @@ gyre_status bench_nvml_read(const char *root, struct bench_nvml_gpu *gpus_out, i
     if (status == GYRE_SUCCESS)
         *n_out = n;
     return status;
-}
-
-/* nvml.h, nvmlClocksThrottleReasons */
-static const struct {
-    int64_t bit;
-    bool is_bad;
-    const char *words;
-} reason_table[] = {
-    {0x2, false, "application clocks are set"},
-    {0x4, false, "at the power limit"},
-    {0x8, true, "hardware slowdown"},
-    {0x20, true, "too hot (software)"},
-    {0x40, true, "too hot (hardware)"},
-    {0x80, true, "power brake: the supply cannot keep up"},
-    {0x100, false, "display clocks are set"},
-};
-
-const char *bench_nvml_reasons(int64_t reasons, bool *is_bad_out, char *text_out, size_t text_bytes)
-{
-    size_t used = 0;
-    text_out[0] = '\0';
-    *is_bad_out = false;
-    for (size_t i = 0; i < sizeof(reason_table) / sizeof(reason_table[0]); i++) {
-        if (reasons < 0 || (reasons & reason_table[i].bit) == 0 || used >= text_bytes)
-            continue;
-        *is_bad_out = *is_bad_out || reason_table[i].is_bad;
-        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s%s", used > 0 ? ", " : "",
-                                 reason_table[i].words);
-    }
-    return text_out;
 }

@@ -19,11 +19,6 @@
 #define TIMEOUT_MS   10000
 #define HOST_DEVICES 3
 
-void bench_pair_tell(int fd, const struct bench_pair_event *event)
-{
-    bench_child_tell(fd, event, sizeof(*event));
-}
-
 struct copier {
     int fd;
     gyre_device_kind kind;
@@ -66,7 +61,7 @@ static gyre_status copy(const struct copier *copier, int from, int to, size_t n_
 static gyre_status measure_pair(const struct copier *copier, int from, int to)
 {
     struct bench_pair_event event = {.kind = BENCH_PAIR_START, .from = from, .to = to};
-    bench_pair_tell(copier->fd, &event);
+    bench_child_tell(copier->fd, &event, sizeof(event));
     struct gyre_pattern_errors errors = {0};
     const struct gyre_pattern pattern = {.dtype = GYRE_UINT8,
                                          .op = GYRE_SUM,
@@ -97,7 +92,7 @@ static gyre_status measure_pair(const struct copier *copier, int from, int to)
     GYRE_TRY(synchronize(copier, to));
     event.gbytes_per_s = (double)(N_LARGE * LARGE_BYTES) / (double)(gyre_now_ns() - start_ns);
     event.kind = BENCH_PAIR_DONE;
-    bench_pair_tell(copier->fd, &event);
+    bench_child_tell(copier->fd, &event, sizeof(event));
     return GYRE_SUCCESS;
 }
 
@@ -112,7 +107,7 @@ static gyre_status open_devices(struct copier *copier)
     if (copier->n > BENCH_MAX_PAIR_DEVICES)
         copier->n = BENCH_MAX_PAIR_DEVICES;
     const struct bench_pair_event count = {.kind = BENCH_PAIR_COUNT, .from = copier->n};
-    bench_pair_tell(copier->fd, &count);
+    bench_child_tell(copier->fd, &count, sizeof(count));
     if (copier->n < 2)
         return GYRE_SUCCESS;
     config.device_kind = (int)copier->kind;
@@ -127,9 +122,9 @@ static gyre_status open_devices(struct copier *copier)
 }
 
 /* Nothing is released, as a broken device could hang, and the process ends. */
-void bench_pairs_measure(int fd, int kind)
+void bench_pairs_measure(int fd, const void *kind)
 {
-    struct copier copier = {.fd = fd, .kind = (gyre_device_kind)kind};
+    struct copier copier = {.fd = fd, .kind = *(const gyre_device_kind *)kind};
     gyre_status status = open_devices(&copier);
     int from = -1, to = -1;
     for (int step = 1; status == GYRE_SUCCESS && step < copier.n; step++)
@@ -141,25 +136,12 @@ void bench_pairs_measure(int fd, int kind)
     struct bench_pair_event last = {.kind = BENCH_PAIR_END, .from = from, .to = to};
     last.kind = status == GYRE_SUCCESS ? BENCH_PAIR_END : BENCH_PAIR_FAILED;
     snprintf(last.cause, sizeof(last.cause), "%.255s", gyre_cause());
-    bench_pair_tell(fd, &last);
+    bench_child_tell(fd, &last, sizeof(last));
 }
 
-struct work {
-    bench_pairs_function *measure;
-    int kind;
-};
-
-static void run(int fd, const void *argument)
+gyre_status bench_pairs_run(bench_pairs_function *measure, gyre_device_kind kind, int timeout_ms,
+                            struct bench_pairs *pairs)
 {
-    const struct work *work = argument;
-    work->measure(fd, work->kind);
-}
-
-gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
-                            struct bench_pairs *pairs_out)
-{
-    const struct work work = {.measure = measure, .kind = kind};
-    struct bench_pairs *pairs = pairs_out;
     struct bench_child child;
     struct bench_pair_event event;
     gyre_status status = GYRE_SUCCESS;
@@ -168,7 +150,7 @@ gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout
     for (int i = 0; i < BENCH_MAX_PAIR_DEVICES; i++)
         for (int j = 0; j < BENCH_MAX_PAIR_DEVICES; j++)
             pairs->latency_us[i][j] = pairs->gbytes_per_s[i][j] = NAN;
-    GYRE_TRY(bench_child_start(run, &work, &child));
+    GYRE_TRY(bench_child_start(measure, &kind, &child));
     do {
         status = bench_child_take(&child, timeout_ms, "nothing", "copies", &event, sizeof(event));
         if (status != GYRE_SUCCESS)

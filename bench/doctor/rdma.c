@@ -7,6 +7,7 @@
 #include "core/foundation/base/text.h"
 #include "transport/transport.h"
 
+#include <arpa/inet.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,44 +29,44 @@ static void read_port_file(const char *root, const struct bench_rdma_port *port,
     (void)bench_read_text(root, bench_rdma_path(port, file), text_out, text_bytes);
 }
 
-static void read_port(const char *root, const char *device, int number,
-                      struct bench_rdma_port *port)
-{
-    char word[16], *rest;
-    snprintf(port->device, sizeof(port->device), "%.63s", device);
-    port->port = number;
-    snprintf(port->name, sizeof(port->name), "%.63s:%d", device, number);
-    read_port_file(root, port, "state", port->state, sizeof(port->state));
-    read_port_file(root, port, "phys_state", port->physical, sizeof(port->physical));
-    read_port_file(root, port, "rate", port->rate, sizeof(port->rate));
-    read_port_file(root, port, "link_layer", port->layer, sizeof(port->layer));
-    (void)gyre_topo_port_netdev(bench_text("%s/sys", root), device, number, port->netdev,
-                                sizeof(port->netdev));
-    (void)bench_read_text(root, path_of(device, "fw_ver"), port->firmware, sizeof(port->firmware));
-    (void)bench_read_text(root, path_of(device, "board_id"), port->board, sizeof(port->board));
-    port->gbit_per_s = gyre_text_to_double(port->rate, &rest);
-    (void)sscanf(rest, " Gb/sec (%d%1[X]", &port->width, word);
-    if (bench_read_link(root, path_of(device, "device"), port->bus_id, sizeof(port->bus_id)) !=
-            BENCH_READ_OK ||
-        strchr(port->bus_id, ':') == NULL)
-        port->bus_id[0] = '\0';
-    port->is_soft = port->bus_id[0] == '\0' || bench_exists(root, path_of(device, "parent"));
-    port->is_active = strcmp(port->state, "4: ACTIVE") == 0;
-    port->is_roce = strcmp(port->layer, "Ethernet") == 0;
-}
-
 void bench_rdma_read(struct bench_machine *machine)
 {
+    const char *root = machine->root;
     char(*devices)[BENCH_NAME_BYTES], (*ports)[BENCH_NAME_BYTES];
-    machine->n_rdma_devices = bench_read_names(machine->root, "/sys/class/infiniband", &devices);
+    machine->n_rdma_devices = bench_read_names(root, "/sys/class/infiniband", &devices);
     for (int i = 0; i < machine->n_rdma_devices; i++) {
-        const int n = bench_read_names(machine->root, path_of(devices[i], "ports"), &ports);
+        const char *device = devices[i];
+        const int n = bench_read_names(root, path_of(device, "ports"), &ports);
         for (int j = 0; j < n; j++) {
             int64_t number = 0;
             if (!bench_text_to_number(ports[j], &number) || number <= 0 || number >= 256)
                 continue;
             machine->ports = bench_grow(machine->ports, machine->n_ports, sizeof(*machine->ports));
-            read_port(machine->root, devices[i], (int)number, &machine->ports[machine->n_ports++]);
+            struct bench_rdma_port *port = &machine->ports[machine->n_ports++];
+            char word[16], *rest;
+            snprintf(port->device, sizeof(port->device), "%.63s", device);
+            port->port = (int)number;
+            snprintf(port->name, sizeof(port->name), "%.63s:%d", device, port->port);
+            read_port_file(root, port, "state", port->state, sizeof(port->state));
+            read_port_file(root, port, "phys_state", port->physical, sizeof(port->physical));
+            read_port_file(root, port, "rate", port->rate, sizeof(port->rate));
+            read_port_file(root, port, "link_layer", port->layer, sizeof(port->layer));
+            (void)gyre_topo_port_netdev(bench_text("%s/sys", root), device, port->port,
+                                        port->netdev, sizeof(port->netdev));
+            (void)bench_read_text(root, path_of(device, "fw_ver"), port->firmware,
+                                  sizeof(port->firmware));
+            (void)bench_read_text(root, path_of(device, "board_id"), port->board,
+                                  sizeof(port->board));
+            port->gbit_per_s = gyre_text_to_double(port->rate, &rest);
+            (void)sscanf(rest, " Gb/sec (%d%1[X]", &port->width, word);
+            if (bench_read_link(root, path_of(device, "device"), port->bus_id,
+                                sizeof(port->bus_id)) != BENCH_READ_OK ||
+                strchr(port->bus_id, ':') == NULL)
+                port->bus_id[0] = '\0';
+            port->is_soft =
+                port->bus_id[0] == '\0' || bench_exists(root, path_of(device, "parent"));
+            port->is_active = strcmp(port->state, "4: ACTIVE") == 0;
+            port->is_roce = strcmp(port->layer, "Ethernet") == 0;
         }
     }
 }
@@ -147,21 +148,6 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
     }
 }
 
-/* Reads "fe80:0000:0000:0000:5054:00ff:fe12:3456". */
-static bool parse_gid(const char *text, uint8_t raw_out[16])
-{
-    unsigned words[8];
-    char end;
-    if (sscanf(text, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x%c", &words[0], &words[1], &words[2],
-               &words[3], &words[4], &words[5], &words[6], &words[7], &end) != 8)
-        return false;
-    for (int i = 0; i < 8; i++) {
-        raw_out[2 * i] = (uint8_t)(words[i] >> 8);
-        raw_out[2 * i + 1] = (uint8_t)words[i];
-    }
-    return true;
-}
-
 /* The kernel hides the type and interface of empty rows and of other network namespaces. */
 static void read_row(const struct bench_machine *machine, const struct bench_rdma_port *port,
                      struct gyre_ib_gid_row *row)
@@ -201,7 +187,7 @@ int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma
         if (result == BENCH_READ_ABSENT)
             continue;
         if (result != BENCH_READ_OK || !bench_text_to_number(names[i], &index) ||
-            !parse_gid(text, row.raw))
+            inet_pton(AF_INET6, text, row.raw) != 1)
             return -1;
         row.index = (uint32_t)index;
         if (gyre_ib_gid_classify(row.raw) == GYRE_IB_GID_ZERO)

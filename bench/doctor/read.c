@@ -299,36 +299,30 @@ static void read_pci(struct bench_machine *machine)
     }
 }
 
-/* @visible: a GPU's number, or the beginning of its UUID. */
-static bool is_visible(const struct bench_machine *machine, const char *bus_id, int number,
-                       const char *visible)
-{
-    char own[16], uuid[64] = "", *text = NULL;
-    const char *path = bench_text("/proc/driver/nvidia/gpus/%s/information", bus_id);
-    (void)bench_read_all(machine->root, path, &text);
-    const char *line = text == NULL ? NULL : strstr(text, "GPU UUID:");
-    if (line != NULL)
-        (void)sscanf(line, "GPU UUID: %63s", uuid);
-    snprintf(own, sizeof(own), "%d", number);
-    while (*visible != '\0') {
-        const size_t n = strcspn(visible, ",");
-        if ((strlen(own) == n && strncmp(visible, own, n) == 0) ||
-            strncmp(visible, "MIG-", 4) == 0 ||
-            (strncmp(visible, "GPU-", 4) == 0 &&
-             (uuid[0] == '\0' || strncmp(uuid, visible, n) == 0)))
-            return true;
-        visible += n + (visible[n] == ',');
-    }
-    return false;
-}
-
+/* A word of @visible is a GPU's number, or the beginning of its UUID. */
 void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine)
 {
     int number = 0;
-    for (int i = 0; visible != NULL && i < machine->n_pci; i++)
-        if (machine->pci[i].is_gpu)
-            machine->pci[i].is_hidden =
-                !is_visible(machine, machine->pci[i].bus_id, number++, visible);
+    for (int i = 0; visible != NULL && i < machine->n_pci; i++) {
+        struct bench_pci *pci = &machine->pci[i];
+        char own[16], uuid[64] = "", *text = NULL;
+        if (!pci->is_gpu)
+            continue;
+        const char *path = bench_text("/proc/driver/nvidia/gpus/%s/information", pci->bus_id);
+        (void)bench_read_all(machine->root, path, &text);
+        const char *line = text == NULL ? NULL : strstr(text, "GPU UUID:");
+        if (line != NULL)
+            (void)sscanf(line, "GPU UUID: %63s", uuid);
+        snprintf(own, sizeof(own), "%d", number++);
+        pci->is_hidden = true;
+        for (const char *word = visible; *word != '\0'; word += *word == ',') {
+            const size_t n = strcspn(word, ",");
+            if ((strlen(own) == n && strncmp(word, own, n) == 0) || strncmp(word, "MIG-", 4) == 0 ||
+                (strncmp(word, "GPU-", 4) == 0 && (uuid[0] == '\0' || strncmp(uuid, word, n) == 0)))
+                pci->is_hidden = false;
+            word += n;
+        }
+    }
 }
 
 bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id)

@@ -43,10 +43,6 @@ struct bench_nvml {
  * start). */
 gyre_status bench_nvml_read(const char *root, struct bench_nvml_gpu *gpus_out, int *n_out);
 
-/** "power brake, too hot", without idle. @is_bad_out: a fault, not a setting. Returns text_out. */
-const char *bench_nvml_reasons(int64_t reasons, bool *is_bad_out, char *text_out,
-                               size_t text_bytes);
-
 #define BENCH_CUDA_MAX_GPUS 64
 
 /* Sent through a pipe, so it has no pointers. */
@@ -99,8 +95,8 @@ struct bench_pair_event {
     char cause[256];
 };
 
-/* In the child, whose events go to bench_pair_tell(fd, ...). */
-typedef void bench_pairs_function(int fd, int kind);
+/* In the child, which tells events. @kind: a gyre_device_kind. */
+typedef void bench_pairs_function(int fd, const void *kind);
 
 struct bench_pairs {
     int n;
@@ -110,14 +106,12 @@ struct bench_pairs {
     int to;
 };
 
-void bench_pair_tell(int fd, const struct bench_pair_event *event);
+void bench_pairs_measure(int fd, const void *kind);
 
-void bench_pairs_measure(int fd, int kind);
-
-/** @measure: runs in a child. @timeout_ms: longest silence. @pairs_out: what is known, on failure
+/** @measure: runs in a child. @timeout_ms: longest silence. @pairs: gets what is known, on failure
  * too. Errors: TIMEOUT, DEVICE with the child's cause, SYSTEM. */
-gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,
-                            struct bench_pairs *pairs_out);
+gyre_status bench_pairs_run(bench_pairs_function *measure, gyre_device_kind kind, int timeout_ms,
+                            struct bench_pairs *pairs);
 
 /* For programs and drivers that may hang. */
 

@@ -27,7 +27,7 @@ static struct bench_counters *read_counters(void)
     return bench_counters_read(machine);
 }
 
-static const char *fix_of(const struct bench_rise *rise)
+static const char *fix_of(const struct bench_counter *rise)
 {
     return bench_fix_of_port(rise->meaning->fix, rise->port->device, rise->port->netdev);
 }
@@ -36,15 +36,15 @@ TEST_CASE("without a load no counter rises")
 {
     prepare();
     struct bench_counters *before = read_counters(), *after = read_counters();
-    struct bench_rise rise;
-    CHECK(bench_counters_n(before) == 5);
+    struct bench_counter rise;
+    CHECK(before->n == 5);
     CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
 }
 
 TEST_CASE("counters that rose are named with their meaning, losses first")
 {
     prepare();
-    struct bench_rise rises[8];
+    struct bench_counter rises[8];
     struct bench_counters *before = read_counters();
     test_put("140\n", PORT "/hw_counters/np_cnp_sent");
     test_put("9\n", PORT "/hw_counters/out_of_sequence");
@@ -53,14 +53,14 @@ TEST_CASE("counters that rose are named with their meaning, losses first")
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_compare(before, after, rises, 8) == 4);
     CHECK(strcmp(rises[0].name, "mlx5_0:1 hw_counters/out_of_sequence") == 0);
-    CHECK(rises[0].n == 2 && rises[0].meaning->is_loss &&
+    CHECK(rises[0].value == 2 && rises[0].meaning->is_loss &&
           strstr(rises[0].meaning->meaning, "lost") != NULL);
     CHECK(strcmp(rises[1].name, "mlx5_0:1 (ethtool) rx_prio3_discards") == 0);
-    CHECK(rises[1].n == 2 && rises[1].meaning->is_loss);
+    CHECK(rises[1].value == 2 && rises[1].meaning->is_loss);
     const char *fix = fix_of(&rises[1]);
     CHECK_MSG(strstr(fix, "mlnx_qos -i eth1 --trust dscp --pfc") == fix, "%s", fix);
     CHECK(strcmp(rises[2].name, "mlx5_0:1 hw_counters/np_cnp_sent") == 0);
-    CHECK(rises[2].n == 40 && !rises[2].meaning->is_loss);
+    CHECK(rises[2].value == 40 && !rises[2].meaning->is_loss);
     CHECK(strcmp(rises[3].name, "mlx5_0:1 (ethtool) rx_prio3_pause") == 0);
     CHECK(bench_counters_compare(before, after, rises, 1) == 1);
 }
@@ -68,15 +68,15 @@ TEST_CASE("counters that rose are named with their meaning, losses first")
 TEST_CASE("a counter that is garbage, new or smaller is left out")
 {
     prepare();
-    struct bench_rise rise;
+    struct bench_counter rise;
     test_put("%s\n", PORT "/hw_counters/np_cnp_sent");
     test_put("9\n", PORT "/hw_counters/out_of_sequence");
     struct bench_counters *before = read_counters();
-    CHECK(bench_counters_n(before) == 4);
+    CHECK(before->n == 4);
     test_put("200\n", PORT "/hw_counters/np_cnp_sent");
     test_put("0\n", PORT "/hw_counters/out_of_sequence");
     struct bench_counters *after = read_counters();
-    CHECK(bench_counters_n(after) == 5);
+    CHECK(after->n == 5);
     CHECK(bench_counters_compare(before, after, &rise, 1) == 0);
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("a fix names the port that it is about")
 TEST_CASE("a port whose interface is unknown has a fix in words")
 {
     prepare();
-    struct bench_rise rise;
+    struct bench_counter rise;
     test_put("", PORT "/gid_attrs/ndevs/0");
     test_put("0\n", PORT "/hw_counters/packet_seq_err");
     struct bench_counters *before = read_counters();
@@ -115,10 +115,10 @@ TEST_CASE("the interface is that of the first row that names one")
     test_put("", PORT "/gid_attrs/ndevs/0");
     test_put("eth1\n", PORT "/gid_attrs/ndevs/2");
     test_put("eth9\n", PORT "/gid_attrs/ndevs/10");
-    struct bench_rise rise;
+    struct bench_counter rise;
     struct bench_counters *before = read_counters();
     test_put("NIC statistics:\n     rx_prio3_pause: 5\n     rx_prio3_discards: 6\n",
              "ethtool/eth1");
     struct bench_counters *after = read_counters();
-    CHECK(bench_counters_compare(before, after, &rise, 1) == 1 && rise.n == 6);
+    CHECK(bench_counters_compare(before, after, &rise, 1) == 1 && rise.value == 6);
 }

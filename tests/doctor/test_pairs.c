@@ -22,11 +22,11 @@ static void announce(int fd)
 {
     const struct bench_pair_event count = {.kind = BENCH_PAIR_COUNT, .from = 2};
     const struct bench_pair_event start = {.kind = BENCH_PAIR_START, .from = 1, .to = 0};
-    bench_pair_tell(fd, &count);
-    bench_pair_tell(fd, &start);
+    bench_child_tell(fd, &count, sizeof(count));
+    bench_child_tell(fd, &start, sizeof(start));
 }
 
-static void hang(int fd, int kind)
+static void hang(int fd, const void *kind)
 {
     (void)kind;
     announce(fd);
@@ -34,31 +34,31 @@ static void hang(int fd, int kind)
         pause();
 }
 
-static void die(int fd, int kind)
+static void die(int fd, const void *kind)
 {
     (void)kind;
     announce(fd);
     raise(SIGKILL);
 }
 
-static void fail(int fd, int kind)
+static void fail(int fd, const void *kind)
 {
     struct bench_pair_event event = {.kind = BENCH_PAIR_FAILED, .from = 1, .to = 0};
     (void)kind;
     announce(fd);
     snprintf(event.cause, sizeof(event.cause), "the copy damages data");
-    bench_pair_tell(fd, &event);
+    bench_child_tell(fd, &event, sizeof(event));
 }
 
 /* No device has such numbers. */
-static void lie(int fd, int kind)
+static void lie(int fd, const void *kind)
 {
     struct bench_pair_event event = {.kind = BENCH_PAIR_DONE, .from = 1000, .to = -7};
     (void)kind;
     announce(fd);
-    bench_pair_tell(fd, &event);
+    bench_child_tell(fd, &event, sizeof(event));
     event.kind = BENCH_PAIR_END;
-    bench_pair_tell(fd, &event);
+    bench_child_tell(fd, &event, sizeof(event));
 }
 
 TEST_CASE("a pair that hangs is named, and its process is ended")

@@ -337,14 +337,34 @@ void bench_check_gpu_ecc(struct bench_doctor *doctor)
     }
 }
 
+/* nvml.h, nvmlClocksThrottleReasons, without idle. A bad one is a fault, not a setting. */
+static const struct {
+    int64_t bit;
+    bool is_bad;
+    const char *words;
+} reasons_of_clocks[] = {
+    {0x2, false, "application clocks are set"},
+    {0x4, false, "at the power limit"},
+    {0x8, true, "hardware slowdown"},
+    {0x20, true, "too hot (software)"},
+    {0x40, true, "too hot (hardware)"},
+    {0x80, true, "power brake: the supply cannot keep up"},
+    {0x100, false, "display clocks are set"},
+};
+
 void bench_check_gpu_clocks(struct bench_doctor *doctor)
 {
     const struct bench_nvml *nvml = nvml_of(doctor);
     for (int i = 0; nvml != NULL && i < nvml->n; i++) {
         const struct bench_nvml_gpu *gpu = &nvml->gpus[i];
-        char reasons[256];
+        char reasons[256] = "";
         bool is_bad = false;
-        bench_nvml_reasons(gpu->reasons, &is_bad, reasons, sizeof(reasons));
+        for (size_t k = 0; k < sizeof(reasons_of_clocks) / sizeof(reasons_of_clocks[0]); k++)
+            if (gpu->reasons >= 0 && (gpu->reasons & reasons_of_clocks[k].bit) != 0) {
+                is_bad = is_bad || reasons_of_clocks[k].is_bad;
+                bench_append(reasons, sizeof(reasons), "%s%s", reasons[0] != '\0' ? ", " : "",
+                             reasons_of_clocks[k].words);
+            }
         const char *fix = is_bad ? "look at fans, air flow, power supplies and cables; nvidia-smi "
                                    "-q -d PERFORMANCE,TEMPERATURE,POWER -i GPU"
                                  : NULL;

@@ -37,7 +37,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
     const char *source =
         rule[0] != '\0' ? gyre_param_source(&doctor->params, GYRE_PARAM_SOCKET_IFNAME) : "by rules";
     const char *real = bench_net_real(machine);
-    const char *fix = bench_fix_of_interface(GIVE_ADDRESS, real);
+    const char *fix = bench_fix_of_port(GIVE_ADDRESS, NULL, real);
     char list[1300];
     list[0] = '\0';
     for (int i = 0; i < machine->n_chosen; i++) {
@@ -111,19 +111,19 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "addresses: %d of IPv4, %d routable of IPv6", n_four, n_six);
     else if (n_six > 0)
         bench_warn(doctor, NULL,
-                   bench_fix_of_interface(
+                   bench_fix_of_port(
                        "ip addr add A.B.C.D/24 dev NETDEV, or set NCCL_SOCKET_FAMILY=AF_INET6 and, "
                        "for RoCE, NCCL_IB_ADDR_FAMILY=AF_INET6",
-                       routable),
+                       NULL, routable),
                    "no IPv4 address, %d of IPv6: gyre uses IPv6 by itself, but NCCL's rules look "
                    "for IPv4 GIDs first",
                    n_six);
     else
         bench_warn(
             doctor, NULL,
-            bench_fix_of_interface(
+            bench_fix_of_port(
                 "ip addr add A.B.C.D/24 dev NETDEV; look at the DHCP client: networkctl status",
-                bench_net_real(machine)),
+                NULL, bench_net_real(machine)),
             "no address that other hosts can route to; %d of one link only", n_link_local);
 }
 

@@ -137,19 +137,19 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench
 
 void bench_check_job_rail_counters(struct bench_doctor *doctor)
 {
-    struct bench_rise rises[16];
+    struct bench_counter rises[16];
     if (doctor->before_load == NULL || doctor->after_load == NULL) {
         bench_skip(doctor, "job.rails put no load on ports of this rank");
         return;
     }
     const int n = bench_counters_compare(doctor->before_load, doctor->after_load, rises, 16);
-    const int n_read = bench_counters_n(doctor->after_load);
+    const int n_read = doctor->after_load->n;
     for (int i = 0; i < n; i++) {
         const struct bench_meaning *meaning = rises[i].meaning;
         const struct bench_rdma_port *port = rises[i].port;
         bench_say(doctor, meaning->is_loss ? BENCH_WARN : BENCH_OK, doctor->host,
                   bench_fix_of_port(meaning->fix, port->device, port->netdev),
-                  "%s rose by %" PRId64 " while job.rails ran: %s", rises[i].name, rises[i].n,
+                  "%s rose by %" PRId64 " while job.rails ran: %s", rises[i].name, rises[i].value,
                   meaning->meaning);
     }
     if (n == 0 && n_read == 0)
