@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Files define X before including this, so it has no include guard. X(group, name, by, needs,
- * title, nothing): the id is group.name, also the heading in docs/doctor.md. VALUE: rows in
- * checks/values.c, CODE and, for each port that jobs use, PORT: bench_check_<group>_<name>().
+ * title, nothing): the id is group.name, also the heading in docs/doctor.md. VALUE, TRIAL and FACT:
+ * rows of a function in checks, CODE and, for each port that jobs use, PORT:
+ * bench_check_<group>_<name>().
  * @nothing: why it is skipped if it said nothing. Scripts search for ids, so ids are stable.
  */
 /* clang-format off */
@@ -61,23 +62,23 @@ X(gpu, nvlink, CODE, GPU, "NVLinks", NULL)
 X(gpu, ecc, CODE, GPU, "memory errors of GPUs", NULL)
 X(gpu, clocks, CODE, GPU, "clocks of GPUs, and what holds them down", NULL)
 X(gpu, link, CODE, GPU, "PCI links of GPUs as NVML sees them", NULL)
-X(gpu, copies, CODE, GPU, "copies between host memory and GPUs", NULL)
-X(gpu, ipc, CODE, GPU, "GPU memory that a second process opens", NULL)
-X(gpu, dmabuf, CODE, GPU, "GPU memory for RDMA, as a dma-buf", NULL)
+X(gpu, copies, TRIAL, GPU, "copies between host memory and GPUs", NULL)
+X(gpu, ipc, TRIAL, GPU, "GPU memory that a second process opens", NULL)
+X(gpu, dmabuf, TRIAL, GPU, "GPU memory for RDMA, as a dma-buf", NULL)
 X(gpu, pairs, CODE, NOTHING, "measured copies between GPUs", NULL)
 X(job, launcher, CODE, NOTHING, "how the job was started", NULL)
 X(job, oversubscription, CODE, NOTHING, "processors and GPUs for the ranks of a host", NULL)
 X(job, binding, CODE, NOTHING, "processors that a process may run on", NULL)
 X(job, variables, CODE, NOTHING, "variables are spelt right and legal", NULL)
 X(job, harmful, CODE, NOTHING, "variables that are nearly always a mistake", NULL)
-X(job, version, CODE, RANKS, "all ranks run the same gyre", NULL)
-X(job, variables_differ, CODE, RANKS, "all ranks have the same variables", NULL)
-X(job, kernel, CODE, RANKS, "all ranks run the same kernel", NULL)
-X(job, driver, CODE, RANKS, "all ranks have the same NVIDIA driver", NULL)
-X(job, firmware, CODE, RANKS, "all ranks have the same firmware", NULL)
-X(job, mtu, CODE, RANKS, "all ranks have the same packet sizes", NULL)
-X(job, gid, CODE, RANKS, "all ranks use GIDs of one kind", NULL)
-X(job, rate, CODE, RANKS, "all ranks have RDMA ports of the same rates", NULL)
+X(job, version, FACT, RANKS, "all ranks run the same gyre", NULL)
+X(job, variables_differ, FACT, RANKS, "all ranks have the same variables", NULL)
+X(job, kernel, FACT, RANKS, "all ranks run the same kernel", NULL)
+X(job, driver, FACT, RANKS, "all ranks have the same NVIDIA driver", NULL)
+X(job, firmware, FACT, RANKS, "all ranks have the same firmware", NULL)
+X(job, mtu, FACT, RANKS, "all ranks have the same packet sizes", NULL)
+X(job, gid, FACT, RANKS, "all ranks use GIDs of one kind", NULL)
+X(job, rate, FACT, RANKS, "all ranks have RDMA ports of the same rates", NULL)
 X(job, clock_skew, CODE, RANKS, "the clocks of all ranks agree", NULL)
 X(job, firewall, CODE, HOSTS, "TCP and UDP pass between hosts", NULL)
 X(job, path_mtu, CODE, HOSTS, "the largest packet that passes between hosts whole", NULL)

@@ -17,6 +17,8 @@
 
 const struct bench_check bench_checks[BENCH_N_CHECKS] = {
 #define BENCH_VALUE(group, name) .run = bench_check_values
+#define BENCH_TRIAL(group, name) .run = bench_check_gpu_trial
+#define BENCH_FACT(group, name)  .run = bench_check_facts
 #define BENCH_CODE(group, name)  .run = bench_check_##group##_##name
 #define BENCH_PORT(group, name)  .run_port = bench_check_##group##_##name
 #define X(group, name, by, needs, title, nothing) \

@@ -268,10 +268,14 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
 /** Errors: as gyre_file_replace(), UNSUPPORTED without json-c. */
 gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
 
-/** Rows of checks/values.c. */
+/** Rows of checks/values.c, gpu_trial.c and job.c. */
 void bench_check_values(struct bench_doctor *doctor);
+void bench_check_gpu_trial(struct bench_doctor *doctor);
+void bench_check_facts(struct bench_doctor *doctor);
 
 #define BENCH_VALUE(group, name)
+#define BENCH_TRIAL(group, name)
+#define BENCH_FACT(group, name)
 #define BENCH_CODE(group, name) void bench_check_##group##_##name(struct bench_doctor *doctor);
 #define BENCH_PORT(group, name) \
     void bench_check_##group##_##name(struct bench_doctor *doctor, const struct bench_rdma_port *);
@@ -279,6 +283,8 @@ void bench_check_values(struct bench_doctor *doctor);
 #include "bench/doctor/check_table.h"
 #undef X
 #undef BENCH_VALUE
+#undef BENCH_TRIAL
+#undef BENCH_FACT
 #undef BENCH_CODE
 #undef BENCH_PORT
 

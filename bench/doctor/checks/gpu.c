@@ -96,31 +96,24 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
                  cuda_major == 0 ? "; this gyre was built without CUDA" : "");
 }
 
-/* Returns the file that has the version, NULL = none. */
-static const char *find_toolkit(const char *root, const char *folder, int *major_out,
-                                int *minor_out)
+void bench_check_gpu_toolkit(struct bench_doctor *doctor)
 {
     static const char *const files[][2] = {{"version.json", "\"CUDA SDK\""}, /* the key before it */
                                            {"version.txt", "CUDA Version"}};
-    for (int i = 0; i < 2; i++) {
-        const char *path = bench_text("%s/%s", folder, files[i][0]);
-        char *text = NULL;
-        (void)bench_read_all(root, path, &text);
-        const char *at = text == NULL ? NULL : strstr(text, files[i][1]);
-        at = at == NULL ? "" : at + strcspn(at, "0123456789");
-        if (sscanf(at, "%d.%d", major_out, minor_out) == 2)
-            return path;
-    }
-    return NULL;
-}
-
-void bench_check_gpu_toolkit(struct bench_doctor *doctor)
-{
     const char *home = bench_variable(doctor, "CUDA_HOME");
     const char *folder = home != NULL ? home : "/usr/local/cuda";
     const char *driver = doctor->facts[BENCH_FACT_DRIVER];
+    const char *path = NULL; /* the file that has the version */
     int major = 0, minor = 0;
-    const char *path = find_toolkit(doctor->root, folder, &major, &minor);
+    for (int i = 0; i < 2 && path == NULL; i++) {
+        const char *file = bench_text("%s/%s", folder, files[i][0]);
+        char *text = NULL;
+        (void)bench_read_all(doctor->root, file, &text);
+        const char *at = text == NULL ? NULL : strstr(text, files[i][1]);
+        at = at == NULL ? "" : at + strcspn(at, "0123456789");
+        if (sscanf(at, "%d.%d", &major, &minor) == 2)
+            path = file;
+    }
     if (path == NULL) {
         if (home != NULL && !bench_exists(doctor->root, home))
             bench_warn(doctor, "CUDA_HOME", "correct the path, or unset CUDA_HOME",

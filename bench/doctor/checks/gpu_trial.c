@@ -44,36 +44,31 @@ static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu 
             gpu->to_gbytes_per_s, gpu->from_gbytes_per_s, of_limit);
 }
 
-static void say_ipc(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
+static void say_ipc_or_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
 {
-    if (gpu->ipc_cause[0] != '\0')
+    const bool is_ipc = doctor->check == BENCH_CHECK_gpu_ipc, has_nic = doctor->machine.has_nic;
+    const char *cause = is_ipc ? gpu->ipc_cause : gpu->dmabuf_cause;
+    if (cause[0] == '\0')
+        bench_ok(doctor, gpu->bus_id, "%s",
+                 is_ipc ? "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and "
+                          "read them right"
+                        : "64 KiB of this GPU were exported as a dma-buf "
+                          "(cuMemGetHandleForAddressRange)");
+    else if (is_ipc)
         bench_warn(doctor, gpu->bus_id,
                    "containers: docker run --ipc host --pid host, and the same GPUs in both; ranks "
                    "of other processes then share host memory",
-                   "a second process cannot open this GPU's memory: %.159s", gpu->ipc_cause);
-    else
-        bench_ok(doctor, gpu->bus_id,
-                 "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
-                 "them right");
-}
-
-static void say_dmabuf(struct bench_doctor *doctor, const struct bench_cuda_gpu *gpu)
-{
-    const bool has_nic = doctor->machine.has_nic;
-    if (gpu->dmabuf_cause[0] == '\0')
-        bench_ok(doctor, gpu->bus_id,
-                 "64 KiB of this GPU were exported as a dma-buf (cuMemGetHandleForAddressRange)");
+                   "a second process cannot open this GPU's memory: %.159s", cause);
     else
         bench_say(doctor, has_nic ? BENCH_WARN : BENCH_SKIPPED, gpu->bus_id,
                   has_nic ? "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; "
                             "or modprobe nvidia-peermem (rdma.peermem)"
                           : NULL,
                   "no dma-buf export%s: %.159s",
-                  has_nic ? "" : ", which only an RDMA adapter would need", gpu->dmabuf_cause);
+                  has_nic ? "" : ", which only an RDMA adapter would need", cause);
 }
 
-static void say_gpus(struct bench_doctor *doctor,
-                     void (*say)(struct bench_doctor *, const struct bench_cuda_gpu *))
+void bench_check_gpu_trial(struct bench_doctor *doctor)
 {
     const char *reason = doctor->root[0] != '\0' && !bench_exists(doctor->root, "/lib/libcuda.so.1")
                              ? "the root has no lib/libcuda.so.1"
@@ -93,12 +88,14 @@ static void say_gpus(struct bench_doctor *doctor,
     }
     for (int i = 0; i < results->n; i++) {
         const struct bench_cuda_gpu *gpu = &results->gpus[i];
-        if (gpu->busy_cause[0] == '\0')
-            say(doctor, gpu);
-        else
+        if (gpu->busy_cause[0] != '\0')
             bench_unknown(doctor, gpu->bus_id,
                           "again when the GPU is free; nvidia-smi shows who uses it",
                           "not tried, because the GPU is in use: %.159s", gpu->busy_cause);
+        else if (doctor->check == BENCH_CHECK_gpu_copies)
+            say_copies(doctor, gpu);
+        else
+            say_ipc_or_dmabuf(doctor, gpu);
     }
     if (results->status == (int32_t)GYRE_ERROR_UNSUPPORTED)
         bench_skip(doctor, "%s", results->cause);
@@ -107,21 +104,6 @@ static void say_gpus(struct bench_doctor *doctor,
                    "%s (GPUs that were tried before: %d)", results->cause, results->n);
     else if (results->n == 0)
         bench_skip(doctor, "CUDA shows no GPU to this process");
-}
-
-void bench_check_gpu_copies(struct bench_doctor *doctor)
-{
-    say_gpus(doctor, say_copies);
-}
-
-void bench_check_gpu_ipc(struct bench_doctor *doctor)
-{
-    say_gpus(doctor, say_ipc);
-}
-
-void bench_check_gpu_dmabuf(struct bench_doctor *doctor)
-{
-    say_gpus(doctor, say_dmabuf);
 }
 
 void bench_check_gpu_pairs(struct bench_doctor *doctor)

@@ -157,41 +157,6 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     }
 }
 
-static void check_processes(struct bench_doctor *doctor, const char *group)
-{
-    const char *path = bench_text("/sys/fs/cgroup%s/pids.max", group);
-    char text[64];
-    int64_t most = 0;
-    const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
-    if (result == BENCH_READ_ABSENT || strcmp(text, "max") == 0)
-        return;
-    if (result != BENCH_READ_OK || !bench_text_to_number(text, &most))
-        bench_say_unreadable(doctor, "processes", path, result);
-    else if (most < 512)
-        bench_warn(doctor, "processes",
-                   "docker run --pids-limit=-1, or TasksMax=infinity of systemd",
-                   "%s: %" PRId64 "; each rank has several threads, and CUDA has more", path, most);
-}
-
-static void check_processors(struct bench_doctor *doctor, const char *group)
-{
-    const char *path = bench_text("/sys/fs/cgroup%s/cpu.max", group);
-    char text[64], *rest;
-    const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
-    if (result == BENCH_READ_ABSENT || strncmp(text, "max ", 4) == 0 || strcmp(text, "max") == 0)
-        return;
-    const double quota = gyre_text_to_double(text, &rest);
-    const double period = gyre_text_to_double(rest, NULL);
-    if (result != BENCH_READ_OK || quota <= 0 || period <= 0)
-        bench_say_unreadable(doctor, "processors", path, result);
-    else if (quota / period < doctor->launcher.n_local_processes)
-        bench_warn(doctor, "processors",
-                   "docker run --cpus, or CPUQuota= of systemd: at least one processor a rank",
-                   "%s: %s: %.2f processors for %d ranks; the kernel stops them for the rest of "
-                   "each period",
-                   path, text, quota / period, doctor->launcher.n_local_processes);
-}
-
 void bench_check_host_cgroup(struct bench_doctor *doctor)
 {
     static const char fix[] = "end other programs, or raise the limit: docker run --memory, "
@@ -211,92 +176,99 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
                   "%s: %" PRIu64
                   " MiB can still be had; a rank needs 64 to 256 MiB and its buffers",
                   what, mib);
-    const enum bench_read result = bench_read_all(doctor->root, "/proc/self/cgroup", &text);
+    enum bench_read result = bench_read_all(doctor->root, "/proc/self/cgroup", &text);
     BENCH_EACH_LINE(text, line)
     {
         is_understood = is_understood || strchr(line, ':') != NULL;
         if (strncmp(line, "0::", 3) == 0)
             group = strcmp(line + 3, "/") == 0 ? "" : line + 3;
     }
-    if (is_understood) {
-        check_processes(doctor, group);
-        check_processors(doctor, group);
-    } else if (result != BENCH_READ_ABSENT || bench_exists(doctor->root, "/sys/fs/cgroup")) {
-        bench_say_unreadable(doctor, NULL, "/proc/self/cgroup",
-                             result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
+    if (!is_understood) {
+        if (result != BENCH_READ_ABSENT || bench_exists(doctor->root, "/sys/fs/cgroup"))
+            bench_say_unreadable(doctor, NULL, "/proc/self/cgroup",
+                                 result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
+        return;
     }
-}
-
-static bool find_field(const char *text, const char *name, int64_t *number_out)
-{
-    long long number = 0;
-    const char *line = strstr(text, name);
-    if (line == NULL || sscanf(line + strlen(name), "%lld", &number) != 1 || number < 0)
-        return false;
-    *number_out = number;
-    return true;
+    const char *path = bench_text("/sys/fs/cgroup%s/pids.max", group);
+    char limit[64], *rest;
+    int64_t most = 0;
+    result = bench_read_text(doctor->root, path, limit, sizeof(limit));
+    const bool is_limited = result != BENCH_READ_ABSENT && strcmp(limit, "max") != 0;
+    if (is_limited && (result != BENCH_READ_OK || !bench_text_to_number(limit, &most)))
+        bench_say_unreadable(doctor, "processes", path, result);
+    else if (is_limited && most < 512)
+        bench_warn(doctor, "processes",
+                   "docker run --pids-limit=-1, or TasksMax=infinity of systemd",
+                   "%s: %" PRId64 "; each rank has several threads, and CUDA has more", path, most);
+    path = bench_text("/sys/fs/cgroup%s/cpu.max", group);
+    result = bench_read_text(doctor->root, path, limit, sizeof(limit));
+    if (result == BENCH_READ_ABSENT || strncmp(limit, "max ", 4) == 0 || strcmp(limit, "max") == 0)
+        return;
+    const double quota = gyre_text_to_double(limit, &rest);
+    const double period = gyre_text_to_double(rest, NULL);
+    if (result != BENCH_READ_OK || quota <= 0 || period <= 0)
+        bench_say_unreadable(doctor, "processors", path, result);
+    else if (quota / period < doctor->launcher.n_local_processes)
+        bench_warn(doctor, "processors",
+                   "docker run --cpus, or CPUQuota= of systemd: at least one processor a rank",
+                   "%s: %s: %.2f processors for %d ranks; the kernel stops them for the rest of "
+                   "each period",
+                   path, limit, quota / period, doctor->launcher.n_local_processes);
 }
 
 void bench_check_host_hugepages(struct bench_doctor *doctor)
 {
-    const char *text = bench_get(doctor, NULL, "/proc/meminfo");
-    int64_t total_kib = 0, n_pages = 0, page_kib = 0;
+    char *text = bench_get(doctor, NULL, "/proc/meminfo");
+    long long total_kib = 0, n_pages = -1, page_kib = -1;
     if (text == NULL)
         return;
-    if (!find_field(text, "MemTotal:", &total_kib) || total_kib == 0) {
-        bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
-        return;
-    }
-    if (!find_field(text, "HugePages_Total:", &n_pages) ||
-        !find_field(text, "Hugepagesize:", &page_kib)) {
-        bench_ok(doctor, NULL, "/proc/meminfo: this kernel has no huge pages");
-        return;
+    BENCH_EACH_LINE(text, line)
+    {
+        (void)sscanf(line, "MemTotal: %lld", &total_kib);
+        (void)sscanf(line, "HugePages_Total: %lld", &n_pages);
+        (void)sscanf(line, "Hugepagesize: %lld", &page_kib);
     }
     const bool is_much = page_kib > 0 && n_pages > total_kib / 2 / page_kib;
-    bench_say(doctor, is_much ? BENCH_WARN : BENCH_OK, NULL,
-              is_much ? "sysctl -w vm.nr_hugepages=0" : NULL,
-              "/proc/meminfo: %" PRId64 " pages of %" PRId64 " kB are reserved, of %" PRId64
-              " MiB of memory; gyre uses none of them%s",
-              n_pages, page_kib, total_kib / 1024,
-              is_much ? ", and more than half of the memory is lost to it" : "");
-}
-
-/* @address_out: "" = no line has the name. False if no line begins with an address. */
-static bool find_address(char *hosts, const char *name, char *address_out, size_t address_bytes)
-{
-    bool is_understood = false;
-    address_out[0] = '\0';
-    BENCH_EACH_LINE(hosts, line)
-    {
-        unsigned char bytes[16];
-        char *rest = line;
-        line[strcspn(line, "#")] = '\0';
-        const char *address = strsep(&rest, " \t");
-        if (inet_pton(AF_INET, address, bytes) != 1 && inet_pton(AF_INET6, address, bytes) != 1)
-            continue;
-        is_understood = true;
-        for (char *word; rest != NULL && (word = strsep(&rest, " \t")) != NULL;)
-            if (strcmp(word, name) == 0 && address_out[0] == '\0')
-                snprintf(address_out, address_bytes, "%s", address);
-    }
-    return is_understood;
+    if (total_kib <= 0)
+        bench_say_unreadable(doctor, NULL, "/proc/meminfo (MemTotal)", BENCH_READ_BROKEN);
+    else if (n_pages < 0 || page_kib < 0)
+        bench_ok(doctor, NULL, "/proc/meminfo: this kernel has no huge pages");
+    else
+        bench_say(doctor, is_much ? BENCH_WARN : BENCH_OK, NULL,
+                  is_much ? "sysctl -w vm.nr_hugepages=0" : NULL,
+                  "/proc/meminfo: %lld pages of %lld kB are reserved, of %lld MiB of memory; gyre "
+                  "uses none of them%s",
+                  n_pages, page_kib, total_kib / 1024,
+                  is_much ? ", and more than half of the memory is lost to it" : "");
 }
 
 void bench_check_host_hostname(struct bench_doctor *doctor)
 {
     const char *name = bench_get(doctor, NULL, "/proc/sys/kernel/hostname");
     char *hosts = name == NULL ? NULL : bench_get(doctor, NULL, "/etc/hosts");
-    char address[64];
+    char address[64] = ""; /* "" = no line has the name */
+    bool is_understood = false;
     if (hosts == NULL)
         return;
     name = bench_text("%.63s", name);
-    if (!find_address(hosts, name, address, sizeof(address))) {
-        bench_say_unreadable(doctor, NULL, "/etc/hosts", BENCH_READ_BROKEN);
-        return;
+    BENCH_EACH_LINE(hosts, line)
+    {
+        unsigned char bytes[16];
+        char *rest = line;
+        line[strcspn(line, "#")] = '\0';
+        const char *first = strsep(&rest, " \t");
+        if (inet_pton(AF_INET, first, bytes) != 1 && inet_pton(AF_INET6, first, bytes) != 1)
+            continue;
+        is_understood = true;
+        for (char *word; rest != NULL && (word = strsep(&rest, " \t")) != NULL;)
+            if (strcmp(word, name) == 0 && address[0] == '\0')
+                snprintf(address, sizeof(address), "%s", first);
     }
     const char *master = bench_variable(doctor, "MASTER_ADDR");
     const bool is_master = master != NULL && strcmp(master, name) == 0;
-    if (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
+    if (!is_understood)
+        bench_say_unreadable(doctor, NULL, "/etc/hosts", BENCH_READ_BROKEN);
+    else if (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
         bench_warn(
             doctor, NULL,
             bench_text("in /etc/hosts give %.63s its address in the network of the job instead of "

@@ -112,28 +112,6 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
                  n_cards);
 }
 
-static enum bench_read count_near(const char *root, const char *bus_id, const char *near_cpus,
-                                  int *n_irqs_out, int *n_near_out)
-{
-    char(*irqs)[BENCH_NAME_BYTES];
-    enum bench_read result = BENCH_READ_OK;
-    const int n = bench_read_names(root, bench_pci_path(bus_id, "msi_irqs"), &irqs);
-    *n_irqs_out = *n_near_out = 0;
-    for (int i = 0; i < n; i++) {
-        char cpus[1024];
-        const enum bench_read one = bench_read_text(
-            root, bench_text("/proc/irq/%s/smp_affinity_list", irqs[i]), cpus, sizeof(cpus));
-        if (one == BENCH_READ_ABSENT)
-            continue;
-        const int overlap = one == BENCH_READ_OK ? bench_cpus_overlap(cpus, near_cpus) : -1;
-        if (overlap < 0)
-            result = one == BENCH_READ_OK ? BENCH_READ_BROKEN : one;
-        *n_irqs_out += overlap >= 0;
-        *n_near_out += overlap == 1;
-    }
-    return result;
-}
-
 /* A device without an interface counts as used. */
 static bool is_used(const struct bench_doctor *doctor, const struct bench_pci *pci)
 {
@@ -151,22 +129,35 @@ static bool is_used(const struct bench_doctor *doctor, const struct bench_pci *p
 void bench_check_host_irq(struct bench_doctor *doctor)
 {
     const struct bench_machine *machine = &doctor->machine;
-    char(*nodes)[BENCH_NAME_BYTES];
+    char(*nodes)[BENCH_NAME_BYTES], (*irqs)[BENCH_NAME_BYTES];
     int n_nodes = 0, n_nics = 0;
     const int n_entries = bench_read_names(doctor->root, "/sys/devices/system/node", &nodes);
     for (int i = 0; i < n_entries; i++)
         n_nodes += strncmp(nodes[i], "node", 4) == 0;
     for (int i = 0; n_nodes > 1 && i < machine->n_pci; i++) {
         const struct bench_pci *pci = &machine->pci[i];
-        char near_cpus[1024];
+        char near_cpus[1024], cpus[1024];
+        enum bench_read result = BENCH_READ_OK;
         int n_irqs = 0, n_near = 0;
         if (pci->class >> 16 != 0x02 || !is_used(doctor, pci) ||
             bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist"), near_cpus,
                             sizeof(near_cpus)) != BENCH_READ_OK)
             continue;
         n_nics++;
-        const enum bench_read result =
-            count_near(doctor->root, pci->bus_id, near_cpus, &n_irqs, &n_near);
+        const int n =
+            bench_read_names(doctor->root, bench_pci_path(pci->bus_id, "msi_irqs"), &irqs);
+        for (int k = 0; k < n; k++) {
+            const enum bench_read one =
+                bench_read_text(doctor->root, bench_text("/proc/irq/%s/smp_affinity_list", irqs[k]),
+                                cpus, sizeof(cpus));
+            if (one == BENCH_READ_ABSENT)
+                continue;
+            const int overlap = one == BENCH_READ_OK ? bench_cpus_overlap(cpus, near_cpus) : -1;
+            if (overlap < 0)
+                result = one == BENCH_READ_OK ? BENCH_READ_BROKEN : one;
+            n_irqs += overlap >= 0;
+            n_near += overlap == 1;
+        }
         if (result != BENCH_READ_OK)
             bench_say_unreadable(doctor, pci->bus_id, "/proc/irq/*/smp_affinity_list", result);
         else if (n_irqs > 0 && n_near == 0)

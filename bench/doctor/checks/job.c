@@ -302,12 +302,39 @@ struct entry {
     char text[160];
 };
 
-static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
-                    enum bench_severity severity, const char *fix)
+static const struct {
+    enum bench_check_id check;
+    enum bench_fact_id fact;
+    enum bench_severity severity;
+    const char *fix;
+} rules[] = {
+    {BENCH_CHECK_job_version, BENCH_FACT_VERSION, BENCH_FAIL,
+     "install the same gyre on every host"},
+    {BENCH_CHECK_job_variables_differ, BENCH_FACT_VARIABLES, BENCH_FAIL,
+     "give all ranks the same values: mpirun -x NAME, srun --export=ALL"},
+    {BENCH_CHECK_job_kernel, BENCH_FACT_KERNEL, BENCH_WARN,
+     "apt full-upgrade and reboot on every host"},
+    {BENCH_CHECK_job_driver, BENCH_FACT_DRIVER, BENCH_WARN,
+     "install the same NVIDIA driver on every host"},
+    {BENCH_CHECK_job_firmware, BENCH_FACT_FIRMWARE, BENCH_WARN,
+     "mlxfwmanager --online -u on every host"},
+    {BENCH_CHECK_job_mtu, BENCH_FACT_MTU, BENCH_FAIL,
+     "ip link set dev NAME mtu 9000 on every host and switch port of the network"},
+    {BENCH_CHECK_job_gid, BENCH_FACT_GID, BENCH_FAIL,
+     "give every port an IPv4 address, and leave GYRE_IB_GID_INDEX unset: a RoCE v2 address of one "
+     "family is needed at both ends (rdma.gid)"},
+    {BENCH_CHECK_job_rate, BENCH_FACT_RATE, BENCH_WARN, "look for ports that are down: rdma.ports"},
+};
+
+void bench_check_facts(struct bench_doctor *doctor)
 {
 #define BENCH_FACT_TITLE(name, title) title,
     static const char *const titles[] = {BENCH_FACT_TABLE(BENCH_FACT_TITLE)};
 #undef BENCH_FACT_TITLE
+    size_t row = 0;
+    while (rules[row].check != doctor->check)
+        row++;
+    const enum bench_fact_id fact = rules[row].fact;
     const int n = doctor->launcher.n_processes;
     const char *title = titles[fact];
     int usual = 0, n_usual = 0;
@@ -343,33 +370,14 @@ static void compare(struct bench_doctor *doctor, enum bench_fact_id fact,
                          all[i].text[0] == '\0' ? "not known" : all[i].text);
     }
     if (list[0] != '\0')
-        bench_say(doctor, severity, NULL, fix, "%s: most ranks have %s, but%s", title,
+        bench_say(doctor, rules[row].severity, NULL, rules[row].fix,
+                  "%s: most ranks have %s, but%s", title,
                   all[usual].text[0] == '\0' ? "none that is known" : all[usual].text, list);
     else if (all[usual].text[0] == '\0')
         bench_skip(doctor, "%s: not known on any rank", title);
     else
         bench_ok(doctor, NULL, "%s: %s on all %d ranks", title, all[usual].text, n);
 }
-
-/* RULE(name of the check, fact, severity, fix) */
-#define RULE(name, fact, severity, fix)                      \
-    void bench_check_job_##name(struct bench_doctor *doctor) \
-    {                                                        \
-        compare(doctor, BENCH_FACT_##fact, severity, fix);   \
-    }
-
-RULE(version, VERSION, BENCH_FAIL, "install the same gyre on every host")
-RULE(variables_differ, VARIABLES, BENCH_FAIL,
-     "give all ranks the same values: mpirun -x NAME, srun --export=ALL")
-RULE(kernel, KERNEL, BENCH_WARN, "apt full-upgrade and reboot on every host")
-RULE(driver, DRIVER, BENCH_WARN, "install the same NVIDIA driver on every host")
-RULE(firmware, FIRMWARE, BENCH_WARN, "mlxfwmanager --online -u on every host")
-RULE(mtu, MTU, BENCH_FAIL,
-     "ip link set dev NAME mtu 9000 on every host and switch port of the network")
-RULE(gid, GID, BENCH_FAIL,
-     "give every port an IPv4 address, and leave GYRE_IB_GID_INDEX unset: a RoCE v2 address of one "
-     "family is needed at both ends (rdma.gid)")
-RULE(rate, RATE, BENCH_WARN, "look for ports that are down: rdma.ports")
 
 #define MOST_SKEW_NS 2000000000LL /* a loaded host may come this late from the barrier */
 

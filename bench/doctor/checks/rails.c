@@ -52,32 +52,6 @@ struct rig {
     bool is_over;
 };
 
-static void make_rows(struct rig *rig)
-{
-    struct bench_matrix *matrix = &rig->doctor->rails;
-    for (int host = 0; host < rig->hosts.n; host++) {
-        const struct offer *offer = &rig->offers[rig->hosts.leaders[host]];
-        rig->n_left_out += offer->n_left_out;
-        for (int port = 0; port < offer->n_ports && port < BENCH_MAX_RAILS; port++) {
-            if (rig->n_rails == MAX_RAILS)
-                rig->n_left_out++;
-            else
-                rig->rails[rig->n_rails++] =
-                    (struct rail){.host = host, .port = port, .told = &offer->ports[port]};
-        }
-    }
-    bench_matrix_open(matrix, rig->n_rails, "RDMA writes between ports");
-    for (int i = 0; i < rig->n_rails; i++) {
-        const struct rail *rail = &rig->rails[i];
-        snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s %.22s",
-                 rig->hosts.names[rail->host], rail->told->name);
-        matrix->rails[i] = rail->port;
-        if (rail->told->gbit_per_s >= SOFT_GBIT_PER_S)
-            matrix->line_gbytes_per_s[i] = (double)rail->told->gbit_per_s / 8;
-    }
-    matrix->has_rails = true;
-}
-
 /* Processes of other hosts only gather. */
 static gyre_status try_pair(struct rig *rig, int from, int to, uint64_t deadline_ns)
 {
@@ -200,6 +174,17 @@ static void try_all(struct rig *rig, bool *is_failed)
 static void run(struct rig *rig)
 {
     struct bench_doctor *doctor = rig->doctor;
+    struct bench_matrix *matrix = &doctor->rails;
+    bench_matrix_open(matrix, rig->n_rails, "RDMA writes between ports");
+    matrix->has_rails = true;
+    for (int i = 0; i < rig->n_rails; i++) {
+        const struct rail *rail = &rig->rails[i];
+        snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s %.22s",
+                 rig->hosts.names[rail->host], rail->told->name);
+        matrix->rails[i] = rail->port;
+        if (rail->told->gbit_per_s >= SOFT_GBIT_PER_S)
+            matrix->line_gbytes_per_s[i] = (double)rail->told->gbit_per_s / 8;
+    }
     bool *is_failed = bench_keep((size_t)(rig->n_rails * rig->n_rails), sizeof(*is_failed));
     doctor->rails.n = rig->n_rails;
     for (int i = 0; i < rig->n_rails; i++)
@@ -269,8 +254,17 @@ void bench_check_job_rails(struct bench_doctor *doctor)
         rig->offers = bench_all_gather(rig->doctor, mine, sizeof(*mine));
         status = rig->offers == NULL ? GYRE_ERROR_REMOTE : GYRE_SUCCESS;
     }
-    if (status == GYRE_SUCCESS && rig->hosts.n > 1)
-        make_rows(rig);
+    for (int host = 0; status == GYRE_SUCCESS && rig->hosts.n > 1 && host < rig->hosts.n; host++) {
+        const struct offer *offer = &rig->offers[rig->hosts.leaders[host]];
+        rig->n_left_out += offer->n_left_out;
+        for (int port = 0; port < offer->n_ports && port < BENCH_MAX_RAILS; port++) {
+            if (rig->n_rails == MAX_RAILS)
+                rig->n_left_out++;
+            else
+                rig->rails[rig->n_rails++] =
+                    (struct rail){.host = host, .port = port, .told = &offer->ports[port]};
+        }
+    }
     if (status != GYRE_SUCCESS)
         bench_unknown(doctor, NULL, NULL, "%s", gyre_cause());
     else if (rig->hosts.n == 1)

@@ -320,28 +320,6 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
     }
 }
 
-static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                         const struct table *table, const char *rows)
-{
-    struct gyre_ib_gid_rules free_rules = table->rules;
-    const char *reason = table->reasons[table->chosen];
-    int best = -1;
-    free_rules.forced_index = -1;
-    const bool has_best =
-        gyre_ib_gid_choose(table->rows, table->n, &free_rules, &best, NULL) == GYRE_SUCCESS;
-    const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_GID_INDEX);
-    if (reason[0] == '\0' && has_best && best == table->chosen)
-        bench_ok(doctor, port->name,
-                 "%s=%d, which the rules choose too; the index may move after a link failure%s",
-                 source, table->rules.forced_index, rows);
-    else
-        bench_say(
-            doctor, reason[0] != '\0' ? BENCH_FAIL : BENCH_WARN, port->name,
-            bench_text("unset %s: the rules choose%s", source, has_best ? " a row that works" : ""),
-            "%s=%d forces a row that the rules would not use: %s%s", source,
-            table->rules.forced_index, reason[0] != '\0' ? reason : "another one is better", rows);
-}
-
 void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     static const char fix[] = "give the interface an IPv4 address: ip addr add A.B.C.D/24 dev "
@@ -363,6 +341,14 @@ void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_p
                      gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
                      row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
     }
+    struct gyre_ib_gid_rules free_rules = table.rules;
+    const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_GID_INDEX);
+    const char *reason = table.chosen >= 0 ? table.reasons[table.chosen] : "";
+    int best = -1; /* without a forced row */
+    free_rules.forced_index = -1;
+    const bool has_best =
+        table.rules.forced_index >= 0 && table.chosen >= 0 &&
+        gyre_ib_gid_choose(table.rows, table.n, &free_rules, &best, NULL) == GYRE_SUCCESS;
     if (table.n < 0)
         bench_say_unreadable(doctor, port->name, bench_rdma_path(port, "gids/*"),
                              BENCH_READ_BROKEN);
@@ -372,8 +358,16 @@ void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_p
                        ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the rules choose"
                        : fix,
                    "%.300s%s", gyre_cause(), rows);
+    else if (table.rules.forced_index >= 0 && reason[0] == '\0' && has_best && best == table.chosen)
+        bench_ok(doctor, port->name,
+                 "%s=%d, which the rules choose too; the index may move after a link failure%s",
+                 source, table.rules.forced_index, rows);
     else if (table.rules.forced_index >= 0)
-        check_forced(doctor, port, &table, rows);
+        bench_say(
+            doctor, reason[0] != '\0' ? BENCH_FAIL : BENCH_WARN, port->name,
+            bench_text("unset %s: the rules choose%s", source, has_best ? " a row that works" : ""),
+            "%s=%d forces a row that the rules would not use: %s%s", source,
+            table.rules.forced_index, reason[0] != '\0' ? reason : "another one is better", rows);
     else if (gyre_ib_gid_classify(table.rows[table.chosen].raw) == GYRE_IB_GID_LINK_LOCAL)
         bench_warn(doctor, port->name, fix,
                    "only a link-local address can be used, which works within one switched network "

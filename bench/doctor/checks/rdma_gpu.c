@@ -44,29 +44,22 @@ static bool is_used(const struct bench_machine *machine, const struct gyre_topo_
     return true;
 }
 
-/* The nearest one that jobs use, -1 = none. */
-static int32_t find_nearest(const struct bench_doctor *doctor, const struct gyre_topo *topo,
-                            int32_t gpu)
-{
-    int32_t nets[64], best = -1;
-    const int32_t n = gyre_topo_nearest_nets(topo, gpu, true, 64, nets);
-    for (int32_t i = 0; i < n; i++)
-        if (is_used(&doctor->machine, &topo->nodes[nets[i]]))
-            return nets[i];
-    for (int32_t net = gyre_topo_next(topo, GYRE_TOPO_NET, 0); net >= 0;
-         net = gyre_topo_next(topo, GYRE_TOPO_NET, net + 1))
-        if (topo->nodes[net].is_rdma && is_used(&doctor->machine, &topo->nodes[net]) &&
-            (best < 0 ||
-             gyre_topo_level_between(topo, gpu, net) < gyre_topo_level_between(topo, gpu, best)))
-            best = net;
-    return best;
-}
-
 /* @limit: names GPUDirect's limit @farthest. */
 static void check_gpu(struct bench_doctor *doctor, const struct gyre_topo *topo, int32_t gpu,
                       enum gyre_topo_level farthest, const char *limit)
 {
-    const int32_t net = find_nearest(doctor, topo, gpu);
+    int32_t nets[64], net = -1; /* the nearest one that jobs use */
+    const int32_t n = gyre_topo_nearest_nets(topo, gpu, true, 64, nets);
+    for (int32_t i = 0; i < n && net < 0; i++)
+        if (is_used(&doctor->machine, &topo->nodes[nets[i]]))
+            net = nets[i];
+    const bool is_near = net >= 0;
+    for (int32_t other = gyre_topo_next(topo, GYRE_TOPO_NET, 0); !is_near && other >= 0;
+         other = gyre_topo_next(topo, GYRE_TOPO_NET, other + 1))
+        if (topo->nodes[other].is_rdma && is_used(&doctor->machine, &topo->nodes[other]) &&
+            (net < 0 ||
+             gyre_topo_level_between(topo, gpu, other) < gyre_topo_level_between(topo, gpu, net)))
+            net = other;
     const char *bus_id = topo->nodes[gpu].bus_id;
     if (net < 0)
         return;

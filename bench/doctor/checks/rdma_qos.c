@@ -37,33 +37,6 @@ static int parse_pfc(const char *text)
     return -1;
 }
 
-/* Output of `mlnx_qos -i NETDEV`. */
-static void parse_mlnx_qos(char *text, struct qos *qos)
-{
-    bool is_pfc = false;
-    BENCH_EACH_LINE(text, line)
-    {
-        char word[16];
-        int priority = 0, used = 0;
-        if (sscanf(line, " Priority trust state: %15s", word) == 1)
-            qos->trusts_dscp = strcmp(word, "dscp") == 0;
-        is_pfc = is_pfc || strncmp(line, "PFC configuration:", 18) == 0;
-        line += strspn(line, " \t");
-        if (is_pfc && strncmp(line, "enabled", 7) == 0)
-            qos->pfc = parse_pfc(line + 7);
-        if (sscanf(line, "prio:%d dscp:%n", &priority, &used) != 1 || used == 0 || priority < 0 ||
-            priority >= N_PRIORITIES)
-            continue;
-        for (char *at = line + used, *end; *at != '\0'; at = end + (*end == ',')) {
-            const long dscp = strtol(at, &end, 10);
-            if (end == at)
-                break;
-            if (dscp >= 0 && dscp < N_DSCP)
-                qos->priority_of[dscp] = priority;
-        }
-    }
-}
-
 static int64_t read_ecn(const char *root, const char *netdev, const char *part, int priority)
 {
     int64_t value = -1;
@@ -78,7 +51,28 @@ static struct qos read_qos(const char *root, const char *netdev)
     for (int dscp = 0; dscp < N_DSCP; dscp++) /* mlx5's default */
         qos.priority_of[dscp] = dscp / N_PRIORITIES;
     if (bench_read_program(root, bench_text("mlnx_qos -i %s", netdev), &text) == BENCH_READ_OK) {
-        parse_mlnx_qos(text, &qos);
+        bool is_pfc = false;
+        BENCH_EACH_LINE(text, line)
+        {
+            char word[16];
+            int priority = 0, used = 0;
+            if (sscanf(line, " Priority trust state: %15s", word) == 1)
+                qos.trusts_dscp = strcmp(word, "dscp") == 0;
+            is_pfc = is_pfc || strncmp(line, "PFC configuration:", 18) == 0;
+            line += strspn(line, " \t");
+            if (is_pfc && strncmp(line, "enabled", 7) == 0)
+                qos.pfc = parse_pfc(line + 7);
+            if (sscanf(line, "prio:%d dscp:%n", &priority, &used) != 1 || used == 0 ||
+                priority < 0 || priority >= N_PRIORITIES)
+                continue;
+            for (char *at = line + used, *end; *at != '\0'; at = end + (*end == ',')) {
+                const long dscp = strtol(at, &end, 10);
+                if (end == at)
+                    break;
+                if (dscp >= 0 && dscp < N_DSCP)
+                    qos.priority_of[dscp] = priority;
+            }
+        }
     } else {
         (void)bench_read_program(root, bench_text("dcb pfc show dev %s", netdev), &text);
         (void)bench_read_program(root, bench_text("dcb -N app show dev %s", netdev), &app);
