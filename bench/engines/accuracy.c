@@ -32,15 +32,10 @@ struct side {
     struct bench_accuracy accuracy; /* the same on all ranks */
 };
 
-struct sides {
-    struct side list[1 + BENCH_MAX_MODES];
-    int n;
-};
-
 struct counts {
     int n_lines;
     int n_failed;
-    bool is_printed[GYRE_N_DTYPES];
+    bool is_printed[GYRE_N_DTYPES]; /* why the engine cannot do the type */
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
@@ -79,30 +74,6 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     return gyre_accuracy_check(device, &inputs, what->count, call.recv, &side->error);
 }
 
-/* Rank 0 prints, once a type, why the engine cannot do a case. */
-static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
-                       const struct bench_case *what, struct counts *counts,
-                       struct sides *sides_out)
-{
-    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
-    struct bench_mode modes[BENCH_MAX_MODES];
-    *sides_out = (struct sides){.list = {{.buffers = &rank->buffers}}, .n = 1};
-    if (engine->ops == NULL)
-        return;
-    if (engine->ops->check(engine->state, &call) != GYRE_SUCCESS) {
-        if (rank->self.rank == 0 && !counts->is_printed[what->dtype])
-            printf("# not compared: %s\n", gyre_cause());
-        counts->is_printed[what->dtype] = true;
-        return;
-    }
-    sides_out->n += engine->ops->modes(engine->state, modes);
-    for (int i = 1; i < sides_out->n; i++)
-        sides_out->list[i] = (struct side){
-            .engine = engine,
-            .mode = modes[i - 1].name,
-            .buffers = modes[i - 1].buffers == NULL ? &rank->buffers : modes[i - 1].buffers};
-}
-
 /* @reference: NULL = only the bound counts. */
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
@@ -136,28 +107,42 @@ static void add_line(const struct bench_rank *rank, const struct bench_case *wha
 static gyre_status measure_case(struct bench_rank *rank, const struct bench_engine *engine,
                                 const struct bench_case *what, struct counts *counts)
 {
-    struct sides sides;
+    struct side sides[1 + BENCH_MAX_MODES] = {{.buffers = &rank->buffers}};
+    struct bench_mode modes[BENCH_MAX_MODES];
+    int n_sides = 1;
+    gyre_status status = GYRE_SUCCESS;
     if (what->count == 0)
         return GYRE_SUCCESS;
     bench_progress_begin(rank->progress, what->n_bytes, "measuring errors");
-    list_sides(rank, engine, what, counts, &sides);
-    gyre_status status = GYRE_SUCCESS;
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    if (engine->ops != NULL && engine->ops->check(engine->state, &call) == GYRE_SUCCESS) {
+        n_sides += engine->ops->modes(engine->state, modes);
+    } else if (engine->ops != NULL) {
+        if (rank->self.rank == 0 && !counts->is_printed[what->dtype])
+            printf("# not compared: %s\n", gyre_cause());
+        counts->is_printed[what->dtype] = true;
+    }
+    for (int i = 1; i < n_sides; i++)
+        sides[i] = (struct side){.engine = engine,
+                                 .mode = modes[i - 1].name,
+                                 .buffers = modes[i - 1].buffers == NULL ? &rank->buffers
+                                                                         : modes[i - 1].buffers};
     for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
         rank->seed++;
-        for (int i = 0; i < sides.n && status == GYRE_SUCCESS; i++)
-            status = measure_call(rank, what, &sides.list[i]);
+        for (int i = 0; i < n_sides && status == GYRE_SUCCESS; i++)
+            status = measure_call(rank, what, &sides[i]);
     }
     GYRE_TRY(bench_rank_agree(rank, status));
-    for (int i = 0; i < sides.n; i++) {
-        struct side *side = &sides.list[i];
+    for (int i = 0; i < n_sides; i++) {
+        struct side *side = &sides[i];
         double worst[] = {side->error.max, side->error.sum / (double)side->error.n_elems};
         GYRE_TRY(bench_max_over_ranks(rank, worst, 2));
         side->accuracy = (struct bench_accuracy){worst[0], worst[1]};
     }
-    if (sides.n == 1)
-        add_line(rank, what, &sides.list[0], NULL, counts);
-    for (int i = 1; i < sides.n; i++)
-        add_line(rank, what, &sides.list[0], &sides.list[i], counts);
+    if (n_sides == 1)
+        add_line(rank, what, &sides[0], NULL, counts);
+    for (int i = 1; i < n_sides; i++)
+        add_line(rank, what, &sides[0], &sides[i], counts);
     return GYRE_SUCCESS;
 }
 

@@ -298,44 +298,36 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
 }
 
 static gyre_status compare_batches(struct bench_rank *rank, struct batches *batches,
-                                   struct bench_comparison *result)
-{
-    GYRE_TRY(choose_n_calls(rank, batches, &result->n_calls));
-    result->n_batch = batches->list[0].n_batch * batches->list[0].n_replays;
-    const size_t n_calls = (size_t)result->n_calls;
-    const size_t n_rounds = (size_t)result->n_rounds;
-    const size_t n_engines = (size_t)batches->n;
-    const size_t n_turns = (n_engines + 1) * n_rounds;
-    double *memory =
-        calloc(n_engines * n_rounds * n_calls + n_turns + n_calls + 3 * n_rounds, sizeof(double));
-    gyre_status status = memory == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples",
-                                         n_engines * n_rounds * n_calls)
-                             : GYRE_SUCCESS;
-    status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS) {
-        double *turns = memory + n_engines * n_rounds * n_calls;
-        const struct samples samples = {.all = memory,
-                                        .turns = turns,
-                                        .scratch = turns + n_turns,
-                                        .pair = turns + n_turns + n_calls};
-        status = run_rounds(rank, batches, &samples, result);
-    }
-    free(memory);
-    return status;
-}
-
-static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *batches,
-                                       bool can_capture, struct bench_comparison *result)
+                                   bool can_capture, struct bench_comparison *result)
 {
     gyre_status status = GYRE_SUCCESS;
+    double *memory = NULL;
     for (int i = 0; i < batches->n && rank->options->n_graph_launches > 0 && can_capture; i++) {
         if (status == GYRE_SUCCESS)
             status = capture_batch(rank, &batches->list[i]);
         status = bench_rank_agree(rank, status);
     }
     if (status == GYRE_SUCCESS)
-        status = compare_batches(rank, batches, result);
+        status = choose_n_calls(rank, batches, &result->n_calls);
+    if (status == GYRE_SUCCESS) {
+        const size_t n_calls = (size_t)result->n_calls, n_rounds = (size_t)result->n_rounds;
+        const size_t n_samples = (size_t)batches->n * n_rounds * n_calls;
+        const size_t n_turns = ((size_t)batches->n + 1) * n_rounds;
+        result->n_batch = batches->list[0].n_batch * batches->list[0].n_replays;
+        memory = calloc(n_samples + n_turns + n_calls + 3 * n_rounds, sizeof(double));
+        if (memory == NULL)
+            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n_samples);
+        status = bench_rank_agree(rank, status);
+        if (status == GYRE_SUCCESS) {
+            double *turns = memory + n_samples;
+            const struct samples samples = {.all = memory,
+                                            .turns = turns,
+                                            .scratch = turns + n_turns,
+                                            .pair = turns + n_turns + n_calls};
+            status = run_rounds(rank, batches, &samples, result);
+        }
+    }
+    free(memory);
     for (int i = 0; i < batches->n; i++)
         bench_graph_close(batches->list[i].graph);
     return status;
@@ -366,7 +358,7 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
     GYRE_TRY(bench_rank_agree(rank, status));
     for (int i = 1; i < batches.n; i++)
         GYRE_TRY(check_engine(rank, engine, &batches.calls[i]));
-    status = capture_and_compare(rank, &batches, engine->ops->is_on_stream, &result);
+    status = compare_batches(rank, &batches, engine->ops->is_on_stream, &result);
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;
@@ -427,7 +419,7 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench
         if (rank->self.rank == 0 && batches.list[i].engine == NULL)
             contenders[i].plan = bench_plan_of(rank, call);
     }
-    return capture_and_compare(rank, &batches, can_capture, comparisons_out);
+    return compare_batches(rank, &batches, can_capture, comparisons_out);
 }
 
 gyre_status bench_engine_takes_all(void *state, const struct bench_call *call)

@@ -22,37 +22,6 @@ struct list {
     struct bench_tidy *tidy;
 };
 
-static gyre_status write_row(const struct bench_setting *setting, const struct bench_case *what,
-                             const struct list *list, const struct bench_comparison *comparisons)
-{
-    for (int i = 0; i < list->n; i++) {
-        const struct bench_comparison *compared = i == 0 ? NULL : &comparisons[i - 1];
-        const double us = i == 0 ? comparisons[0].gyre_us : compared->reference_us;
-        const bool is_gyre = list->contenders[i].plan.n_channels > 0;
-        struct bench_tidy_row row = {.engine = is_gyre ? "gyre" : list->contenders[i].name,
-                                     .machine = setting->places[0].host,
-                                     .device = setting->device,
-                                     .fabric = "",
-                                     .dtype = gyre_dtype_names[what->dtype],
-                                     .n_ranks = (unsigned)setting->n_ranks,
-                                     .n_hosts = bench_n_hosts(setting),
-                                     .coll = what->coll,
-                                     .algorithm = list->contenders[i].name,
-                                     .proto = list->contenders[i].plan.proto,
-                                     .n_channels = list->contenders[i].plan.n_channels,
-                                     .n_bytes = what->n_bytes,
-                                     .time_us = us};
-        if (compared != NULL) {
-            row.ratio = compared->ratio;
-            row.ratio_low = compared->ratio_low;
-            row.ratio_high = compared->ratio_high;
-        }
-        GYRE_TRY(bench_tidy_row(list->tidy, &row));
-        GYRE_TRY(bench_json_contender(list->json, what, &list->contenders[i], us, compared));
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status compare_size(struct bench_rank *rank, const struct bench_setting *setting,
                                 struct list *list, const struct bench_case *what)
 {
@@ -70,8 +39,33 @@ static gyre_status compare_size(struct bench_rank *rank, const struct bench_sett
                    comparisons[i - 1].ratio_high);
         printf("\n");
         status = bench_streams_flush();
+    }
+    for (int i = 0; i < list->n && rank->self.rank == 0 && status == GYRE_SUCCESS; i++) {
+        const struct bench_contender *contender = &list->contenders[i];
+        const struct bench_comparison *compared = i == 0 ? NULL : &comparisons[i - 1];
+        const double us = i == 0 ? comparisons[0].gyre_us : compared->reference_us;
+        struct bench_tidy_row row = {.engine =
+                                         contender->plan.n_channels > 0 ? "gyre" : contender->name,
+                                     .machine = setting->places[0].host,
+                                     .device = setting->device,
+                                     .fabric = "",
+                                     .dtype = gyre_dtype_names[what->dtype],
+                                     .n_ranks = (unsigned)setting->n_ranks,
+                                     .n_hosts = bench_n_hosts(setting),
+                                     .coll = what->coll,
+                                     .algorithm = contender->name,
+                                     .proto = contender->plan.proto,
+                                     .n_channels = contender->plan.n_channels,
+                                     .n_bytes = what->n_bytes,
+                                     .time_us = us};
+        if (compared != NULL) {
+            row.ratio = compared->ratio;
+            row.ratio_low = compared->ratio_low;
+            row.ratio_high = compared->ratio_high;
+        }
+        status = bench_tidy_row(list->tidy, &row);
         if (status == GYRE_SUCCESS)
-            status = write_row(setting, what, list, comparisons);
+            status = bench_json_contender(list->json, what, contender, us, compared);
     }
     return bench_rank_agree(rank, status);
 }

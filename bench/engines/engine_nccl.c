@@ -21,8 +21,8 @@ static const int own_modes[N_OWN] = {BENCH_NCCL_BUFFERS, BENCH_NCCL_WINDOW, BENC
 struct nccl {
     const struct bench_rank *rank;
     struct bench_nccl_api api;
-    void *comm;
-    void *zero_comm; /* with BENCH_NCCL_POLICY_ZERO, NULL = none */
+    /* The rank with NCCL's communicators, of which zero's has BENCH_NCCL_POLICY_ZERO. */
+    struct bench_rank own_rank, zero_rank;
     struct bench_nccl_windows own[N_OWN];
     bool is_open[N_OWN];
     char left_out[192]; /* by --nccl-mode best, with reasons, "" = none */
@@ -49,7 +49,7 @@ static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO", "N
  * does. */
 static void leave(struct nccl *nccl, bool is_orderly)
 {
-    void *const comms[] = {nccl->comm, nccl->zero_comm};
+    void *const comms[] = {nccl->own_rank.comm, nccl->zero_rank.comm};
     for (int i = 0; i < 2 && !is_orderly; i++)
         if (comms[i] != NULL)
             (void)nccl->api.abort(comms[i]);
@@ -106,26 +106,12 @@ static gyre_status prepare(struct nccl *nccl)
     return GYRE_SUCCESS;
 }
 
-/* ncclCommInitRank() waits for ever for a missing rank, and refuses mixed versions without naming
- * ranks. */
-static gyre_status check_reports(const struct bench_rank *rank, const struct init_report *all)
+/* Collective. @status: so far. @cta_policy: 0 = default. ncclCommInitRank() waits for ever for a
+ * missing rank, and refuses mixed versions without naming ranks. */
+static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy,
+                        struct bench_rank *own)
 {
-    for (int i = 0; i < rank->self.n_ranks; i++)
-        if (all[i].status != GYRE_SUCCESS)
-            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot take part: %s", i,
-                             gyre_status_name(all[i].status));
-    for (int i = 1; i < rank->self.n_ranks; i++)
-        if (all[i].version != all[0].version)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "--compare nccl: rank 0 has NCCL %d and rank %d has %d; --nccl-lib "
-                             "must name the same version everywhere",
-                             all[0].version, i, all[i].version);
-    return GYRE_SUCCESS;
-}
-
-/* Collective. @status: so far. @cta_policy: 0 = default. */
-static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, void **comm_out)
-{
+    void *comm = NULL;
     const struct bench_self *self = &nccl->rank->self;
     struct init_report *all = calloc((size_t)self->n_ranks, sizeof(*all));
     struct init_report mine = {.status = status, .version = nccl->api.version};
@@ -139,19 +125,27 @@ static gyre_status join(struct nccl *nccl, gyre_status status, int cta_policy, v
         status = bench_ranks_all_gather(self, &mine, sizeof(mine), all);
     if (mine.status != GYRE_SUCCESS)
         status = mine.status;
-    if (status == GYRE_SUCCESS)
-        status = check_reports(nccl->rank, all);
+    for (int i = 0; i < self->n_ranks && status == GYRE_SUCCESS; i++)
+        if (all[i].status != GYRE_SUCCESS)
+            status = gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot take part: %s", i,
+                               gyre_status_name(all[i].status));
+    for (int i = 1; i < self->n_ranks && status == GYRE_SUCCESS; i++)
+        if (all[i].version != all[0].version)
+            status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                               "--compare nccl: rank 0 has NCCL %d and rank %d has %d; --nccl-lib "
+                               "must name the same version everywhere",
+                               all[0].version, i, all[i].version);
     if (status == GYRE_SUCCESS && cta_policy == 0) {
         status = bench_nccl_api_check(
-            &nccl->api, nccl->api.init_rank(comm_out, self->n_ranks, all[0].id, self->rank),
+            &nccl->api, nccl->api.init_rank(&comm, self->n_ranks, all[0].id, self->rank),
             "ncclCommInitRank");
     } else if (status == GYRE_SUCCESS) {
         struct bench_nccl_config config = bench_nccl_config_of(&nccl->api, cta_policy);
         status = bench_nccl_api_check(
-            &nccl->api,
-            nccl->api.init_config(comm_out, self->n_ranks, all[0].id, self->rank, &config),
+            &nccl->api, nccl->api.init_config(&comm, self->n_ranks, all[0].id, self->rank, &config),
             "ncclCommInitRankConfig");
     }
+    own->comm = comm;
     free(all);
     return status;
 }
@@ -169,26 +163,13 @@ static gyre_status open_own(struct nccl *nccl, int own)
         bench_nccl_windows_load(nccl->api.library, path_of(rank->options), kind, &nccl->own[own]));
     if (own == WITH_ZERO_SM)
         GYRE_TRY(bench_ranks_agree(
-            &rank->self, join(nccl, GYRE_SUCCESS, BENCH_NCCL_POLICY_ZERO, &nccl->zero_comm)));
-    void *comm = own == WITH_ZERO_SM ? nccl->zero_comm : nccl->comm;
+            &rank->self, join(nccl, GYRE_SUCCESS, BENCH_NCCL_POLICY_ZERO, &nccl->zero_rank)));
+    void *comm = own == WITH_ZERO_SM ? nccl->zero_rank.comm : nccl->own_rank.comm;
     return bench_nccl_windows_open(&rank->self, comm, rank->buffers.n_bytes, &nccl->own[own]);
 }
 
-/* Do all ranks lack the mode? Collective. Ranks that disagree must stop, or some would wait for
- * ever in the next mode. */
-static gyre_status agree_on_lack(const struct bench_rank *rank, gyre_status status,
-                                 bool *is_lacking_out)
-{
-    uint8_t all[GYRE_MAX_RANKS];
-    const uint8_t mine = (uint8_t)status;
-    bool is_lacking = true;
-    GYRE_TRY(bench_ranks_all_gather(&rank->self, &mine, sizeof(mine), all));
-    for (int i = 0; i < rank->self.n_ranks; i++)
-        is_lacking = is_lacking && all[i] == GYRE_ERROR_UNSUPPORTED;
-    *is_lacking_out = is_lacking;
-    return GYRE_SUCCESS;
-}
-
+/* With best, ranks must all have a mode or all lack it: those that disagree stop, or some would
+ * wait for ever in the next mode. */
 static gyre_status open_modes(struct nccl *nccl)
 {
     for (int own = 0; own < N_OWN; own++) {
@@ -197,8 +178,14 @@ static gyre_status open_modes(struct nccl *nccl)
             continue;
         const gyre_status status = open_own(nccl, own);
         nccl->is_open[own] = status == GYRE_SUCCESS;
-        if (nccl->rank->options->nccl_mode == BENCH_NCCL_BEST)
-            GYRE_TRY(agree_on_lack(nccl->rank, status, &is_lacking));
+        if (nccl->rank->options->nccl_mode == BENCH_NCCL_BEST) {
+            uint8_t all[GYRE_MAX_RANKS];
+            const uint8_t mine = (uint8_t)status;
+            GYRE_TRY(bench_ranks_all_gather(&nccl->rank->self, &mine, sizeof(mine), all));
+            is_lacking = true;
+            for (int i = 0; i < nccl->rank->self.n_ranks; i++)
+                is_lacking = is_lacking && all[i] == GYRE_ERROR_UNSUPPORTED;
+        }
         if (status == GYRE_SUCCESS)
             continue;
         if (!is_lacking)
@@ -223,7 +210,9 @@ static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
         return status;
     }
     nccl->rank = rank;
-    status = bench_ranks_agree(&rank->self, join(nccl, prepare(nccl), 0, &nccl->comm));
+    nccl->own_rank = nccl->zero_rank = *rank;
+    nccl->own_rank.comm = nccl->zero_rank.comm = NULL;
+    status = bench_ranks_agree(&rank->self, join(nccl, prepare(nccl), 0, &nccl->own_rank));
     if (status == GYRE_SUCCESS)
         status = open_modes(nccl);
     if (status == GYRE_SUCCESS)
@@ -275,8 +264,7 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
 {
     const struct nccl *nccl = state;
     const bool is_zero_sm = call->buffers == &nccl->own[WITH_ZERO_SM].buffers;
-    return bench_nccl_call(&nccl->api, is_zero_sm ? nccl->zero_comm : nccl->comm, &nccl->rank->self,
-                           call, nccl->rank->stream);
+    return bench_nccl_call(&nccl->api, is_zero_sm ? &nccl->zero_rank : &nccl->own_rank, call);
 }
 
 static gyre_status nccl_wait(void *state)

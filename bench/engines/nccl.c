@@ -22,15 +22,16 @@ bool bench_nccl_find(void *library, const char *symbol, void *function_out)
 gyre_status bench_nccl_api_look_up(void *library, const char *path, struct bench_nccl_api *api_out)
 {
     struct bench_nccl_api api = {.library = library};
-#define LOOK_UP_REQUIRED(member, symbol, result, parameters) \
-    if (!bench_nccl_find(library, #symbol, &api.member))     \
+#define LOOK_UP(field, symbol)                          \
+    if (!bench_nccl_find(library, #symbol, &api.field)) \
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s has no %s", path, #symbol);
-    BENCH_NCCL_REQUIRED_TABLE(LOOK_UP_REQUIRED)
-#undef LOOK_UP_REQUIRED
-#define LOOK_UP_OPTIONAL(member, symbol, result, parameters) \
-    (void)bench_nccl_find(library, #symbol, &api.member);
-    BENCH_NCCL_OPTIONAL_TABLE(LOOK_UP_OPTIONAL)
-#undef LOOK_UP_OPTIONAL
+#define LOOK_UP_FUNCTION(member, symbol, result, parameters) LOOK_UP(member, symbol)
+#define LOOK_UP_CALL(member, symbol)                         LOOK_UP(calls.member, symbol)
+#define LOOK_UP_REPLACED(member, symbol)                     (void)bench_nccl_find(library, #symbol, &api.calls.member);
+    BENCH_NCCL_TABLE(LOOK_UP_FUNCTION)
+    BENCH_NCCL_CALL_TABLE(LOOK_UP_CALL)
+    BENCH_NCCL_REPLACED_TABLE(LOOK_UP_REPLACED)
+    (void)bench_nccl_find(library, "ncclCommInitRankConfig", &api.init_config);
     GYRE_TRY(bench_nccl_api_check(&api, api.get_version(&api.version), "ncclGetVersion"));
     if (api.version < BENCH_NCCL_MIN_VERSION)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -55,8 +56,8 @@ gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes)
 {
     char names[64] = "";
-#define ADD_MISSING(member, symbol, result, parameters)                        \
-    if (api->member == NULL)                                                   \
+#define ADD_MISSING(member, symbol)                                            \
+    if (api->calls.member == NULL)                                             \
         snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", \
                  names[0] == '\0' ? "" : ", ", #symbol);
     BENCH_NCCL_REPLACED_TABLE(ADD_MISSING)
@@ -94,117 +95,47 @@ struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, 
     };
 }
 
-/* NCCL before 2.28 lacks all-to-all, gather and scatter. As in nccl-tests, grouped sends and
- * receives replace them. */
-struct transfer {
-    const struct bench_nccl_api *api;
-    void *comm;
-    void *stream;
-    const struct bench_call *call;
-    int type;
-    size_t block_bytes;
-};
-
-static int send_block(const struct transfer *transfer, int block, int peer)
+/* As in nccl-tests, for an NCCL without the function. */
+static int run_group(const struct bench_library *calls, const struct bench_rank *rank,
+                     const struct bench_call *call)
 {
-    const struct bench_call *call = transfer->call;
-    return transfer->api->send((const char *)call->send + (size_t)block * transfer->block_bytes,
-                               call->what.count, transfer->type, peer, transfer->comm,
-                               transfer->stream);
-}
-
-static int recv_block(const struct transfer *transfer, int block, int peer)
-{
-    const struct bench_call *call = transfer->call;
-    return transfer->api->recv((char *)call->recv + (size_t)block * transfer->block_bytes,
-                               call->what.count, transfer->type, peer, transfer->comm,
-                               transfer->stream);
-}
-
-static int run_group(const struct transfer *transfer, const struct bench_self *self)
-{
-    const int n_ranks = self->n_ranks, me = self->rank;
-    const enum gyre_collective coll = transfer->call->what.coll;
-    const int root = transfer->call->what.root;
-    const bool is_root = me == root;
-    int result = transfer->api->group_start();
+    const struct bench_case *what = &call->what;
+    const size_t block_bytes = what->count * gyre_dtype_bytes(what->dtype);
+    const bool is_root = rank->self.rank == what->root;
+    const bool is_gather = what->coll == GYRE_COLL_GATHER;
+    const bool is_scatter = what->coll == GYRE_COLL_SCATTER;
+    int result = (int)calls->group_start();
     if (result != 0)
         return result;
-    if (coll == GYRE_COLL_SEND_RECV) {
-        result = send_block(transfer, 0, (me + 1) % n_ranks);
-        if (result == 0)
-            result = recv_block(transfer, 0, (me + n_ranks - 1) % n_ranks);
-    } else if (coll == GYRE_COLL_GATHER) {
-        result = send_block(transfer, 0, root); /* also to itself */
-    } else if (coll == GYRE_COLL_SCATTER) {
-        result = recv_block(transfer, 0, root);
+    if (is_gather) /* also from the root to itself */
+        result = (int)calls->send(call->send, what->count, what->dtype, what->root, rank->comm,
+                                  rank->stream);
+    else if (is_scatter)
+        result = (int)calls->recv(call->recv, what->count, what->dtype, what->root, rank->comm,
+                                  rank->stream);
+    for (int peer = 0; peer < rank->self.n_ranks && result == 0; peer++) {
+        const size_t offset = (size_t)peer * block_bytes;
+        if (is_scatter ? is_root : !is_gather)
+            result = (int)calls->send((const char *)call->send + offset, what->count, what->dtype,
+                                      peer, rank->comm, rank->stream);
+        if (result == 0 && (is_gather ? is_root : !is_scatter))
+            result = (int)calls->recv((char *)call->recv + offset, what->count, what->dtype, peer,
+                                      rank->comm, rank->stream);
     }
-    for (int peer = 0; peer < n_ranks && result == 0; peer++) {
-        if (coll == GYRE_COLL_ALL_TO_ALL || (coll == GYRE_COLL_SCATTER && is_root))
-            result = send_block(transfer, peer, peer);
-        if (result == 0 && (coll == GYRE_COLL_ALL_TO_ALL || (coll == GYRE_COLL_GATHER && is_root)))
-            result = recv_block(transfer, peer, peer);
-    }
-    const int ended = transfer->api->group_end();
+    const int ended = (int)calls->group_end();
     return result != 0 ? result : ended;
 }
 
-static int run(const struct transfer *transfer, const struct bench_self *self)
+gyre_status bench_nccl_call(const struct bench_nccl_api *api, const struct bench_rank *rank,
+                            const struct bench_call *call)
 {
-    const struct bench_nccl_api *api = transfer->api;
-    const struct bench_call *call = transfer->call;
-    const struct bench_case *what = &call->what;
-    const int op = (int)what->op;
-    switch (what->coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        return api->all_reduce(call->send, call->recv, what->count, transfer->type, op,
-                               transfer->comm, transfer->stream);
-    case GYRE_COLL_BROADCAST:
-        return api->broadcast(call->send, call->recv, what->count, transfer->type, what->root,
-                              transfer->comm, transfer->stream);
-    case GYRE_COLL_REDUCE:
-        return api->reduce(call->send, call->recv, what->count, transfer->type, op, what->root,
-                           transfer->comm, transfer->stream);
-    case GYRE_COLL_ALL_GATHER:
-        return api->all_gather(call->send, call->recv, what->count, transfer->type, transfer->comm,
-                               transfer->stream);
-    case GYRE_COLL_REDUCE_SCATTER:
-        return api->reduce_scatter(call->send, call->recv, what->count, transfer->type, op,
-                                   transfer->comm, transfer->stream);
-    case GYRE_COLL_ALL_TO_ALL:
-        if (api->all_to_all != NULL)
-            return api->all_to_all(call->send, call->recv, what->count, transfer->type,
-                                   transfer->comm, transfer->stream);
-        break;
-    case GYRE_COLL_GATHER:
-        if (api->gather != NULL)
-            return api->gather(call->send, call->recv, what->count, transfer->type, what->root,
-                               transfer->comm, transfer->stream);
-        break;
-    case GYRE_COLL_SCATTER:
-        if (api->scatter != NULL)
-            return api->scatter(call->send, call->recv, what->count, transfer->type, what->root,
-                                transfer->comm, transfer->stream);
-        break;
-    default:
-        break;
-    }
-    return run_group(transfer, self);
-}
-
-gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
-                            const struct bench_self *self, const struct bench_call *call,
-                            void *stream)
-{
-    const struct transfer transfer = {
-        .api = api,
-        .comm = comm,
-        .stream = stream,
-        .call = call,
-        .type = (int)call->what.dtype,
-        .block_bytes = call->what.count * gyre_dtype_bytes(call->what.dtype),
-    };
-    return bench_nccl_api_check(api, run(&transfer, self), gyre_collectives[call->what.coll].name);
+    const enum gyre_collective coll = call->what.coll;
+    const bool is_missing = (coll == GYRE_COLL_ALL_TO_ALL && api->calls.all_to_all == NULL) ||
+                            (coll == GYRE_COLL_GATHER && api->calls.gather == NULL) ||
+                            (coll == GYRE_COLL_SCATTER && api->calls.scatter == NULL);
+    const int result = is_missing ? run_group(&api->calls, rank, call)
+                                  : (int)bench_library_call(&api->calls, rank, call);
+    return bench_nccl_api_check(api, result, gyre_collectives[coll].name);
 }
 
 /* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h, below ncclMemAlloc()'s. */
@@ -237,48 +168,37 @@ static gyre_status check_result(const struct bench_nccl_windows *windows, int re
                      windows->error_text(result));
 }
 
-static gyre_status allocate(struct bench_nccl_windows *windows, size_t n_bytes)
-{
-    struct bench_buffers *buffers = &windows->buffers;
-    buffers->n_bytes = gyre_round_up(n_bytes, WINDOW_ALIGN_BYTES);
-    GYRE_TRY(check_result(windows, windows->alloc(&buffers->send, buffers->n_bytes), "ncclMemAlloc",
-                          buffers->n_bytes));
-    return check_result(windows, windows->alloc(&buffers->recv, buffers->n_bytes), "ncclMemAlloc",
-                        buffers->n_bytes);
-}
-
-static int add(struct bench_nccl_windows *windows, void *base, void **handle_out)
-{
-    const size_t n_bytes = windows->buffers.n_bytes;
-    if (windows->kind == BENCH_NCCL_REGISTERED)
-        return windows->add_buffer(windows->comm, base, n_bytes, handle_out);
-    return windows->add(windows->comm, base, n_bytes, handle_out, BENCH_NCCL_WINDOW_SYMMETRIC);
-}
-
-static gyre_status add_windows(struct bench_nccl_windows *windows)
-{
-    const bool is_window = windows->kind == BENCH_NCCL_IN_WINDOWS;
-    const char *call = is_window ? "ncclCommWindowRegister" : "ncclCommRegister";
-    void *const bases[] = {windows->buffers.send, windows->buffers.recv};
-    for (int i = 0; i < 2; i++)
-        GYRE_TRY(check_result(windows, add(windows, bases[i], &windows->handles[i]), call,
-                              windows->buffers.n_bytes));
-    /* NCCL returns success without a window where it cannot use them. */
-    if (is_window && (windows->handles[0] == NULL || windows->handles[1] == NULL))
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "--nccl-mode: NCCL makes no symmetric windows here; is one of "
-                         "NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE 0, or peer access off?");
-    return GYRE_SUCCESS;
-}
-
 /* The ranks agree after allocating: one without memory would leave the others waiting inside
  * NCCL. */
 gyre_status bench_nccl_windows_open(const struct bench_self *self, void *comm, size_t n_bytes,
                                     struct bench_nccl_windows *windows)
 {
+    struct bench_buffers *buffers = &windows->buffers;
+    const bool is_window = windows->kind == BENCH_NCCL_IN_WINDOWS;
+    const char *call = is_window ? "ncclCommWindowRegister" : "ncclCommRegister";
+    void **const bases[] = {&buffers->send, &buffers->recv};
+    gyre_status status = GYRE_SUCCESS;
     windows->comm = comm;
-    GYRE_TRY(bench_ranks_agree(self, allocate(windows, n_bytes)));
-    return bench_ranks_agree(self, add_windows(windows));
+    buffers->n_bytes = gyre_round_up(n_bytes, WINDOW_ALIGN_BYTES);
+    for (int i = 0; i < 2 && status == GYRE_SUCCESS; i++)
+        status = check_result(windows, windows->alloc(bases[i], buffers->n_bytes), "ncclMemAlloc",
+                              buffers->n_bytes);
+    GYRE_TRY(bench_ranks_agree(self, status));
+    for (int i = 0; i < 2 && status == GYRE_SUCCESS; i++)
+        status =
+            check_result(windows,
+                         is_window ? windows->add(comm, *bases[i], buffers->n_bytes,
+                                                  &windows->handles[i], BENCH_NCCL_WINDOW_SYMMETRIC)
+                                   : windows->add_buffer(comm, *bases[i], buffers->n_bytes,
+                                                         &windows->handles[i]),
+                         call, buffers->n_bytes);
+    /* NCCL returns success without a window where it cannot use them. */
+    if (status == GYRE_SUCCESS && is_window &&
+        (windows->handles[0] == NULL || windows->handles[1] == NULL))
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                           "--nccl-mode: NCCL makes no symmetric windows here; is one of "
+                           "NCCL_CUMEM_ENABLE and NCCL_WIN_ENABLE 0, or peer access off?");
+    return bench_ranks_agree(self, status);
 }
 
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly)

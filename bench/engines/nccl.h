@@ -35,49 +35,35 @@ struct bench_nccl_config {
     int nvlink_centric_sched;
 };
 
-/* X(member, symbol, result, parameters). ncclResult_t is an int, 0 = success. Types and operations
- * have gyre's numbers; handles and streams are pointers. */
-#define BENCH_NCCL_REQUIRED_TABLE(X)                                                              \
-    X(get_version, ncclGetVersion, int, (int *version))                                           \
-    X(get_id, ncclGetUniqueId, int, (struct bench_nccl_id * id))                                  \
-    X(error_text, ncclGetErrorString, const char *, (int result))                                 \
-    X(init_rank, ncclCommInitRank, int,                                                           \
-      (void **comm, int n_ranks, struct bench_nccl_id id, int rank))                              \
-    X(destroy, ncclCommDestroy, int, (void *comm))                                                \
-    X(abort, ncclCommAbort, int, (void *comm))                                                    \
-    X(all_reduce, ncclAllReduce, int,                                                             \
-      (const void *send, void *recv, size_t count, int type, int op, void *comm, void *stream))   \
-    X(broadcast, ncclBroadcast, int,                                                              \
-      (const void *send, void *recv, size_t count, int type, int root, void *comm, void *stream)) \
-    X(reduce, ncclReduce, int,                                                                    \
-      (const void *send, void *recv, size_t count, int type, int op, int root, void *comm,        \
-       void *stream))                                                                             \
-    X(all_gather, ncclAllGather, int,                                                             \
-      (const void *send, void *recv, size_t count, int type, void *comm, void *stream))           \
-    X(reduce_scatter, ncclReduceScatter, int,                                                     \
-      (const void *send, void *recv, size_t count, int type, int op, void *comm, void *stream))   \
-    X(send, ncclSend, int,                                                                        \
-      (const void *send, size_t count, int type, int peer, void *comm, void *stream))             \
-    X(recv, ncclRecv, int,                                                                        \
-      (void *recv, size_t count, int type, int peer, void *comm, void *stream))                   \
-    X(group_start, ncclGroupStart, int, (void))                                                   \
-    X(group_end, ncclGroupEnd, int, (void))
+/* X(member, symbol, result, parameters). ncclResult_t is an int, 0 = success. Handles and streams
+ * are pointers. */
+#define BENCH_NCCL_TABLE(X)                                          \
+    X(get_version, ncclGetVersion, int, (int *version))              \
+    X(get_id, ncclGetUniqueId, int, (struct bench_nccl_id * id))     \
+    X(error_text, ncclGetErrorString, const char *, (int result))    \
+    X(init_rank, ncclCommInitRank, int,                              \
+      (void **comm, int n_ranks, struct bench_nccl_id id, int rank)) \
+    X(destroy, ncclCommDestroy, int, (void *comm))                   \
+    X(abort, ncclCommAbort, int, (void *comm))
 
-/* NULL if the library lacks it. Without the configuration zero-sm is missing. Grouped sends and
- * receives replace the others. */
-#define BENCH_NCCL_OPTIONAL_TABLE(X)                                \
-    X(init_config, ncclCommInitRankConfig, int,                     \
-      (void **comm, int n_ranks, struct bench_nccl_id id, int rank, \
-       struct bench_nccl_config *config))                           \
-    BENCH_NCCL_REPLACED_TABLE(X)
+/* X(member of struct bench_library, symbol). Their parameters are those of gyre's functions: types
+ * and operations have gyre's numbers. */
+#define BENCH_NCCL_CALL_TABLE(X)         \
+    X(all_reduce, ncclAllReduce)         \
+    X(broadcast, ncclBroadcast)          \
+    X(reduce, ncclReduce)                \
+    X(all_gather, ncclAllGather)         \
+    X(reduce_scatter, ncclReduceScatter) \
+    X(send, ncclSend)                    \
+    X(recv, ncclRecv)                    \
+    X(group_start, ncclGroupStart)       \
+    X(group_end, ncclGroupEnd)
 
-#define BENCH_NCCL_REPLACED_TABLE(X)                                                              \
-    X(all_to_all, ncclAlltoAll, int,                                                              \
-      (const void *send, void *recv, size_t count, int type, void *comm, void *stream))           \
-    X(gather, ncclGather, int,                                                                    \
-      (const void *send, void *recv, size_t count, int type, int root, void *comm, void *stream)) \
-    X(scatter, ncclScatter, int,                                                                  \
-      (const void *send, void *recv, size_t count, int type, int root, void *comm, void *stream))
+/* NULL before 2.28. Grouped sends and receives replace them. */
+#define BENCH_NCCL_REPLACED_TABLE(X) \
+    X(all_to_all, ncclAlltoAll)      \
+    X(gather, ncclGather)            \
+    X(scatter, ncclScatter)
 
 #define BENCH_NCCL_MIN_VERSION     22000 /* 2.20.0, the oldest tested */
 #define BENCH_NCCL_ZERO_SM_VERSION 22800 /* copy engines since 2.28 */
@@ -86,9 +72,12 @@ struct bench_nccl_api {
     void *library; /* of dlopen(), stays loaded for threads that end later */
     int version;   /* 22803 is 2.28.3 */
 #define BENCH_NCCL_MEMBER(member, symbol, result, parameters) result(*member) parameters;
-    BENCH_NCCL_REQUIRED_TABLE(BENCH_NCCL_MEMBER)
-    BENCH_NCCL_OPTIONAL_TABLE(BENCH_NCCL_MEMBER)
+    BENCH_NCCL_TABLE(BENCH_NCCL_MEMBER)
 #undef BENCH_NCCL_MEMBER
+    /* ncclCommInitRankConfig(), NULL = the library lacks it, and so zero-sm. */
+    int (*init_config)(void **comm, int n_ranks, struct bench_nccl_id id, int rank,
+                       struct bench_nccl_config *config);
+    struct bench_library calls; /* whose results are ncclResult_t */
 };
 
 /** @function_out: address of a pointer. False, storing NULL, if the library lacks it. */
@@ -111,9 +100,9 @@ struct bench_nccl_config bench_nccl_config_of(const struct bench_nccl_api *api, 
 
 #define BENCH_NCCL_POLICY_ZERO 2 /* NCCL_CTA_POLICY_ZERO */
 
-gyre_status bench_nccl_call(const struct bench_nccl_api *api, void *comm,
-                            const struct bench_self *self, const struct bench_call *call,
-                            void *stream);
+/** @rank: its communicator is an ncclComm_t. */
+gyre_status bench_nccl_call(const struct bench_nccl_api *api, const struct bench_rank *rank,
+                            const struct bench_call *call);
 
 enum bench_nccl_buffer_kind {
     BENCH_NCCL_IN_WINDOWS, /* ncclCommWindowRegister(), symmetric */

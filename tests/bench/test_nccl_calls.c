@@ -72,7 +72,7 @@ static void *run_rank(void *argument)
 {
     const struct rank *me = argument;
     const struct job *job = me->job;
-    const struct bench_self self = {.rank = me->rank, .n_ranks = N_RANKS};
+    struct bench_rank rank_of_call = {.self = {.rank = me->rank, .n_ranks = N_RANKS}};
     int send[COUNT * N_RANKS], recv[COUNT * N_RANKS] = {0};
     void *comm = NULL;
     for (size_t i = 0; i < COUNT * N_RANKS; i++)
@@ -94,7 +94,8 @@ static void *run_rank(void *argument)
     }
     struct bench_nccl_config config = bench_nccl_config_of(&job->api, 0);
     CHECK(job->api.init_config(&comm, N_RANKS, job->id, me->rank, &config) == 0);
-    CHECK_OK(bench_nccl_call(&job->api, comm, &self, &call, NULL));
+    rank_of_call.comm = comm;
+    CHECK_OK(bench_nccl_call(&job->api, &rank_of_call, &call));
     CHECK(job->synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
     const size_t n = gyre_collectives[job->coll].out_blocks ? COUNT * N_RANKS : COUNT;
     for (size_t i = 0; i < n && has_defined_values(job, me->rank); i++)
@@ -166,9 +167,9 @@ TEST_CASE("sends and receives stand in for functions that are missing")
         return;
     bench_nccl_api_missing(&job.api, text, sizeof(text));
     CHECK_MSG(text[0] == '\0', "%s", text);
-    job.api.all_to_all = NULL;
-    job.api.gather = NULL;
-    job.api.scatter = NULL;
+    job.api.calls.all_to_all = NULL;
+    job.api.calls.gather = NULL;
+    job.api.calls.scatter = NULL;
     for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++) {
         job.coll = newer[i];
         run_job(&job);
