@@ -31,36 +31,23 @@ static gyre_status prepare_comms(struct bench_run *run)
     return status;
 }
 
-/* For each rank but local rank 0. */
-struct thread {
-    pthread_t id;
-    struct bench_run *run;
-    int local;
-};
-
-static void *thread_main(void *argument)
-{
-    const struct thread *thread = argument;
-    bench_rank_thread(thread->run, thread->local);
-    return NULL;
-}
-
 static gyre_status run_ranks(struct bench_run *run)
 {
     const int n_local = run->ranks.n_local;
-    struct thread *threads = calloc((size_t)n_local, sizeof(*threads));
+    struct bench_thread *threads = calloc((size_t)n_local, sizeof(*threads));
     if (threads == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", n_local);
-    for (int i = 1; i < n_local; i++) {
-        threads[i] = (struct thread){.run = run, .local = i};
-        const int result = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
+    for (int i = 0; i < n_local; i++) {
+        threads[i] = (struct bench_thread){.run = run, .local = i};
+        const int result =
+            i == 0 ? 0 : pthread_create(&threads[i].id, NULL, bench_rank_thread, &threads[i]);
         if (result != 0) { /* other ranks already wait for this one */
             fprintf(stderr, "%s: cannot start the thread of rank %d: %s\n", run->kind->name, i,
                     strerror(result));
             _exit(1);
         }
     }
-    bench_rank_thread(run, 0); /* the main thread, which alone may use MPI */
+    (void)bench_rank_thread(&threads[0]); /* the main thread, which alone may use MPI */
     for (int i = 1; i < n_local; i++)
         pthread_join(threads[i].id, NULL);
     free(threads);
@@ -198,8 +185,12 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
         gyre_params_print_help(stdout);
         return 0;
     }
-    if (status == GYRE_SUCCESS)
-        status = bench_options_try_algo_file(&run.options);
+    if (status == GYRE_SUCCESS && run.options.algo_file != NULL) {
+        struct gyre_algo_file file = {0}; /* is right before the ranks meet */
+        status = gyre_algo_file_load(run.options.algo_file, "--algo-file", &file);
+        if (status == GYRE_SUCCESS)
+            gyre_algo_file_free(&file);
+    }
     if (status == GYRE_SUCCESS) {
         run.allowed = bench_options_allowed(&run.options);
         status = run_process(&run);

@@ -462,13 +462,3 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     GYRE_TRY(status);
     return check_paths(options_out);
 }
-
-gyre_status bench_options_try_algo_file(const struct bench_options *options)
-{
-    struct gyre_algo_file file = {0};
-    if (options->algo_file == NULL)
-        return GYRE_SUCCESS;
-    GYRE_TRY(gyre_algo_file_load(options->algo_file, "--algo-file", &file));
-    gyre_algo_file_free(&file);
-    return GYRE_SUCCESS;
-}

@@ -108,9 +108,6 @@ extern const struct bench_option bench_option_rows[]; /* of struct bench_options
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
 
-/** Reads the file before the ranks meet. Errors: as gyre_algo_file_load(). */
-gyre_status bench_options_try_algo_file(const struct bench_options *options);
-
 /** What --algo, --proto and --path allow to every communicator. With --sweep, --algo and --proto
  * name combinations and are left out. Pure. */
 struct gyre_filter_words bench_options_allowed(const struct bench_options *options);

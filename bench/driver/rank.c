@@ -180,23 +180,6 @@ const struct bench_library bench_linked_library = {
 #undef LINKED
 };
 
-static gyre_status send_and_receive(const struct bench_library *library,
-                                    const struct bench_rank *rank, const struct bench_call *call)
-{
-    const struct bench_case *what = &call->what;
-    gyre_comm *comm = rank->comm;
-    const gyre_stream stream = rank->stream;
-    const int n_ranks = rank->self.n_ranks;
-    const int previous = (rank->self.rank + n_ranks - 1) % n_ranks;
-    GYRE_TRY(library->group_start());
-    gyre_status status =
-        library->send(call->send, what->count, what->dtype, bench_next_rank(rank), comm, stream);
-    if (status == GYRE_SUCCESS)
-        status = library->recv(call->recv, what->count, what->dtype, previous, comm, stream);
-    const gyre_status ended = library->group_end();
-    return status != GYRE_SUCCESS ? status : ended;
-}
-
 gyre_status bench_library_call(const struct bench_library *library, const struct bench_rank *rank,
                                const struct bench_call *call)
 {
@@ -206,6 +189,7 @@ gyre_status bench_library_call(const struct bench_library *library, const struct
     const void *send = call->send;
     void *recv = call->recv;
     const gyre_op op = what->is_mulsum ? rank->mulsum : what->op;
+    const int previous = (rank->self.rank + rank->self.n_ranks - 1) % rank->self.n_ranks;
     switch (what->coll) {
     case GYRE_COLL_ALL_REDUCE:
         return library->all_reduce(send, recv, what->count, what->dtype, op, comm, stream);
@@ -224,7 +208,13 @@ gyre_status bench_library_call(const struct bench_library *library, const struct
     case GYRE_COLL_SCATTER:
         return library->scatter(send, recv, what->count, what->dtype, what->root, comm, stream);
     case GYRE_COLL_SEND_RECV:
-        return send_and_receive(library, rank, call);
+        GYRE_TRY(library->group_start());
+        gyre_status status =
+            library->send(send, what->count, what->dtype, bench_next_rank(rank), comm, stream);
+        if (status == GYRE_SUCCESS)
+            status = library->recv(recv, what->count, what->dtype, previous, comm, stream);
+        const gyre_status ended = library->group_end();
+        return status != GYRE_SUCCESS ? status : ended;
     default:
         return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures collective %d", (int)what->coll);
     }

@@ -184,9 +184,15 @@ struct bench_run {
     int interrupted_by;  /* written by local rank 0; 0 = none */
 };
 
-/** Collective. Failures are printed and set run->exit_status. @local: in this process, 0 is the
- * main thread. */
-void bench_rank_thread(struct bench_run *run, int local);
+struct bench_thread {
+    pthread_t id;
+    struct bench_run *run;
+    int local; /* in this process, 0 is the main thread */
+};
+
+/** Collective. Failures are printed and set run->exit_status. @thread: struct bench_thread. Returns
+ * NULL. */
+void *bench_rank_thread(void *thread);
 
 /* "" = list not given, tuner's choice. */
 struct bench_combination {

@@ -29,18 +29,6 @@ struct table {
     int n_inaccurate; /* failed lines of --accuracy */
 };
 
-static gyre_status open_engine(struct table *table)
-{
-    const char *name = table->run->options.compare;
-    if (name == NULL)
-        return GYRE_SUCCESS;
-    const struct bench_engine_ops *ops;
-    GYRE_TRY(bench_engine_find(name, &ops));
-    GYRE_TRY(ops->open(&table->rank, &table->engine.state));
-    table->engine.ops = ops;
-    return ops->version(table->engine.state, table->engine_text, sizeof(table->engine_text));
-}
-
 /* The limit of --limits is for links within a host. */
 static gyre_status read_limit(struct table *table)
 {
@@ -99,21 +87,6 @@ static gyre_status open_setting(struct table *table)
     return GYRE_SUCCESS;
 }
 
-static gyre_status open_output(struct table *table)
-{
-    struct bench_rank *rank = &table->rank;
-    gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(open_setting(table));
-    if (table->run->options.json_path != NULL)
-        bench_machine_open(rank, &table->machine);
-    if (rank->self.rank == 0) {
-        status = read_limit(table);
-        if (status == GYRE_SUCCESS)
-            status = bench_output_open(&table->setting, &table->output);
-    }
-    return bench_rank_agree(rank, status);
-}
-
 static gyre_status measure_case(struct table *table, const struct bench_case *what, int cycle)
 {
     struct bench_rank *rank = &table->rank;
@@ -158,7 +131,7 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
 
 static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
 {
-    double any = bench_interrupt_number();
+    double any = bench_interrupt_number;
     GYRE_TRY(bench_max_over_ranks(&table->rank, &any, 1));
     *is_interrupted_out = any > 0;
     if (table->rank.self.local == 0)
@@ -182,20 +155,9 @@ static gyre_status measure_sizes(struct table *table, struct bench_case wanted, 
     return GYRE_SUCCESS;
 }
 
-/* The operation belongs to communicator and type. Its factor is 1, so that the check of a sum
- * holds. */
-static gyre_status measure_mulsum(struct table *table, struct bench_case wanted, int cycle)
-{
-    const uint64_t one = gyre_premultiply_scalar(wanted.dtype, 1);
-    struct bench_rank *rank = &table->rank;
-    GYRE_TRY(gyre_op_create_premul_sum(&rank->mulsum, &one, wanted.dtype, rank->comm));
-    const gyre_status status = measure_sizes(table, wanted, cycle);
-    const gyre_status destroyed = gyre_op_destroy(rank->mulsum, rank->comm);
-    return status != GYRE_SUCCESS ? status : destroyed;
-}
-
 static gyre_status measure_all(struct table *table, int cycle)
 {
+    struct bench_rank *rank = &table->rank;
     const struct bench_options *options = &table->run->options;
     const enum gyre_collective coll = table->run->kind->coll;
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];
@@ -203,7 +165,7 @@ static gyre_status measure_all(struct table *table, int cycle)
     const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
     const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
     const bool is_mulsum = options->op == BENCH_MULSUM && traits->reduces;
-    const int n_roots = all_roots ? table->rank.self.n_ranks : 1;
+    const int n_roots = all_roots ? rank->self.n_ranks : 1;
     for (int d = 0; d < n_dtypes; d++)
         for (int o = 0; o < n_ops; o++)
             for (int r = 0; r < n_roots; r++) {
@@ -216,8 +178,18 @@ static gyre_status measure_all(struct table *table, int cycle)
                     .is_mulsum = is_mulsum,
                     .root = options->root == BENCH_ALL ? r : options->root,
                 };
-                GYRE_TRY(is_mulsum ? measure_mulsum(table, wanted, cycle)
-                                   : measure_sizes(table, wanted, cycle));
+                /* The operation belongs to communicator and type. Its factor is 1, so that the
+                 * check of a sum holds. */
+                const uint64_t one = is_mulsum ? gyre_premultiply_scalar(wanted.dtype, 1) : 0;
+                gyre_status destroyed = GYRE_SUCCESS;
+                if (is_mulsum)
+                    GYRE_TRY(
+                        gyre_op_create_premul_sum(&rank->mulsum, &one, wanted.dtype, rank->comm));
+                const gyre_status status = measure_sizes(table, wanted, cycle);
+                if (is_mulsum)
+                    destroyed = gyre_op_destroy(rank->mulsum, rank->comm);
+                GYRE_TRY(status);
+                GYRE_TRY(destroyed);
                 if (table->summary.is_interrupted)
                     return GYRE_SUCCESS;
             }
@@ -273,7 +245,13 @@ static gyre_status run_bench(struct table *table)
     /* Scripts take the header as a sign that the table runs. */
     if (table->rank.self.local == 0)
         bench_interrupt_open();
-    GYRE_TRY(open_output(table));
+    GYRE_TRY(open_setting(table));
+    if (rank->options->json_path != NULL)
+        bench_machine_open(rank, &table->machine);
+    gyre_status status = rank->self.rank == 0 ? read_limit(table) : GYRE_SUCCESS;
+    if (rank->self.rank == 0 && status == GYRE_SUCCESS)
+        status = bench_output_open(&table->setting, &table->output);
+    GYRE_TRY(bench_rank_agree(rank, status));
     for (int cycle = 0; n_cycles == 0 || cycle < n_cycles; cycle++) {
         GYRE_TRY(measure_all(table, cycle));
         if (table->summary.is_interrupted)
@@ -282,8 +260,10 @@ static gyre_status run_bench(struct table *table)
     return GYRE_SUCCESS;
 }
 
-void bench_rank_thread(struct bench_run *run, int local)
+void *bench_rank_thread(void *thread)
 {
+    struct bench_run *run = ((const struct bench_thread *)thread)->run;
+    const int local = ((const struct bench_thread *)thread)->local;
     const int n_local = run->ranks.n_local;
     struct table table = {
         .run = run,
@@ -303,8 +283,16 @@ void bench_rank_thread(struct bench_run *run, int local)
     if (status == GYRE_SUCCESS)
         status = bench_rank_open(rank, &run->id, run->comms);
     status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS) {
-        status = open_engine(&table);
+    if (status == GYRE_SUCCESS && run->options.compare != NULL) {
+        struct bench_engine *engine = &table.engine;
+        const struct bench_engine_ops *ops = NULL;
+        status = bench_engine_find(run->options.compare, &ops);
+        if (status == GYRE_SUCCESS)
+            status = ops->open(rank, &engine->state);
+        if (status == GYRE_SUCCESS) {
+            engine->ops = ops;
+            status = ops->version(engine->state, table.engine_text, sizeof(table.engine_text));
+        }
         status = bench_rank_agree(rank, status);
     }
     if (local == 0)
@@ -318,4 +306,5 @@ void bench_rank_thread(struct bench_run *run, int local)
         bench_dump_set(run->dump, NULL);
     bench_rank_close(rank);
     free(table.places);
+    return NULL;
 }

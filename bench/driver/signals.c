@@ -14,8 +14,7 @@
 /* mpirun and schedulers send SIGKILL five or more seconds after SIGTERM. */
 #define GRACE_S 4
 
-/* Written by the signal handler only. */
-static volatile sig_atomic_t number_that_came;
+volatile sig_atomic_t bench_interrupt_number;
 
 /* Signals that were ignored at the start stay ignored. */
 static void set_action(int number, void (*handler)(int number))
@@ -42,13 +41,13 @@ static void end_by(int number)
 static void on_alarm(int number)
 {
     (void)number;
-    end_by(number_that_came);
+    end_by(bench_interrupt_number);
 }
 
 /* The current size may last hours, so a second signal or the alarm ends the process. */
 static void on_interrupt(int number)
 {
-    number_that_came = number;
+    bench_interrupt_number = number;
     set_handler(SIG_DFL);
     alarm(GRACE_S);
 }
@@ -57,7 +56,7 @@ void bench_interrupt_open(void)
 {
     sigset_t alarms;
     const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-    if (number_that_came != 0)
+    if (bench_interrupt_number != 0)
         return;
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
@@ -71,15 +70,10 @@ void bench_interrupt_close(void)
     set_handler(SIG_DFL);
 }
 
-int bench_interrupt_number(void)
-{
-    return number_that_came;
-}
-
 void bench_interrupt_exit(void)
 {
-    if (number_that_came != 0)
-        end_by(number_that_came);
+    if (bench_interrupt_number != 0)
+        end_by(bench_interrupt_number);
 }
 
 /* Posted by the signal handler. */

@@ -11,6 +11,7 @@
 
 #include "core/gyre.h"
 
+#include <signal.h>
 #include <stdbool.h>
 
 /** Between these calls the first signal only sets bench_interrupt_number() and starts the alarm
@@ -18,8 +19,8 @@
 void bench_interrupt_open(void);
 void bench_interrupt_close(void);
 
-/** 0 = none. Any thread. */
-int bench_interrupt_number(void);
+/* 0 = none. Written by the signal handler only. */
+extern volatile sig_atomic_t bench_interrupt_number;
 
 /** Ends the process by its signal, so that shells, mpirun and schedulers see an incomplete run.
  * Output must be flushed before. Returns without a signal. */

@@ -40,36 +40,28 @@ static bool find_number(const char *path, const char *name, uint64_t *number_out
     return is_found;
 }
 
-/* The limit less memory in use that cannot be dropped. */
-static uint64_t group_leaves(const char *folder, const char *limit, const char *usage)
-{
-    char path[PATH_MAX];
-    uint64_t most = 0, used = 0, cached = 0;
-    if (snprintf(path, sizeof(path), "%s/%s", folder, limit) >= (int)sizeof(path) ||
-        !find_number(path, "", &most))
-        return UINT64_MAX;
-    if (snprintf(path, sizeof(path), "%s/%s", folder, usage) >= (int)sizeof(path) ||
-        !find_number(path, "", &used))
-        return UINT64_MAX;
-    if (snprintf(path, sizeof(path), "%s/memory.stat", folder) < (int)sizeof(path))
-        (void)find_number(path, "inactive_file ", &cached);
-    used -= gyre_min_u64(used, cached);
-    return most - gyre_min_u64(most, used);
-}
-
-/* Any group from `folder` up to `base` may have the limit. A container sees its own at `base`. */
+/* The limit less memory in use that cannot be dropped. Any group from `folder` up to `base` may
+ * have the limit. A container sees its own at `base`. */
 static uint64_t groups_leave(const char *base, char *folder, const char *limit, const char *usage)
 {
     uint64_t least = UINT64_MAX;
-    char path[PATH_MAX];
-    for (;;) {
-        if (snprintf(path, sizeof(path), "%s%s", base, folder) < (int)sizeof(path))
-            least = gyre_min_u64(least, group_leaves(path, limit, usage));
-        char *slash = strrchr(folder, '/');
-        if (slash == NULL)
-            return least;
-        *slash = '\0';
+    char path[3 * PATH_MAX];
+    for (char *slash = folder; slash != NULL;) {
+        uint64_t most = 0, used = 0, cached = 0;
+        snprintf(path, sizeof(path), "%s%s/memory.stat", base, folder);
+        (void)find_number(path, "inactive_file ", &cached);
+        snprintf(path, sizeof(path), "%s%s/%s", base, folder, usage);
+        const bool is_known = find_number(path, "", &used);
+        snprintf(path, sizeof(path), "%s%s/%s", base, folder, limit);
+        if (is_known && find_number(path, "", &most)) {
+            used -= gyre_min_u64(used, cached);
+            least = gyre_min_u64(least, most - gyre_min_u64(most, used));
+        }
+        slash = strrchr(folder, '/');
+        if (slash != NULL)
+            *slash = '\0';
     }
+    return least;
 }
 
 /* /proc/self/cgroup has "0::/a/b" or, in version 1, "4:memory:/a/b". */

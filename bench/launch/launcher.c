@@ -105,24 +105,6 @@ const struct bench_launcher_ops bench_launcher_meet = {
     .close = meet_close,
 };
 
-/* Hosts are compared by hash, as launchers' numbers are unreliable. */
-static gyre_status find_local_process(struct bench_launcher *launcher)
-{
-    uint64_t mine = 0;
-    GYRE_TRY(gyre_host_hash(NULL, &mine));
-    uint64_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
-    if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d host names",
-                         launcher->n_processes);
-    const gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++) {
-        launcher->local_process += i < launcher->process && all[i] == mine;
-        launcher->n_local_processes += all[i] == mine;
-    }
-    free(all);
-    return status;
-}
-
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out)
 {
     *launcher_out = (struct bench_launcher){0};
@@ -131,7 +113,20 @@ gyre_status bench_launcher_open(struct bench_launcher *launcher_out)
     if (launcher_out->launch.rank == 0 && launcher_out->launch.choice[0] != '\0')
         fprintf(stderr, "%s\n", launcher_out->launch.choice);
     GYRE_TRY(launcher_out->ops->open(launcher_out));
-    const gyre_status status = find_local_process(launcher_out);
+    /* Hosts are compared by hash, as launchers' numbers are unreliable. */
+    uint64_t mine = 0;
+    uint64_t *all = calloc((size_t)launcher_out->n_processes, sizeof(*all));
+    gyre_status status = gyre_host_hash(NULL, &mine);
+    if (status == GYRE_SUCCESS && all == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d host names",
+                           launcher_out->n_processes);
+    if (status == GYRE_SUCCESS)
+        status = launcher_out->ops->all_gather(launcher_out, &mine, sizeof(mine), all);
+    for (int i = 0; status == GYRE_SUCCESS && i < launcher_out->n_processes; i++) {
+        launcher_out->local_process += i < launcher_out->process && all[i] == mine;
+        launcher_out->n_local_processes += all[i] == mine;
+    }
+    free(all);
     if (status != GYRE_SUCCESS)
         launcher_out->ops->close(launcher_out);
     return status;
@@ -144,22 +139,6 @@ struct report {
     char cause[GYRE_CAUSE_MAX_BYTES]; /* of a failed check */
     gyre_unique_id id;                /* only of process 0 */
 };
-
-/* This process's own failure first, else the first process's. */
-static gyre_status find_failure(const struct bench_launcher *launcher, int n_local,
-                                const struct report *all)
-{
-    const struct report *own = &all[launcher->process];
-    int failed = 0;
-    if (own->status != GYRE_SUCCESS)
-        return gyre_fail(own->status, "rank %d: %s", launcher->process * n_local, own->cause);
-    while (failed < launcher->n_processes && all[failed].status == GYRE_SUCCESS)
-        failed++;
-    if (failed == launcher->n_processes)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_REMOTE, "rank %d: %s: %s", failed * n_local,
-                     gyre_status_name(all[failed].status), all[failed].cause);
-}
 
 gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
                              const gyre_config *config, gyre_unique_id *id_out)
@@ -175,8 +154,12 @@ gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
     if (mine.status != GYRE_SUCCESS)
         memcpy(mine.cause, gyre_cause(), sizeof(mine.cause));
     gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
-    if (status == GYRE_SUCCESS)
-        status = find_failure(launcher, n_local, all);
+    if (status == GYRE_SUCCESS && mine.status != GYRE_SUCCESS)
+        status = gyre_fail(mine.status, "rank %d: %s", launcher->process * n_local, mine.cause);
+    for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++)
+        if (all[i].status != GYRE_SUCCESS)
+            status = gyre_fail(GYRE_ERROR_REMOTE, "rank %d: %s: %s", i * n_local,
+                               gyre_status_name(all[i].status), all[i].cause);
     if (status == GYRE_SUCCESS)
         *id_out = all[0].id;
     free(all);

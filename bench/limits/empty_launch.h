@@ -19,11 +19,8 @@ struct bench_empty_args {
 
 extern const void *const bench_empty_kernel;
 
-/** One warp on the current GPU. The first launch also loads the kernel. Errors: DEVICE. */
-gyre_status bench_launch_empty(gyre_stream stream);
-
-/** One kernel after the other. @stream: of GPU `ordinal`. @us_out: of one launch. Errors:
- * DEVICE. */
+/** One kernel of one warp after the other. @stream: of GPU `ordinal`. @us_out: of one launch.
+ * Errors: DEVICE. */
 gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches, double *us_out);
 
 #ifdef __cplusplus

@@ -43,57 +43,44 @@ static gyre_status time_launches(gyre_stream stream, int n_launches, bool waits,
     return GYRE_SUCCESS;
 }
 
-static gyre_status capture(gyre_stream stream, struct bench_graph **graph_out)
-{
-    gyre_status status = GYRE_SUCCESS;
-    struct bench_graph *graph = NULL;
-    GYRE_TRY(bench_graph_begin(stream));
-    for (int i = 0; i < N_GRAPH_KERNELS && status == GYRE_SUCCESS; i++)
-        status = bench_enqueue_nothing(stream);
-    const gyre_status end = bench_graph_end(stream, &graph); /* also after a failure */
-    if (status == GYRE_SUCCESS && end == GYRE_SUCCESS)
-        *graph_out = graph;
-    else
-        bench_graph_close(graph);
-    return status == GYRE_SUCCESS ? end : status;
-}
-
 static gyre_status time_graph(gyre_stream stream, double *us_out)
 {
     struct bench_graph *graph = NULL;
     gyre_status status = GYRE_SUCCESS;
     uint64_t begin_ns = 0;
-    GYRE_TRY(capture(stream, &graph));
-    for (int i = 0; i <= N_GRAPH_LAUNCHES; i++) {
+    GYRE_TRY(bench_graph_begin(stream));
+    for (int i = 0; i < N_GRAPH_KERNELS && status == GYRE_SUCCESS; i++)
+        status = bench_enqueue_nothing(stream);
+    const gyre_status ended = bench_graph_end(stream, &graph); /* also after a failure */
+    if (status == GYRE_SUCCESS)
+        status = ended;
+    for (int i = 0; i <= N_GRAPH_LAUNCHES && status == GYRE_SUCCESS; i++) {
         GYRE_TRY_GOTO(status, bench_graph_launch(graph, stream), close_graph);
         if (i > 0)
             continue;
         GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), close_graph);
         begin_ns = gyre_now_ns(); /* also uploads the graph */
     }
-    GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), close_graph);
+    if (status == GYRE_SUCCESS)
+        GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), close_graph);
     *us_out = us_since(begin_ns) / (N_GRAPH_LAUNCHES * N_GRAPH_KERNELS);
 close_graph:
     bench_graph_close(graph);
     return status;
 }
 
-static gyre_status measure_launches(struct bench_rig *rig, struct bench_limits *limits)
+/* On GPU 0. */
+static gyre_status measure_alone(struct bench_rig *rig, struct bench_limits *limits)
 {
     const gyre_stream stream = rig->gpus[0].stream;
-    double warm_us = 0;
+    const struct bench_transfer transfer = {
+        .path = BENCH_LIMITS_STORE, .point = 2 * rig->gpus[0].info.n_sms, .n_gpus = 1};
+    double warm_us = 0, gbytes_per_s = 0;
     GYRE_TRY(bench_rig_use(0));
     GYRE_TRY(time_launches(stream, N_LAUNCH_WAITS, false, &warm_us));
     GYRE_TRY(time_launches(stream, N_LAUNCHES, false, &limits->launch_us));
     GYRE_TRY(time_launches(stream, N_LAUNCH_WAITS, true, &limits->launch_wait_us));
-    return time_graph(stream, &limits->graph_launch_us);
-}
-
-static gyre_status measure_memory(struct bench_rig *rig, struct bench_limits *limits)
-{
-    const struct bench_transfer transfer = {
-        .path = BENCH_LIMITS_STORE, .point = 2 * rig->gpus[0].info.n_sms, .n_gpus = 1};
-    double gbytes_per_s = 0;
+    GYRE_TRY(time_graph(stream, &limits->graph_launch_us));
     GYRE_TRY(bench_rig_time(rig, &transfer, &gbytes_per_s));
     limits->local_copy_gbytes_per_s = 2 * gbytes_per_s; /* read and written */
     return GYRE_SUCCESS;
@@ -205,8 +192,7 @@ gyre_status bench_limits_measure(struct bench_limits *limits_out)
     gyre_status status;
     GYRE_TRY_GOTO(status, bench_rig_open(BUFFER_BYTES, &rig), close_rig);
     GYRE_TRY_GOTO(status, describe_gpus(&rig, &limits), close_rig);
-    GYRE_TRY_GOTO(status, measure_launches(&rig, &limits), close_rig);
-    GYRE_TRY_GOTO(status, measure_memory(&rig, &limits), close_rig);
+    GYRE_TRY_GOTO(status, measure_alone(&rig, &limits), close_rig);
     GYRE_TRY_GOTO(status, measure_rings(&rig, begin_ns, &limits), close_rig);
     *limits_out = limits;
 close_rig:

@@ -29,18 +29,6 @@ double bench_ceiling_of_phases(double reduce_scatter_gbytes_per_s, double all_ga
     return 2 / (1 / reduce_scatter_gbytes_per_s + 1 / all_gather_gbytes_per_s);
 }
 
-/* @gbytes_per_s: by enum bench_way. */
-static double ceiling_of(enum bench_ceiling ceiling, const double gbytes_per_s[BENCH_N_WAYS])
-{
-    static const enum bench_way phases[BENCH_N_CEILINGS][2] = {
-#define CEILING_PHASES(name, first, second) {BENCH_WAY_##first, BENCH_WAY_##second},
-        BENCH_CEILING_TABLE(CEILING_PHASES)
-#undef CEILING_PHASES
-    };
-    return bench_ceiling_of_phases(gbytes_per_s[phases[ceiling][0]],
-                                   gbytes_per_s[phases[ceiling][1]]);
-}
-
 #define POINTS_blocks      \
     {                      \
         8, 16, 32, 64, 132 \
@@ -71,6 +59,11 @@ void bench_limits_note(struct bench_limits *limits, const char *what, const char
 
 double bench_limits_ceiling(const struct bench_limits_ring *ring, enum bench_ceiling ceiling)
 {
+    static const enum bench_way phases[BENCH_N_CEILINGS][2] = {
+#define CEILING_PHASES(name, first, second) {BENCH_WAY_##first, BENCH_WAY_##second},
+        BENCH_CEILING_TABLE(CEILING_PHASES)
+#undef CEILING_PHASES
+    };
     double best[BENCH_N_WAYS] = {0};
     for (int path = 0; path < BENCH_LIMITS_N_PATHS; path++) {
         const enum bench_way way = bench_limits_paths[path].way;
@@ -79,7 +72,7 @@ double bench_limits_ceiling(const struct bench_limits_ring *ring, enum bench_cei
             if (ring->gbytes_per_s[path][point] > best[way])
                 best[way] = ring->gbytes_per_s[path][point];
     }
-    return ceiling_of(ceiling, best);
+    return bench_ceiling_of_phases(best[phases[ceiling][0]], best[phases[ceiling][1]]);
 }
 
 static void print_gbytes_per_s(double gbytes_per_s)
@@ -243,31 +236,11 @@ static struct json_object *find(struct json_object *object, const char *key, enu
     return child;
 }
 
-/* Errors list the file's rings. */
-static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
-{
-    char known[96] = "";
-    size_t used = 0;
-    struct json_object *rings = find(root, "rings", json_type_array);
-    const size_t n_rings = rings == NULL ? 0 : json_object_array_length(rings);
-    for (size_t i = 0; i < n_rings; i++) {
-        struct json_object *ring = json_object_array_get_idx(rings, i);
-        struct json_object *count = find(ring, "gpus", json_type_int);
-        const int n = count == NULL ? 0 : json_object_get_int(count);
-        if (n == n_gpus) {
-            *ring_out = ring;
-            return GYRE_SUCCESS;
-        }
-        if (used < sizeof(known))
-            used += (size_t)snprintf(&known[used], sizeof(known) - used, " %d", n);
-    }
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "has no ring of %d GPUs, but of%s", n_gpus,
-                     known[0] == '\0' ? " none" : known);
-}
-
 static gyre_status read_limit(struct json_object *root, int n_ranks, struct bench_limit *limit)
 {
-    struct json_object *ring = NULL;
+    char known[96] = ""; /* the file's rings */
+    size_t used = 0;
+    struct json_object *ring = NULL, *number = NULL;
     struct json_object *bench = find(root, "bench", json_type_string);
     struct json_object *version = find(root, "schema_version", json_type_int);
     if (bench == NULL || strcmp(json_object_get_string(bench), "limits") != 0)
@@ -276,9 +249,20 @@ static gyre_status read_limit(struct json_object *root, int n_ranks, struct benc
     if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);
-    GYRE_TRY(find_ring(root, n_ranks, &ring));
+    struct json_object *rings = find(root, "rings", json_type_array);
+    const size_t n_rings = rings == NULL ? 0 : json_object_array_length(rings);
+    for (size_t i = 0; i < n_rings && ring == NULL; i++) {
+        struct json_object *other = json_object_array_get_idx(rings, i);
+        struct json_object *count = find(other, "gpus", json_type_int);
+        const int n = count == NULL ? 0 : json_object_get_int(count);
+        ring = n == n_ranks ? other : NULL;
+        if (used < sizeof(known))
+            used += (size_t)snprintf(&known[used], sizeof(known) - used, " %d", n);
+    }
+    if (ring == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "has no ring of %d GPUs, but of%s", n_ranks,
+                         known[0] == '\0' ? " none" : known);
     struct json_object *ceilings = find(ring, "ceilings_gbytes_per_s", json_type_object);
-    struct json_object *number = NULL;
     if (ceilings == NULL || !json_object_object_get_ex(ceilings, limit->ceiling, &number))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the ring of %d GPUs has no ceiling %s",
                          n_ranks, limit->ceiling);

@@ -122,20 +122,6 @@ static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_trans
     return rig->n_bytes;
 }
 
-static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_transfer *transfer,
-                                   int number)
-{
-    struct bench_scatter scatter = {
-        .from = rig->gpus[number].from,
-        .piece_bytes = piece_bytes(rig, transfer->n_gpus),
-        .gpu = (uint32_t)number,
-        .n_gpus = (uint32_t)transfer->n_gpus,
-    };
-    for (int i = 0; i < transfer->n_gpus; i++)
-        scatter.to[i] = (char *)rig->gpus[i].to + scatter.piece_bytes * (uint64_t)number;
-    return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
-}
-
 /* That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
@@ -149,12 +135,20 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
         .n_bytes = pass_bytes(rig, transfer),
         .n_blocks = (uint32_t)transfer->point,
     };
+    struct bench_scatter scatter = {
+        .from = gpu->from,
+        .piece_bytes = piece_bytes(rig, transfer->n_gpus),
+        .gpu = (uint32_t)number,
+        .n_gpus = (uint32_t)transfer->n_gpus,
+    };
     switch (transfer->path) {
     case BENCH_LIMITS_STORE:
     case BENCH_LIMITS_LOAD:
         return bench_enqueue_copy(&copy, gpu->stream);
     case BENCH_LIMITS_STORE_ALL:
-        return enqueue_scatter(rig, transfer, number);
+        for (int i = 0; i < transfer->n_gpus; i++)
+            scatter.to[i] = (char *)rig->gpus[i].to + scatter.piece_bytes * (uint64_t)number;
+        return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, gpu->stream);
     case BENCH_LIMITS_TMA_STORE:
         return bench_enqueue_tma_copy(&copy, rig->flags, gpu->stream);
     default:
@@ -173,21 +167,6 @@ gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *wha
                      what, (double)BENCH_KERNEL_WAIT_NS / 1e9);
 }
 
-static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_transfer *transfer,
-                                 int n_passes)
-{
-    for (int i = 0; i < transfer->n_gpus; i++) {
-        struct bench_rig_gpu *gpu = &rig->gpus[i];
-        GYRE_TRY(bench_rig_use(i));
-        GYRE_TRY(bench_enqueue_sync(rig->flags, gpu->stream));
-        GYRE_CUDA_TRY(cudaEventRecord(gpu->begin, gpu->stream));
-        for (int pass = 0; pass < n_passes; pass++)
-            GYRE_TRY(enqueue_pass(rig, transfer, i));
-        GYRE_CUDA_TRY(cudaEventRecord(gpu->end, gpu->stream));
-    }
-    return GYRE_SUCCESS;
-}
-
 /* On the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
@@ -195,7 +174,17 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
     double longest_us = 0;
     gyre_store_release_u32(&rig->flags->is_overdue, 0);
     gyre_store_release_u32(&rig->flags->may_start, 0);
-    const gyre_status status = enqueue_round(rig, transfer, n_passes);
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < transfer->n_gpus; i++) {
+        struct bench_rig_gpu *gpu = &rig->gpus[i];
+        GYRE_TRY_GOTO(status, bench_rig_use(i), start);
+        GYRE_TRY_GOTO(status, bench_enqueue_sync(rig->flags, gpu->stream), start);
+        GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(gpu->begin, gpu->stream), start);
+        for (int pass = 0; pass < n_passes; pass++)
+            GYRE_TRY_GOTO(status, enqueue_pass(rig, transfer, i), start);
+        GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(gpu->end, gpu->stream), start);
+    }
+start:
     gyre_store_release_u32(&rig->flags->may_start, 1); /* also after a failure */
     GYRE_TRY(status);
     for (int i = 0; i < transfer->n_gpus; i++) {
