@@ -26,12 +26,12 @@ static int ask(int fd, const char *netdev, void *command)
     return ioctl(fd, SIOCETHTOOL, &request);
 }
 
-enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out)
+enum bench_read bench_ethtool_read(const char *netdev, char **text_out)
 {
     enum bench_read result = BENCH_READ_ABSENT;
     *text_out = NULL;
-    if (root[0] != '\0')
-        return bench_read_all(root, bench_text("/ethtool/%.15s", netdev), text_out);
+    if (bench_root[0] != '\0')
+        return bench_read_all(bench_text("/ethtool/%.15s", netdev), text_out);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return BENCH_READ_BROKEN;
@@ -164,12 +164,11 @@ struct bench_counters *bench_counters_read(const struct bench_machine *machine)
             const char *name = bench_meanings[i].name;
             int64_t value = 0;
             if (strchr(name, '/') != NULL &&
-                bench_read_number(machine->root, bench_rdma_path(port, name), &value) ==
-                    BENCH_READ_OK)
+                bench_read_number(bench_rdma_path(port, name), &value) == BENCH_READ_OK)
                 add(counters, port, "", name, value, &bench_meanings[i]);
         }
         if (port->netdev[0] != '\0')
-            (void)bench_ethtool_read(machine->root, port->netdev, &text);
+            (void)bench_ethtool_read(port->netdev, &text);
         BENCH_EACH_LINE(text, line)
         {
             char name[64];

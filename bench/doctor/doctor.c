@@ -81,22 +81,24 @@ static bool parse(int argc, char **argv, struct options *options)
     if (!is_known)
         fprintf(stderr, "gyre doctor: no check begins with %s (gyre doctor --list)\n",
                 options->only);
-    const bool has_root = options->root[0] == '\0' || bench_exists(options->root, "/");
+    const bool has_root =
+        options->root[0] == '\0' || access(bench_text("%s/", options->root), F_OK) == 0;
     if (is_known && !has_root)
         fprintf(stderr, "gyre doctor: --root %s: there is no such folder\n", options->root);
     return is_known && has_root;
 }
 
-static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs needs)
+static void run_check(struct bench_doctor *doctor, enum bench_check_id id)
 {
 #define WORDS(name, words) words,
     static const char *const words[] = {BENCH_NEEDS_TABLE(WORDS)};
 #undef WORDS
+    const struct bench_check *check = &bench_checks[id];
     const struct bench_machine *machine = &doctor->machine;
+    enum bench_needs needs = check->needs;
     bool has_hardware = false;
-    for (int i = 0; i < machine->n_ports; i++)
-        has_hardware =
-            has_hardware || (!machine->ports[i].is_soft && machine->ports[i].why_unused[0] == '\0');
+    BENCH_EACH_PORT(doctor, port)
+    has_hardware = has_hardware || !port->is_soft;
     if (needs == BENCH_NEEDS_USED_PORT && machine->n_ports == 0)
         needs = BENCH_NEEDS_PORT;
     const bool has[] = {
@@ -110,13 +112,7 @@ static const char *find_lack(const struct bench_doctor *doctor, enum bench_needs
         [BENCH_NEEDS_RANKS] = doctor->launcher.n_processes > 1,
         [BENCH_NEEDS_HOSTS] = doctor->launcher.n_processes > 1,
     };
-    return has[needs] ? NULL : words[needs];
-}
-
-static void run_check(struct bench_doctor *doctor, enum bench_check_id id)
-{
-    const struct bench_check *check = &bench_checks[id];
-    const char *lack = find_lack(doctor, check->needs);
+    const char *lack = has[needs] ? NULL : words[needs];
     doctor->check = id;
     if (lack == NULL && check->run != NULL)
         check->run(doctor);
@@ -232,7 +228,7 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
         snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
         (void)gyre_params_from(nothing, &doctor->params);
     }
-    bench_machine_read(options->root, &doctor->params, &doctor->machine);
+    bench_machine_read(&doctor->params, &doctor->machine);
     bench_gpu_find_hidden(bench_variable(doctor, "CUDA_VISIBLE_DEVICES"), &doctor->machine);
     bench_rdma_find_unused(&doctor->params, (int)doctor->expect.n_ports, &doctor->machine);
     if (options->n_seconds >= 0) {
@@ -258,6 +254,7 @@ int bench_command_doctor(int argc, char **argv)
         fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
         return WRONG_USAGE;
     }
+    bench_root = options.root; /* --expect's file is elsewhere */
     if (options.is_help) {
         bench_command_print_examples("doctor", stdout);
         fputs("usage: gyre doctor [options]\n", stdout);
@@ -277,7 +274,7 @@ int bench_command_doctor(int argc, char **argv)
     }
     int exit_status = CANNOT_TELL;
     struct bench_doctor *doctor = bench_keep(1, sizeof(*doctor));
-    doctor->root = options.root;
+
     doctor->expect = expect;
     doctor->environment = environ;
     if (bench_launcher_open(&doctor->launcher) != GYRE_SUCCESS) {

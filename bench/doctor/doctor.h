@@ -117,7 +117,7 @@ struct bench_expect {
 };
 
 struct bench_doctor {
-    const char *root; /* "" = this machine, else holds proc, sys, etc, dev */
+
     struct bench_launcher launcher;
     char *const *environment;
     struct gyre_params params;
@@ -180,7 +180,7 @@ const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 
 /** @text: "" at first. */
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes);
-void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes);
+void bench_fact_of_driver(char *text, size_t text_bytes);
 
 /** Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. Errors:
  * INVALID_ARGUMENT. */

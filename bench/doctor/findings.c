@@ -101,7 +101,7 @@ void bench_say_unreadable(struct bench_doctor *doctor, const char *subject, cons
 char *bench_get(struct bench_doctor *doctor, const char *subject, const char *path)
 {
     char *text = NULL;
-    const enum bench_read result = bench_read_all(doctor->root, path, &text);
+    const enum bench_read result = bench_read_all(path, &text);
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, subject, path, result);
     return text;

@@ -24,6 +24,10 @@ enum bench_read {
 
 #define BENCH_NAME_BYTES 64
 
+/* "" = this machine, else a folder that holds proc, sys, etc and dev. Set before anything is read.
+ */
+extern const char *bench_root;
+
 /** Zeroed, at least one item, never freed. Without memory the process ends with a message. */
 void *bench_keep(size_t n, size_t item_bytes);
 
@@ -35,33 +39,30 @@ char *bench_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Reads the first bytes, without blanks at the end. @path: "/proc/..." below root. @text_out: ""
  * on failure. */
-enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
-                                size_t text_bytes);
+enum bench_read bench_read_text(const char *path, char *text_out, size_t text_bytes);
 
 /** Reads at most 64 MiB. @text_out: NULL on failure. /dev/kmsg ends at its newest message. */
-enum bench_read bench_read_all(const char *root, const char *path, char **text_out);
+enum bench_read bench_read_all(const char *path, char **text_out);
 
-enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out);
+enum bench_read bench_read_number(const char *path, int64_t *number_out);
 
-/** Reads at most n_max bytes. */
-enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes_out, size_t n_max,
-                                 size_t *n_out);
+/** Reads at most n_max bytes. @path: not below root. */
+enum bench_read bench_read_bytes(const char *path, void *bytes_out, size_t n_max, size_t *n_out);
 
 /** The last part of the link's target: a driver or PCI device. */
-enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
-                                size_t name_bytes);
+enum bench_read bench_read_link(const char *path, char *name_out, size_t name_bytes);
 
 /** What a command prints within 5 s, or another root's file programs/COMMAND. ABSENT: also if the
  * program failed. @text_out: NULL on failure. */
-enum bench_read bench_read_program(const char *root, const char *command, char **text_out);
+enum bench_read bench_read_program(const char *command, char **text_out);
 
 /** Names are sorted, numbers by value, and exclude dot files. Returns their number, 0 for an absent
  * folder. */
-int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES]);
+int bench_read_names(const char *path, char (**names_out)[BENCH_NAME_BYTES]);
 
-bool bench_exists(const char *root, const char *path);
+bool bench_exists(const char *path);
 
-bool bench_can_open(const char *root, const char *path);
+bool bench_can_open(const char *path);
 
 /** Accepts decimal or 0x, with blanks around it. */
 bool bench_text_to_number(const char *text, int64_t *number_out);
@@ -94,8 +95,7 @@ struct bench_pci_link {
 };
 
 /** The link above a function. ABSENT = none of its own. */
-enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
-                                    struct bench_pci_link *link_out);
+enum bench_read bench_pci_read_link(const char *bus_id, struct bench_pci_link *link_out);
 
 /** The rate in one direction, without the encoding. */
 double bench_pci_gbit_per_s(int width, double gt_per_s);
@@ -144,10 +144,9 @@ struct bench_rdma_port {
 const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file);
 
 /** As `ethtool -S` prints them, or another root's file ethtool/NAME. */
-enum bench_read bench_ethtool_read(const char *root, const char *netdev, char **text_out);
+enum bench_read bench_ethtool_read(const char *netdev, char **text_out);
 
 struct bench_machine {
-    const char *root;
     struct bench_pci *pci;
     int n_pci;
     bool has_gpu, has_nic; /* on PCI */
@@ -167,8 +166,7 @@ struct bench_machine {
 };
 
 /** Addresses come from getifaddrs(), or another root's programs/ip -o addr show. */
-void bench_machine_read(const char *root, const struct gyre_params *params,
-                        struct bench_machine *machine_out);
+void bench_machine_read(const struct gyre_params *params, struct bench_machine *machine_out);
 void bench_net_read(const struct gyre_params *params, struct bench_machine *machine);
 void bench_rdma_read(struct bench_machine *machine);
 

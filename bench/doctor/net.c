@@ -18,43 +18,43 @@ static const char *path_of(const char *name, const char *file)
     return bench_text("/sys/class/net/%.15s/%s", name, file);
 }
 
-static int64_t number_of(const char *root, const char *name, const char *file)
+static int64_t number_of(const char *name, const char *file)
 {
     int64_t number = 0;
-    const enum bench_read result = bench_read_number(root, path_of(name, file), &number);
+    const enum bench_read result = bench_read_number(path_of(name, file), &number);
     return result == BENCH_READ_OK && number > 0 ? number : 0; /* a speed of -1: down or virtual */
 }
 
-static void read_device(const char *root, const char *name, struct bench_netdev *device)
+static void read_device(const char *name, struct bench_netdev *device)
 {
     char state[32] = "", vlan[1024];
     int64_t flags = 0;
     snprintf(device->name, sizeof(device->name), "%.15s", name);
-    (void)bench_read_number(root, path_of(name, "flags"), &flags);
-    (void)bench_read_text(root, path_of(name, "operstate"), state, sizeof(state));
-    (void)bench_read_text(root, path_of(name, "duplex"), device->duplex, sizeof(device->duplex));
-    (void)bench_read_link(root, path_of(name, "master"), device->master, sizeof(device->master));
-    (void)bench_read_link(root, path_of(name, "device"), device->bus_id, sizeof(device->bus_id));
+    (void)bench_read_number(path_of(name, "flags"), &flags);
+    (void)bench_read_text(path_of(name, "operstate"), state, sizeof(state));
+    (void)bench_read_text(path_of(name, "duplex"), device->duplex, sizeof(device->duplex));
+    (void)bench_read_link(path_of(name, "master"), device->master, sizeof(device->master));
+    (void)bench_read_link(path_of(name, "device"), device->bus_id, sizeof(device->bus_id));
     device->is_up = (flags & FLAG_UP) != 0;
     /* Loopback and tunnels have no carrier and are "unknown" (RFC 2863). */
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
-    device->index = number_of(root, name, "ifindex");
-    device->mtu = number_of(root, name, "mtu");
-    device->mbit_per_s = number_of(root, name, "speed");
+    device->index = number_of(name, "ifindex");
+    device->mtu = number_of(name, "mtu");
+    device->mbit_per_s = number_of(name, "speed");
     const char *kind = "virtual";
     if ((flags & FLAG_LOOPBACK) != 0) {
         kind = "loopback";
-    } else if (bench_exists(root, path_of(name, "bonding"))) {
+    } else if (bench_exists(path_of(name, "bonding"))) {
         kind = "bond";
-    } else if (bench_exists(root, path_of(name, "bridge"))) {
+    } else if (bench_exists(path_of(name, "bridge"))) {
         kind = "bridge";
-    } else if (bench_read_text(root, bench_text("/proc/net/vlan/%s", device->name), vlan,
-                               sizeof(vlan)) == BENCH_READ_OK) {
+    } else if (bench_read_text(bench_text("/proc/net/vlan/%s", device->name), vlan, sizeof(vlan)) ==
+               BENCH_READ_OK) {
         const char *line = strstr(vlan, "Device: "); /* names the interface below */
         if (line != NULL)
             sscanf(line, "Device: %15s", device->parent);
         kind = "vlan";
-    } else if (bench_exists(root, path_of(name, "device"))) {
+    } else if (bench_exists(path_of(name, "device"))) {
         kind = "physical";
     }
     snprintf(device->kind, sizeof(device->kind), "%s", kind);
@@ -94,18 +94,18 @@ void bench_net_read(const struct gyre_params *params, struct bench_machine *mach
     static const int families[] = {AF_INET, AF_INET6};
     char *text = NULL;
     char(*names)[BENCH_NAME_BYTES];
-    const int n = bench_read_names(machine->root, "/sys/class/net", &names);
+    const int n = bench_read_names("/sys/class/net", &names);
     machine->netdevs = bench_keep((size_t)n, sizeof(*machine->netdevs));
     for (int i = 0; i < n; i++)
         /* bonding_masters and the like are no interfaces. */
-        if (bench_exists(machine->root, path_of(names[i], "flags")))
-            read_device(machine->root, names[i], &machine->netdevs[machine->n_netdevs++]);
+        if (bench_exists(path_of(names[i], "flags")))
+            read_device(names[i], &machine->netdevs[machine->n_netdevs++]);
     qsort(machine->netdevs, (size_t)machine->n_netdevs, sizeof(*machine->netdevs),
           compare_by_index);
-    if (machine->root[0] == '\0')
+    if (bench_root[0] == '\0')
         machine->net_status = gyre_sock_interfaces(&machine->addresses, &machine->n_addresses);
     else
-        (void)bench_read_program(machine->root, "ip -o addr show", &text);
+        (void)bench_read_program("ip -o addr show", &text);
     for (int i = 0; text != NULL && i < 2 * machine->n_netdevs; i++)
         for (const char *line = text; *line != '\0'; line += *line == '\n') {
             add_address(machine, line, families[i / machine->n_netdevs],

@@ -23,20 +23,19 @@ const char *bench_rdma_path(const struct bench_rdma_port *port, const char *file
     return bench_text("/sys/class/infiniband/%s/ports/%d/%s", port->device, port->port, file);
 }
 
-static void read_port_file(const char *root, const struct bench_rdma_port *port, const char *file,
-                           char *text_out, size_t text_bytes)
+static void read_port_file(const struct bench_rdma_port *port, const char *file, char *text_out,
+                           size_t text_bytes)
 {
-    (void)bench_read_text(root, bench_rdma_path(port, file), text_out, text_bytes);
+    (void)bench_read_text(bench_rdma_path(port, file), text_out, text_bytes);
 }
 
 void bench_rdma_read(struct bench_machine *machine)
 {
-    const char *root = machine->root;
     char(*devices)[BENCH_NAME_BYTES], (*ports)[BENCH_NAME_BYTES];
-    machine->n_rdma_devices = bench_read_names(root, "/sys/class/infiniband", &devices);
+    machine->n_rdma_devices = bench_read_names("/sys/class/infiniband", &devices);
     for (int i = 0; i < machine->n_rdma_devices; i++) {
         const char *device = devices[i];
-        const int n = bench_read_names(root, path_of(device, "ports"), &ports);
+        const int n = bench_read_names(path_of(device, "ports"), &ports);
         for (int j = 0; j < n; j++) {
             int64_t number = 0;
             if (!bench_text_to_number(ports[j], &number) || number <= 0 || number >= 256)
@@ -47,24 +46,22 @@ void bench_rdma_read(struct bench_machine *machine)
             snprintf(port->device, sizeof(port->device), "%.63s", device);
             port->port = (int)number;
             snprintf(port->name, sizeof(port->name), "%.63s:%d", device, port->port);
-            read_port_file(root, port, "state", port->state, sizeof(port->state));
-            read_port_file(root, port, "phys_state", port->physical, sizeof(port->physical));
-            read_port_file(root, port, "rate", port->rate, sizeof(port->rate));
-            read_port_file(root, port, "link_layer", port->layer, sizeof(port->layer));
-            (void)gyre_topo_port_netdev(bench_text("%s/sys", root), device, port->port,
+            read_port_file(port, "state", port->state, sizeof(port->state));
+            read_port_file(port, "phys_state", port->physical, sizeof(port->physical));
+            read_port_file(port, "rate", port->rate, sizeof(port->rate));
+            read_port_file(port, "link_layer", port->layer, sizeof(port->layer));
+            (void)gyre_topo_port_netdev(bench_text("%s/sys", bench_root), device, port->port,
                                         port->netdev, sizeof(port->netdev));
-            (void)bench_read_text(root, path_of(device, "fw_ver"), port->firmware,
+            (void)bench_read_text(path_of(device, "fw_ver"), port->firmware,
                                   sizeof(port->firmware));
-            (void)bench_read_text(root, path_of(device, "board_id"), port->board,
-                                  sizeof(port->board));
+            (void)bench_read_text(path_of(device, "board_id"), port->board, sizeof(port->board));
             port->gbit_per_s = gyre_text_to_double(port->rate, &rest);
             (void)sscanf(rest, " Gb/sec (%d%1[X]", &port->width, word);
-            if (bench_read_link(root, path_of(device, "device"), port->bus_id,
-                                sizeof(port->bus_id)) != BENCH_READ_OK ||
+            if (bench_read_link(path_of(device, "device"), port->bus_id, sizeof(port->bus_id)) !=
+                    BENCH_READ_OK ||
                 strchr(port->bus_id, ':') == NULL)
                 port->bus_id[0] = '\0';
-            port->is_soft =
-                port->bus_id[0] == '\0' || bench_exists(root, path_of(device, "parent"));
+            port->is_soft = port->bus_id[0] == '\0' || bench_exists(path_of(device, "parent"));
             port->is_active = strcmp(port->state, "4: ACTIVE") == 0;
             port->is_roce = strcmp(port->layer, "Ethernet") == 0;
         }
@@ -152,19 +149,17 @@ void bench_rdma_find_unused(const struct gyre_params *params, int n_expected,
 static void read_row(const struct bench_machine *machine, const struct bench_rdma_port *port,
                      struct gyre_ib_gid_row *row)
 {
-    const char *root = machine->root;
     char type[32], text[256];
-    read_port_file(root, port, bench_text("gid_attrs/types/%u", row->index), type, sizeof(type));
+    read_port_file(port, bench_text("gid_attrs/types/%u", row->index), type, sizeof(type));
     row->type = strcmp(type, "RoCE v2") == 0      ? GYRE_IB_GID_ROCE_V2
                 : strcmp(type, "IB/RoCE v1") == 0 ? GYRE_IB_GID_ROCE_V1
                                                   : GYRE_IB_GID_UNREADABLE;
-    read_port_file(root, port, bench_text("gid_attrs/ndevs/%u", row->index), row->netdev,
+    read_port_file(port, bench_text("gid_attrs/ndevs/%u", row->index), row->netdev,
                    sizeof(row->netdev));
     const struct bench_netdev *device = bench_net_find(machine, row->netdev);
     row->is_netdev_down = device != NULL && !device->is_up;
-    if (row->netdev[0] != '\0' &&
-        bench_read_text(root, bench_text("/proc/net/vlan/%s", row->netdev), text, sizeof(text)) ==
-            BENCH_READ_OK) {
+    if (row->netdev[0] != '\0' && bench_read_text(bench_text("/proc/net/vlan/%s", row->netdev),
+                                                  text, sizeof(text)) == BENCH_READ_OK) {
         const char *id = strstr(text, "VID:");
         row->vlan = id == NULL ? 0 : (uint16_t)strtoul(id + 4, NULL, 10);
     }
@@ -175,15 +170,14 @@ int bench_rdma_gids(const struct bench_machine *machine, const struct bench_rdma
 {
     char(*names)[BENCH_NAME_BYTES];
     int n_rows = 0;
-    const int n = bench_read_names(machine->root, bench_rdma_path(port, "gids"), &names);
+    const int n = bench_read_names(bench_rdma_path(port, "gids"), &names);
     *rows_out = bench_keep((size_t)n, sizeof(**rows_out));
     for (int i = 0; i < n; i++) {
         char text[64];
         int64_t index = 0;
         struct gyre_ib_gid_row row = {0};
-        const enum bench_read result =
-            bench_read_text(machine->root, bench_rdma_path(port, bench_text("gids/%s", names[i])),
-                            text, sizeof(text));
+        const enum bench_read result = bench_read_text(
+            bench_rdma_path(port, bench_text("gids/%s", names[i])), text, sizeof(text));
         if (result == BENCH_READ_ABSENT)
             continue;
         if (result != BENCH_READ_OK || !bench_text_to_number(names[i], &index) ||

@@ -64,6 +64,13 @@ char *bench_text(const char *format, ...)
     return text;
 }
 
+const char *bench_root = "";
+
+static const char *below_root(const char *path)
+{
+    return bench_text("%s%s", bench_root, path);
+}
+
 static enum bench_read result_of(int error_number)
 {
     switch (error_number) {
@@ -83,12 +90,10 @@ static enum bench_read result_of(int error_number)
     }
 }
 
-enum bench_read bench_read_bytes(const char *root, const char *path, void *bytes_out, size_t n_max,
-                                 size_t *n_out)
+enum bench_read bench_read_bytes(const char *path, void *bytes_out, size_t n_max, size_t *n_out)
 {
     *n_out = 0;
-    const int fd =
-        open(bench_text("%s%s", root, path), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return result_of(errno);
     enum bench_read result = BENCH_READ_OK;
@@ -119,22 +124,22 @@ static enum bench_read finish_text(enum bench_read result, char *text, size_t n)
     return result;
 }
 
-enum bench_read bench_read_text(const char *root, const char *path, char *text_out,
-                                size_t text_bytes)
+enum bench_read bench_read_text(const char *path, char *text_out, size_t text_bytes)
 {
     size_t n = 0;
-    const enum bench_read result = bench_read_bytes(root, path, text_out, text_bytes - 1, &n);
+    const enum bench_read result = bench_read_bytes(below_root(path), text_out, text_bytes - 1, &n);
     return finish_text(result, text_out, n);
 }
 
-enum bench_read bench_read_all(const char *root, const char *path, char **text_out)
+enum bench_read bench_read_all(const char *path, char **text_out)
 {
     *text_out = NULL;
     for (size_t n_max = (size_t)1 << 20;; n_max *= 4) {
         size_t n = 0;
         char *bytes = malloc(n_max + 1);
-        enum bench_read result =
-            bytes == NULL ? BENCH_READ_BROKEN : bench_read_bytes(root, path, bytes, n_max, &n);
+        enum bench_read result = bytes == NULL
+                                     ? BENCH_READ_BROKEN
+                                     : bench_read_bytes(below_root(path), bytes, n_max, &n);
         if (n < n_max || n_max >= MOST_BYTES) {
             char *text = bench_keep(n + 1, 1);
             if (n > 0)
@@ -165,15 +170,15 @@ static void execute(int output, const void *command)
     _exit(127);
 }
 
-enum bench_read bench_read_program(const char *root, const char *command, char **text_out)
+enum bench_read bench_read_program(const char *command, char **text_out)
 {
     struct bench_child child;
     int status = -1;
     ssize_t n_read = 0;
     size_t n = 0;
     *text_out = NULL;
-    if (root[0] != '\0')
-        return bench_read_all(root, bench_text("/programs/%.120s", command), text_out);
+    if (bench_root[0] != '\0')
+        return bench_read_all(bench_text("/programs/%.120s", command), text_out);
     if (bench_child_start(execute, command, &child) != GYRE_SUCCESS)
         return BENCH_READ_BROKEN;
     char *text = bench_keep(PROGRAM_BYTES, 1);
@@ -208,21 +213,20 @@ bool bench_text_to_number(const char *text, int64_t *number_out)
     return *end == '\0';
 }
 
-enum bench_read bench_read_number(const char *root, const char *path, int64_t *number_out)
+enum bench_read bench_read_number(const char *path, int64_t *number_out)
 {
     char text[64];
-    const enum bench_read result = bench_read_text(root, path, text, sizeof(text));
+    const enum bench_read result = bench_read_text(path, text, sizeof(text));
     if (result != BENCH_READ_OK)
         return result;
     return bench_text_to_number(text, number_out) ? BENCH_READ_OK : BENCH_READ_BROKEN;
 }
 
-enum bench_read bench_read_link(const char *root, const char *path, char *name_out,
-                                size_t name_bytes)
+enum bench_read bench_read_link(const char *path, char *name_out, size_t name_bytes)
 {
     char target[PATH_MAX];
     name_out[0] = '\0';
-    const ssize_t n = readlink(bench_text("%s%s", root, path), target, sizeof(target) - 1);
+    const ssize_t n = readlink(below_root(path), target, sizeof(target) - 1);
     if (n <= 0)
         return result_of(errno);
     target[n] = '\0';
@@ -236,11 +240,11 @@ static int compare_names(const void *a, const void *b)
     return strverscmp(a, b);
 }
 
-int bench_read_names(const char *root, const char *path, char (**names_out)[BENCH_NAME_BYTES])
+int bench_read_names(const char *path, char (**names_out)[BENCH_NAME_BYTES])
 {
     char(*names)[BENCH_NAME_BYTES] = NULL;
     int n = 0;
-    DIR *folder = opendir(bench_text("%s%s", root, path));
+    DIR *folder = opendir(below_root(path));
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= BENCH_NAME_BYTES)
             continue;
@@ -255,14 +259,14 @@ int bench_read_names(const char *root, const char *path, char (**names_out)[BENC
     return n;
 }
 
-bool bench_exists(const char *root, const char *path)
+bool bench_exists(const char *path)
 {
-    return access(bench_text("%s%s", root, path), F_OK) == 0;
+    return access(below_root(path), F_OK) == 0;
 }
 
-bool bench_can_open(const char *root, const char *path)
+bool bench_can_open(const char *path)
 {
-    return access(bench_text("%s%s", root, path), R_OK | W_OK) == 0;
+    return access(below_root(path), R_OK | W_OK) == 0;
 }
 
 char *bench_next_line(char **rest)
@@ -279,21 +283,20 @@ const char *bench_pci_path(const char *bus_id, const char *file)
 
 static void read_pci(struct bench_machine *machine)
 {
-    const char *root = machine->root;
     char(*names)[BENCH_NAME_BYTES];
-    const int n = bench_read_names(root, "/sys/bus/pci/devices", &names);
+    const int n = bench_read_names("/sys/bus/pci/devices", &names);
     machine->pci = bench_keep((size_t)n, sizeof(*machine->pci));
     for (int i = 0; i < n; i++) {
         int64_t class = 0, vendor = 0;
-        if (bench_read_number(root, bench_pci_path(names[i], "class"), &class) != BENCH_READ_OK ||
-            bench_read_number(root, bench_pci_path(names[i], "vendor"), &vendor) != BENCH_READ_OK)
+        if (bench_read_number(bench_pci_path(names[i], "class"), &class) != BENCH_READ_OK ||
+            bench_read_number(bench_pci_path(names[i], "vendor"), &vendor) != BENCH_READ_OK)
             continue;
         struct bench_pci *pci = &machine->pci[machine->n_pci++];
         memcpy(pci->bus_id, names[i], sizeof(pci->bus_id));
         pci->class = (uint32_t) class;
         pci->vendor = (uint32_t)vendor;
         pci->is_gpu = vendor == VENDOR_NVIDIA && class >> 16 == 0x03;
-        pci->is_nic = bench_exists(root, bench_pci_path(names[i], "infiniband"));
+        pci->is_nic = bench_exists(bench_pci_path(names[i], "infiniband"));
         machine->has_gpu = machine->has_gpu || pci->is_gpu;
         machine->has_nic = machine->has_nic || pci->is_nic;
     }
@@ -309,7 +312,7 @@ void bench_gpu_find_hidden(const char *visible, struct bench_machine *machine)
         if (!pci->is_gpu)
             continue;
         const char *path = bench_text("/proc/driver/nvidia/gpus/%s/information", pci->bus_id);
-        (void)bench_read_all(machine->root, path, &text);
+        (void)bench_read_all(path, &text);
         const char *line = text == NULL ? NULL : strstr(text, "GPU UUID:");
         if (line != NULL)
             (void)sscanf(line, "GPU UUID: %63s", uuid);
@@ -333,8 +336,7 @@ bool bench_gpu_is_hidden(const struct bench_machine *machine, const char *bus_id
     return false;
 }
 
-enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
-                                    struct bench_pci_link *link_out)
+enum bench_read bench_pci_read_link(const char *bus_id, struct bench_pci_link *link_out)
 {
     static const char *const files[] = {"current_link_width", "max_link_width",
                                         "current_link_speed", "max_link_speed"};
@@ -342,7 +344,7 @@ enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
     for (int i = 0; i < 4; i++) {
         char text[64], *end = NULL;
         const enum bench_read result =
-            bench_read_text(root, bench_pci_path(bus_id, files[i]), text, sizeof(text));
+            bench_read_text(bench_pci_path(bus_id, files[i]), text, sizeof(text));
         if (result != BENCH_READ_OK || strncmp(text, "Unknown", 7) == 0)
             return result == BENCH_READ_OK ? BENCH_READ_ABSENT : result;
         figures[i] = gyre_text_to_double(text, &end);
@@ -409,11 +411,10 @@ int bench_cpus_overlap(const char *a, const char *b)
     return 0;
 }
 
-void bench_machine_read(const char *root, const struct gyre_params *params,
-                        struct bench_machine *machine_out)
+void bench_machine_read(const struct gyre_params *params, struct bench_machine *machine_out)
 {
-    *machine_out = (struct bench_machine){.root = root};
-    machine_out->has_gpu_driver = bench_exists(root, "/proc/driver/nvidia/version");
+    *machine_out = (struct bench_machine){0};
+    machine_out->has_gpu_driver = bench_exists("/proc/driver/nvidia/version");
     read_pci(machine_out);
     bench_net_read(params, machine_out);
     bench_rdma_read(machine_out);

@@ -22,10 +22,10 @@ static int oldest_driver(int cuda_major)
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
 }
 
-void bench_fact_of_driver(const struct bench_doctor *doctor, char *text, size_t text_bytes)
+void bench_fact_of_driver(char *text, size_t text_bytes)
 {
     char file[1024];
-    (void)bench_read_text(doctor->root, BENCH_DRIVER_PATH, file, sizeof(file));
+    (void)bench_read_text(BENCH_DRIVER_PATH, file, sizeof(file));
     const char *at = strstr(file, "NVRM version:");
     while (at != NULL && (at = strchr(at, ' ')) != NULL) {
         at += strspn(at, " ");
@@ -46,14 +46,12 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
     for (int i = 0; i < doctor->machine.n_pci; i++) {
         char name[BENCH_NAME_BYTES];
         if (doctor->machine.pci[i].is_gpu &&
-            bench_read_link(doctor->machine.root,
-                            bench_pci_path(doctor->machine.pci[i].bus_id, "driver"), name,
+            bench_read_link(bench_pci_path(doctor->machine.pci[i].bus_id, "driver"), name,
                             sizeof(name)) == BENCH_READ_OK &&
             strcmp(name, "nvidia") != 0)
             snprintf(other, sizeof(other), "%s", name);
     }
-    const enum bench_read result =
-        bench_read_text(doctor->root, BENCH_DRIVER_PATH, text, sizeof(text));
+    const enum bench_read result = bench_read_text(BENCH_DRIVER_PATH, text, sizeof(text));
     const int cuda_major = bench_version_cuda() / 10;
     if (other[0] != '\0' && result == BENCH_READ_ABSENT)
         bench_fail(doctor, NULL,
@@ -76,7 +74,7 @@ void bench_check_gpu_driver(struct bench_doctor *doctor)
     if (version[0] != '\0') {
         struct gyre_nvml_gpu *gpus = NULL;
         size_t n = 0;
-        if (doctor->root[0] == '\0') {
+        if (bench_root[0] == '\0') {
             const gyre_status status = gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n);
             free(gpus);
             if (status == GYRE_ERROR_DEVICE)
@@ -108,14 +106,14 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
     for (int i = 0; i < 2 && path == NULL; i++) {
         const char *file = bench_text("%s/%s", folder, files[i][0]);
         char *text = NULL;
-        (void)bench_read_all(doctor->root, file, &text);
+        (void)bench_read_all(file, &text);
         const char *at = text == NULL ? NULL : strstr(text, files[i][1]);
         at = at == NULL ? "" : at + strcspn(at, "0123456789");
         if (sscanf(at, "%d.%d", &major, &minor) == 2)
             path = file;
     }
     if (path == NULL) {
-        if (home != NULL && !bench_exists(doctor->root, home))
+        if (home != NULL && !bench_exists(home))
             bench_warn(doctor, "CUDA_HOME", "correct the path, or unset CUDA_HOME",
                        "CUDA_HOME=%.400s: there is no such folder", home);
         else
@@ -160,9 +158,9 @@ void bench_check_gpu_device_files(struct bench_doctor *doctor)
         return;
     }
     for (int i = 0; i < 64; i++)
-        n_gpus += bench_can_open(doctor->root, bench_text("/dev/nvidia%d", i));
+        n_gpus += bench_can_open(bench_text("/dev/nvidia%d", i));
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        if (!bench_can_open(doctor->root, files[i]))
+        if (!bench_can_open(files[i]))
             bench_fail(doctor, NULL, "nvidia-modprobe -u -c 0; containers: docker run --gpus all",
                        "%s: absent, or no permission: CUDA does not start", files[i]);
     if (n_gpus == 0)
@@ -179,7 +177,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
         struct bench_pci_link link;
         if (!doctor->machine.pci[i].is_gpu || doctor->machine.pci[i].is_hidden)
             continue;
-        const enum bench_read result = bench_pci_read_link(doctor->root, bus_id, &link);
+        const enum bench_read result = bench_pci_read_link(bus_id, &link);
         if (result == BENCH_READ_ABSENT)
             continue; /* a virtual machine may hide the link */
         if (result != BENCH_READ_OK)
@@ -214,7 +212,7 @@ void bench_check_gpu_xid(struct bench_doctor *doctor)
     char *text = NULL;
     char last[256] = "";
     int n_errors = 0, n_grave = 0;
-    const enum bench_read result = bench_read_all(doctor->root, "/dev/kmsg", &text);
+    const enum bench_read result = bench_read_all("/dev/kmsg", &text);
     if (result == BENCH_READ_ABSENT) {
         bench_skip(doctor, "/dev/kmsg is not here; on the host: dmesg | grep Xid");
         return;
@@ -250,7 +248,7 @@ void bench_check_gpu_nvlink(struct bench_doctor *doctor)
     struct gyre_nvml_gpu *gpus = NULL;
     size_t n = 0;
     uint32_t most = 0;
-    if (doctor->root[0] != '\0' || gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n) != GYRE_SUCCESS ||
+    if (bench_root[0] != '\0' || gyre_nvml_scan("libnvidia-ml.so.1", &gpus, &n) != GYRE_SUCCESS ||
         n == 0) {
         bench_skip(doctor, "NVML does not answer here (gpu.driver)");
         free(gpus);
@@ -274,7 +272,7 @@ static const struct bench_nvml *nvml_of(struct bench_doctor *doctor)
     struct bench_nvml *nvml = doctor->nvml;
     if (nvml == NULL) {
         nvml = doctor->nvml = bench_keep(1, sizeof(*nvml));
-        if (bench_nvml_read(doctor->root, nvml->gpus, &nvml->n) != GYRE_SUCCESS)
+        if (bench_nvml_read(bench_root, nvml->gpus, &nvml->n) != GYRE_SUCCESS)
             snprintf(nvml->cause, sizeof(nvml->cause), "%.255s", gyre_cause());
     }
     for (int i = nvml->n - 1; i >= 0; i--)

@@ -24,7 +24,7 @@ static void say_copies(struct bench_doctor *doctor, const struct bench_cuda_gpu 
     struct bench_pci_link link;
     for (size_t i = 0; gpu->bus_id[i] != '\0' && i < sizeof(lower) - 1; i++)
         lower[i] = gyre_text_lower(gpu->bus_id[i]);
-    if (bench_pci_read_link(doctor->root, lower, &link) == BENCH_READ_OK)
+    if (bench_pci_read_link(lower, &link) == BENCH_READ_OK)
         limit = bench_pci_gbit_per_s(link.most_width, link.most_gt_per_s) / 8;
     if (limit > 0)
         of_limit = bench_text("; the link could carry %.4g GB/s", limit);
@@ -70,7 +70,7 @@ static void say_ipc_or_dmabuf(struct bench_doctor *doctor, const struct bench_cu
 
 void bench_check_gpu_trial(struct bench_doctor *doctor)
 {
-    const char *reason = doctor->root[0] != '\0' && !bench_exists(doctor->root, "/lib/libcuda.so.1")
+    const char *reason = bench_root[0] != '\0' && !bench_exists("/lib/libcuda.so.1")
                              ? "the root has no lib/libcuda.so.1"
                          : doctor->launcher.local_process != 0
                              ? "the first process of the host tries"
@@ -83,7 +83,7 @@ void bench_check_gpu_trial(struct bench_doctor *doctor)
     if (results == NULL) {
         results = doctor->cuda = bench_keep(1, sizeof(*results));
         results->status =
-            (int32_t)bench_cuda_trial(doctor->root, &limits, results->gpus, &results->n);
+            (int32_t)bench_cuda_trial(bench_root, &limits, results->gpus, &results->n);
         snprintf(results->cause, sizeof(results->cause), "%.255s", gyre_cause());
     }
     for (int i = 0; i < results->n; i++) {
@@ -109,7 +109,7 @@ void bench_check_gpu_trial(struct bench_doctor *doctor)
 void bench_check_gpu_pairs(struct bench_doctor *doctor)
 {
     const char *reason =
-        doctor->root[0] != '\0' ? "nothing is measured with --root"
+        bench_root[0] != '\0' ? "nothing is measured with --root"
         : !doctor->machine.has_gpu && !doctor->machine.has_gpu_driver ? "no NVIDIA GPU on PCI"
         : bench_version_cuda() == 0                                   ? "built without CUDA"
         : doctor->launcher.local_process != 0 ? "the first process of the host measures"

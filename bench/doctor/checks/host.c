@@ -16,10 +16,10 @@
 #define NOFILE_BASE   64 /* besides connections */
 #define SHM_LEAST     (1024 * MIB)
 
-static enum bench_read read_limit(const char *root, const char *name, int64_t *soft_out)
+static enum bench_read read_limit(const char *name, int64_t *soft_out)
 {
     char text[4096], word[32];
-    const enum bench_read result = bench_read_text(root, "/proc/self/limits", text, sizeof(text));
+    const enum bench_read result = bench_read_text("/proc/self/limits", text, sizeof(text));
     if (result != BENCH_READ_OK)
         return result;
     const char *line = strstr(text, name);
@@ -32,19 +32,19 @@ static enum bench_read read_limit(const char *root, const char *name, int64_t *s
 }
 
 /* The capability counts only in the first user namespace, whose map holds every id. */
-static bool may_lock_all(const char *root)
+static bool may_lock_all(void)
 {
     char *text = NULL;
     char map[128];
     unsigned long long capabilities = 0;
     unsigned long long inside = 1, outside = 1, n_ids = 0;
-    if (bench_read_all(root, "/proc/self/status", &text) != BENCH_READ_OK)
+    if (bench_read_all("/proc/self/status", &text) != BENCH_READ_OK)
         return false;
     const char *line = strstr(text, "CapEff:");
     if (line != NULL)
         capabilities = strtoull(line + strlen("CapEff:"), NULL, 16);
     return (capabilities >> CAP_IPC_LOCK_BIT & 1) != 0 &&
-           bench_read_text(root, "/proc/self/uid_map", map, sizeof(map)) == BENCH_READ_OK &&
+           bench_read_text("/proc/self/uid_map", map, sizeof(map)) == BENCH_READ_OK &&
            sscanf(map, "%llu %llu %llu", &inside, &outside, &n_ids) == 3 && outside == 0 &&
            n_ids == 4294967295ULL;
 }
@@ -53,7 +53,7 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
 {
     const bool has_devices = doctor->machine.n_rdma_devices > 0;
     int64_t soft = 0;
-    const enum bench_read result = read_limit(doctor->root, "Max locked memory", &soft);
+    const enum bench_read result = read_limit("Max locked memory", &soft);
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max locked memory)", result);
     else if (soft == INT64_MAX)
@@ -62,7 +62,7 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
         bench_ok(doctor, NULL,
                  "/proc/self/limits: Max locked memory %" PRId64 " bytes; no RDMA %s more", soft,
                  has_devices ? "port is used that would need" : "device is here that would need");
-    else if (may_lock_all(doctor->root))
+    else if (may_lock_all())
         bench_ok(doctor, NULL,
                  "/proc/self/limits: Max locked memory %" PRId64
                  " bytes, but CAP_IPC_LOCK in /proc/self/status lifts the limit",
@@ -88,7 +88,7 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
     const int64_t n_socks = gyre_param_number(&doctor->params, GYRE_PARAM_SOCKET_NSOCKS);
     const int64_t needed =
         NOFILE_BASE + (2 + (n_socks > 0 ? n_socks : 2)) * doctor->launcher.n_processes;
-    const enum bench_read result = read_limit(doctor->root, "Max open files", &soft);
+    const enum bench_read result = read_limit("Max open files", &soft);
     if (result != BENCH_READ_OK)
         bench_say_unreadable(doctor, NULL, "/proc/self/limits (Max open files)", result);
     else if (soft < needed)
@@ -134,7 +134,7 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     line = strstr(mount, " /dev/shm ") != NULL ? mount : line;
     int64_t total = 0; /* 0 = unknown */
     long long kib = 0;
-    if (bench_read_text(doctor->root, "/proc/meminfo", meminfo, sizeof(meminfo)) == BENCH_READ_OK &&
+    if (bench_read_text("/proc/meminfo", meminfo, sizeof(meminfo)) == BENCH_READ_OK &&
         sscanf(meminfo, "MemTotal: %lld kB", &kib) == 1 && kib > 0 && kib <= INT64_MAX >> 10)
         total = (int64_t)kib << 10;
     const char *option = line == NULL ? NULL : strstr(line, "size=");
@@ -164,7 +164,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
     const char *what = "", *group = "";
     char *text = NULL;
     bool is_understood = false;
-    const uint64_t mib = bench_memory_find_free(doctor->root, &what) / (uint64_t)MIB;
+    const uint64_t mib = bench_memory_find_free(bench_root, &what) / (uint64_t)MIB;
     if (mib == UINT64_MAX / (uint64_t)MIB)
         bench_say_unreadable(doctor, "memory", "/proc/meminfo (MemAvailable)", BENCH_READ_BROKEN);
     else
@@ -176,7 +176,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
                   "%s: %" PRIu64
                   " MiB can still be had; a rank needs 64 to 256 MiB and its buffers",
                   what, mib);
-    enum bench_read result = bench_read_all(doctor->root, "/proc/self/cgroup", &text);
+    enum bench_read result = bench_read_all("/proc/self/cgroup", &text);
     BENCH_EACH_LINE(text, line)
     {
         is_understood = is_understood || strchr(line, ':') != NULL;
@@ -184,7 +184,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
             group = strcmp(line + 3, "/") == 0 ? "" : line + 3;
     }
     if (!is_understood) {
-        if (result != BENCH_READ_ABSENT || bench_exists(doctor->root, "/sys/fs/cgroup"))
+        if (result != BENCH_READ_ABSENT || bench_exists("/sys/fs/cgroup"))
             bench_say_unreadable(doctor, NULL, "/proc/self/cgroup",
                                  result == BENCH_READ_OK ? BENCH_READ_BROKEN : result);
         return;
@@ -192,7 +192,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
     const char *path = bench_text("/sys/fs/cgroup%s/pids.max", group);
     char limit[64], *rest;
     int64_t most = 0;
-    result = bench_read_text(doctor->root, path, limit, sizeof(limit));
+    result = bench_read_text(path, limit, sizeof(limit));
     const bool is_limited = result != BENCH_READ_ABSENT && strcmp(limit, "max") != 0;
     if (is_limited && (result != BENCH_READ_OK || !bench_text_to_number(limit, &most)))
         bench_say_unreadable(doctor, "processes", path, result);
@@ -201,7 +201,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
                    "docker run --pids-limit=-1, or TasksMax=infinity of systemd",
                    "%s: %" PRId64 "; each rank has several threads, and CUDA has more", path, most);
     path = bench_text("/sys/fs/cgroup%s/cpu.max", group);
-    result = bench_read_text(doctor->root, path, limit, sizeof(limit));
+    result = bench_read_text(path, limit, sizeof(limit));
     if (result == BENCH_READ_ABSENT || strncmp(limit, "max ", 4) == 0 || strcmp(limit, "max") == 0)
         return;
     const double quota = gyre_text_to_double(limit, &rest);

@@ -15,12 +15,13 @@
 #define ACS_CONTROL_OFFSET 6
 #define ACS_REDIRECT       0x000c /* traffic between peers goes to the root complex */
 
-static enum bench_read read_acs(const char *root, const char *bus_id, unsigned *control_out)
+static enum bench_read read_acs(const char *bus_id, unsigned *control_out)
 {
     unsigned char config[CONFIG_BYTES];
     size_t n = 0;
     const enum bench_read result =
-        bench_read_bytes(root, bench_pci_path(bus_id, "config"), config, sizeof(config), &n);
+        bench_read_bytes(bench_text("%s%s", bench_root, bench_pci_path(bus_id, "config")), config,
+                         sizeof(config), &n);
     *control_out = 0;
     if (result != BENCH_READ_OK)
         return result;
@@ -56,7 +57,7 @@ void bench_check_host_acs(struct bench_doctor *doctor)
         if (pci->class >> 8 != CLASS_BRIDGE)
             continue;
         n_bridges++;
-        const enum bench_read result = read_acs(doctor->root, pci->bus_id, &control);
+        const enum bench_read result = read_acs(pci->bus_id, &control);
         worst = result > worst ? result : worst;
         n_unread += result != BENCH_READ_OK;
         if (result != BENCH_READ_OK || (control & ACS_REDIRECT) == 0)
@@ -90,11 +91,11 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
         if ((!pci->is_gpu || pci->is_hidden) && !pci->is_nic)
             continue;
         n_cards++;
-        if (bench_read_link(doctor->root, bench_pci_path(pci->bus_id, "iommu_group"), group,
-                            sizeof(group)) != BENCH_READ_OK)
+        if (bench_read_link(bench_pci_path(pci->bus_id, "iommu_group"), group, sizeof(group)) !=
+            BENCH_READ_OK)
             continue;
         const char *path = bench_text("/sys/kernel/iommu_groups/%s/type", group);
-        const enum bench_read result = bench_read_text(doctor->root, path, type, sizeof(type));
+        const enum bench_read result = bench_read_text(path, type, sizeof(type));
         if (strncmp(type, "DMA", 3) == 0)
             bench_append(found, sizeof(found), " %s", pci->bus_id);
         else if (result != BENCH_READ_OK || strcmp(type, "identity") != 0)
@@ -131,7 +132,7 @@ void bench_check_host_irq(struct bench_doctor *doctor)
     const struct bench_machine *machine = &doctor->machine;
     char(*nodes)[BENCH_NAME_BYTES], (*irqs)[BENCH_NAME_BYTES];
     int n_nodes = 0, n_nics = 0;
-    const int n_entries = bench_read_names(doctor->root, "/sys/devices/system/node", &nodes);
+    const int n_entries = bench_read_names("/sys/devices/system/node", &nodes);
     for (int i = 0; i < n_entries; i++)
         n_nodes += strncmp(nodes[i], "node", 4) == 0;
     for (int i = 0; n_nodes > 1 && i < machine->n_pci; i++) {
@@ -140,16 +141,14 @@ void bench_check_host_irq(struct bench_doctor *doctor)
         enum bench_read result = BENCH_READ_OK;
         int n_irqs = 0, n_near = 0;
         if (pci->class >> 16 != 0x02 || !is_used(doctor, pci) ||
-            bench_read_text(doctor->root, bench_pci_path(pci->bus_id, "local_cpulist"), near_cpus,
+            bench_read_text(bench_pci_path(pci->bus_id, "local_cpulist"), near_cpus,
                             sizeof(near_cpus)) != BENCH_READ_OK)
             continue;
         n_nics++;
-        const int n =
-            bench_read_names(doctor->root, bench_pci_path(pci->bus_id, "msi_irqs"), &irqs);
+        const int n = bench_read_names(bench_pci_path(pci->bus_id, "msi_irqs"), &irqs);
         for (int k = 0; k < n; k++) {
-            const enum bench_read one =
-                bench_read_text(doctor->root, bench_text("/proc/irq/%s/smp_affinity_list", irqs[k]),
-                                cpus, sizeof(cpus));
+            const enum bench_read one = bench_read_text(
+                bench_text("/proc/irq/%s/smp_affinity_list", irqs[k]), cpus, sizeof(cpus));
             if (one == BENCH_READ_ABSENT)
                 continue;
             const int overlap = one == BENCH_READ_OK ? bench_cpus_overlap(cpus, near_cpus) : -1;

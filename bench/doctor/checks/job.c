@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void bench_check_job_launcher(struct bench_doctor *doctor)
 {
@@ -29,11 +30,11 @@ void bench_check_job_launcher(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "no launcher: this machine alone is looked at");
 }
 
-static int count_allowed(const char *root, enum bench_read *result_out)
+static int count_allowed(enum bench_read *result_out)
 {
     char *text = NULL;
     char list[1024] = "";
-    *result_out = bench_read_all(root, "/proc/self/status", &text);
+    *result_out = bench_read_all("/proc/self/status", &text);
     if (*result_out != BENCH_READ_OK)
         return -1;
     const char *line = strstr(text, "Cpus_allowed_list:");
@@ -49,7 +50,7 @@ void bench_check_job_oversubscription(struct bench_doctor *doctor)
 {
     enum bench_read result;
     const int n_ranks = doctor->launcher.n_local_processes;
-    const int n_cpus = count_allowed(doctor->root, &result);
+    const int n_cpus = count_allowed(&result);
     int n_gpus = 0;
     for (int i = 0; i < doctor->machine.n_pci; i++)
         n_gpus += doctor->machine.pci[i].is_gpu;
@@ -73,13 +74,12 @@ void bench_check_job_binding(struct bench_doctor *doctor)
 {
     char online[1024];
     enum bench_read result;
-    const int n_cpus = count_allowed(doctor->root, &result);
+    const int n_cpus = count_allowed(&result);
     if (n_cpus <= 0) {
         bench_say_unreadable(doctor, NULL, "/proc/self/status (Cpus_allowed_list)", result);
         return;
     }
-    result =
-        bench_read_text(doctor->root, "/sys/devices/system/cpu/online", online, sizeof(online));
+    result = bench_read_text("/sys/devices/system/cpu/online", online, sizeof(online));
     const int n_online = result == BENCH_READ_OK ? bench_cpus_count(online) : -1;
     if (n_online < 0)
         bench_say_unreadable(doctor, NULL, "/sys/devices/system/cpu/online", result);
@@ -93,7 +93,7 @@ void bench_check_job_binding(struct bench_doctor *doctor)
         bench_ok(doctor, NULL, "/proc/self/status: %d of %d processors", n_cpus, n_online);
 }
 
-static void check_files(struct bench_doctor *doctor)
+void bench_check_job_variables(struct bench_doctor *doctor)
 {
     static const struct {
         enum gyre_param_id id;
@@ -102,30 +102,6 @@ static void check_files(struct bench_doctor *doctor)
                  {GYRE_PARAM_TUNING_FILE, false}, {GYRE_PARAM_TOPO_DUMP_FILE, true},
                  {GYRE_PARAM_DEBUG_FILE, true},   {GYRE_PARAM_METRICS_FILE, true},
                  {GYRE_PARAM_TRACE_FILE, true}};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        const char *text = gyre_param_text(&doctor->params, files[i].id);
-        const char *source = gyre_param_source(&doctor->params, files[i].id);
-        const char *slash = strrchr(text, '/'), *root = text[0] == '/' ? doctor->root : "";
-        const bool is_ignored = strncmp(source, "NCCL_", 5) == 0;
-        size_t n = 0;
-        const int n_path =
-            files[i].is_written ? (int)(slash == NULL ? 0 : slash - text + 1) : (int)strlen(text);
-        const char *path = bench_text("%.*s", n_path, text);
-        if (path[0] == '\0' || strchr(path, '%') != NULL ||
-            (files[i].is_written
-                 ? bench_exists(root, path)
-                 : bench_read_bytes(root, path, &(char){0}, 1, &n) == BENCH_READ_OK))
-            continue;
-        bench_say(doctor, is_ignored || files[i].is_written ? BENCH_WARN : BENCH_FAIL, source,
-                  "correct the path, or unset the variable", "%s=%s: %s%s", source, text,
-                  files[i].is_written ? "there is no such folder"
-                                      : "there is no such file, or no permission to read it",
-                  is_ignored ? "; gyre goes on without it" : "");
-    }
-}
-
-void bench_check_job_variables(struct bench_doctor *doctor)
-{
     char ignored[512] = "";
     int n_set = 0;
     if (doctor->params_status != GYRE_SUCCESS)
@@ -135,7 +111,25 @@ void bench_check_job_variables(struct bench_doctor *doctor)
     for (const char *line = doctor->params.notes; *line != '\0'; line += strcspn(line, "\n") + 1)
         bench_warn(doctor, NULL, "unset it, or give it a value of gyre env", "%.*s",
                    (int)strcspn(line, "\n"), line);
-    check_files(doctor);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const char *text = gyre_param_text(&doctor->params, files[i].id);
+        const char *source = gyre_param_source(&doctor->params, files[i].id);
+        const char *slash = strrchr(text, '/'), *root = text[0] == '/' ? bench_root : "";
+        const bool is_ignored = strncmp(source, "NCCL_", 5) == 0;
+        size_t n = 0;
+        const int n_path =
+            files[i].is_written ? (int)(slash == NULL ? 0 : slash - text + 1) : (int)strlen(text);
+        const char *path = bench_text("%s%.*s", root, n_path, text);
+        if (n_path == 0 || memchr(text, '%', (size_t)n_path) != NULL ||
+            (files[i].is_written ? access(path, F_OK) == 0
+                                 : bench_read_bytes(path, &(char){0}, 1, &n) == BENCH_READ_OK))
+            continue;
+        bench_say(doctor, is_ignored || files[i].is_written ? BENCH_WARN : BENCH_FAIL, source,
+                  "correct the path, or unset the variable", "%s=%s: %s%s", source, text,
+                  files[i].is_written ? "there is no such folder"
+                                      : "there is no such file, or no permission to read it",
+                  is_ignored ? "; gyre goes on without it" : "");
+    }
     for (char *const *entry = doctor->environment; *entry != NULL; entry++) {
         struct gyre_param_guess guess;
         const char *name = bench_text("%.*s", (int)strcspn(*entry, "="), *entry);
@@ -251,8 +245,8 @@ void bench_facts_gather(struct bench_doctor *doctor)
 {
     const size_t n_bytes = sizeof(doctor->facts[0]);
     const struct bench_netdev *first = bench_net_first(&doctor->machine);
-    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", doctor->host,
-                        sizeof(doctor->host)) != BENCH_READ_OK)
+    if (bench_read_text("/proc/sys/kernel/hostname", doctor->host, sizeof(doctor->host)) !=
+        BENCH_READ_OK)
         snprintf(doctor->host, sizeof(doctor->host), "a host without a name");
     snprintf(doctor->facts[BENCH_FACT_VERSION], n_bytes, "%s %s, CUDA %d.%d", bench_version_text(),
              bench_version_commit(), bench_version_cuda() / 10, bench_version_cuda() % 10);
@@ -271,9 +265,8 @@ void bench_facts_gather(struct bench_doctor *doctor)
             bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }
     snprintf(fact, n_bytes, "%.147s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
-    (void)bench_read_text(doctor->root, "/proc/sys/kernel/osrelease",
-                          doctor->facts[BENCH_FACT_KERNEL], 128);
-    bench_fact_of_driver(doctor, doctor->facts[BENCH_FACT_DRIVER], n_bytes);
+    (void)bench_read_text("/proc/sys/kernel/osrelease", doctor->facts[BENCH_FACT_KERNEL], 128);
+    bench_fact_of_driver(doctor->facts[BENCH_FACT_DRIVER], n_bytes);
     char *firmware = doctor->facts[BENCH_FACT_FIRMWARE];
     char *rates = doctor->facts[BENCH_FACT_RATE];
     for (int i = 0; i < doctor->machine.n_ports; i++) {

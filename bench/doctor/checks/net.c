@@ -260,7 +260,7 @@ void bench_check_net_ports(struct bench_doctor *doctor)
     static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range";
     char text[64];
     int low = 0, high = 0;
-    const enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
+    const enum bench_read result = bench_read_text(path, text, sizeof(text));
     if (result != BENCH_READ_OK || sscanf(text, "%d %d", &low, &high) != 2 || low < 1 || high < low)
         bench_say_unreadable(doctor, NULL, path, result);
     else if (high - low < 1000)

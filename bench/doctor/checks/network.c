@@ -103,7 +103,7 @@ void bench_check_job_transport(struct bench_doctor *doctor)
     struct bench_hosts hosts;
     struct place mine;
     doctor->knows_transport = true;
-    if (doctor->root[0] != '\0') {
+    if (bench_root[0] != '\0') {
         bench_skip(doctor, "nothing is measured with --root");
         return;
     }
@@ -256,7 +256,7 @@ static double line_gbytes_per_s(const struct bench_doctor *doctor)
 {
     const struct bench_netdev *first = bench_net_first(&doctor->machine);
     double gbit_per_s = 0;
-    if (!doctor->uses_rdma && first != NULL && doctor->root[0] == '\0')
+    if (!doctor->uses_rdma && first != NULL && bench_root[0] == '\0')
         gbit_per_s = first->mbit_per_s > 1000 * THREAD_GBIT_PER_S
                          ? THREAD_GBIT_PER_S
                          : (double)first->mbit_per_s / 1000;

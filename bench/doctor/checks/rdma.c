@@ -52,13 +52,13 @@ void bench_check_rdma_device_files(struct bench_doctor *doctor)
                               "--cap-add IPC_LOCK --network host";
     char(*names)[BENCH_NAME_BYTES];
     int n_good = 0;
-    const int n = bench_read_names(doctor->root, "/sys/class/infiniband_verbs", &names);
+    const int n = bench_read_names("/sys/class/infiniband_verbs", &names);
     for (int i = 0; i < n; i++) {
         if (strncmp(names[i], "uverbs", 6) != 0)
             continue;
         const char *path = bench_text("/dev/infiniband/%s", names[i]);
-        const bool exists = bench_exists(doctor->root, path);
-        if (exists && bench_can_open(doctor->root, path))
+        const bool exists = bench_exists(path);
+        if (exists && bench_can_open(path))
             n_good++;
         else
             bench_fail(
@@ -240,9 +240,8 @@ void bench_check_rdma_firmware(struct bench_doctor *doctor)
 void bench_check_rdma_pcie(struct bench_doctor *doctor, const struct bench_rdma_port *port)
 {
     struct bench_pci_link link;
-    const enum bench_read result = port->bus_id[0] == '\0'
-                                       ? BENCH_READ_ABSENT
-                                       : bench_pci_read_link(doctor->root, port->bus_id, &link);
+    const enum bench_read result =
+        port->bus_id[0] == '\0' ? BENCH_READ_ABSENT : bench_pci_read_link(port->bus_id, &link);
     if (result == BENCH_READ_ABSENT)
         return; /* virtual functions have no link */
     if (result != BENCH_READ_OK) {

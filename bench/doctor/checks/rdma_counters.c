@@ -10,19 +10,17 @@
 #define TOLERATED_OF_PACKETS 1000000 /* packets for each tolerated error */
 
 /* -1 = not counted. */
-static int64_t read_counter(const struct bench_doctor *doctor, const struct bench_rdma_port *port,
-                            const char *file)
+static int64_t read_counter(const struct bench_rdma_port *port, const char *file)
 {
     int64_t number = -1;
-    const enum bench_read result =
-        bench_read_number(doctor->root, bench_rdma_path(port, file), &number);
+    const enum bench_read result = bench_read_number(bench_rdma_path(port, file), &number);
     return result == BENCH_READ_OK && number >= 0 ? number : -1;
 }
 
-static int64_t tolerated(const struct bench_doctor *doctor, const struct bench_rdma_port *port)
+static int64_t tolerated(const struct bench_rdma_port *port)
 {
-    const int64_t sent = read_counter(doctor, port, "counters/port_xmit_packets");
-    const int64_t received = read_counter(doctor, port, "counters/port_rcv_packets");
+    const int64_t sent = read_counter(port, "counters/port_xmit_packets");
+    const int64_t received = read_counter(port, "counters/port_rcv_packets");
     return 10 + (sent > 0 ? sent / TOLERATED_OF_PACKETS : 0) +
            (received > 0 ? received / TOLERATED_OF_PACKETS : 0);
 }
@@ -36,13 +34,13 @@ void bench_check_rdma_counters(struct bench_doctor *doctor)
         const char *path = bench_rdma_path(port, meaning->name);
         int64_t number = 0;
         enum bench_read result =
-            meaning->is_total ? bench_read_number(doctor->root, path, &number) : BENCH_READ_ABSENT;
+            meaning->is_total ? bench_read_number(path, &number) : BENCH_READ_ABSENT;
         if (result == BENCH_READ_OK && number < 0)
             result = BENCH_READ_BROKEN;
         n_read += result == BENCH_READ_OK;
         if (result != BENCH_READ_OK && result != BENCH_READ_ABSENT)
             bench_say_unreadable(doctor, port->name, path, result);
-        else if (number > tolerated(doctor, port))
+        else if (number > tolerated(port))
             bench_warn(doctor, port->name, meaning->fix, "%s: %" PRId64 ": %s", path, number,
                        meaning->meaning);
     }
@@ -92,7 +90,7 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench
     char *text = NULL;
     if (!port->is_roce || port->netdev[0] == '\0')
         return;
-    const enum bench_read result = bench_ethtool_read(doctor->root, port->netdev, &text);
+    const enum bench_read result = bench_ethtool_read(port->netdev, &text);
     if (result == BENCH_READ_ABSENT)
         return;
     if (result != BENCH_READ_OK) {
@@ -100,12 +98,12 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench
         return;
     }
     const struct flow_control sum = add_up(text);
-    const int64_t sent = read_counter(doctor, port, "hw_counters/np_cnp_sent");
-    const int64_t handled = read_counter(doctor, port, "hw_counters/rp_cnp_handled");
+    const int64_t sent = read_counter(port, "hw_counters/np_cnp_sent");
+    const int64_t handled = read_counter(port, "hw_counters/rp_cnp_handled");
     if (!sum.has_pauses && !sum.has_discards && sent < 0 && handled < 0)
         return;
     const bool has_no_notification = (sent == 0 && handled <= 0) || (handled == 0 && sent <= 0);
-    if (sum.discards > tolerated(doctor, port)) {
+    if (sum.discards > tolerated(port)) {
         bench_warn(doctor, port->name,
                    "mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, the same on the switch; "
                    "GYRE_IB_TC names the class: " BENCH_TRAFFIC_CLASS,
@@ -114,7 +112,7 @@ void bench_check_rdma_congestion(struct bench_doctor *doctor, const struct bench
                    sum.has_pauses && sum.pauses == 0
                        ? ", and there was no pause frame at all: PFC is off here or on the switch"
                        : "");
-    } else if (sum.pauses > tolerated(doctor, port) && has_no_notification) {
+    } else if (sum.pauses > tolerated(port) && has_no_notification) {
         bench_warn(doctor, port->name,
                    "switch ECN on: echo 1 > /sys/class/net/NETDEV/ecn/roce_np/enable/3 (and "
                    "roce_rp), and on the switch's queue of that class",

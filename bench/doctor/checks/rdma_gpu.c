@@ -14,10 +14,10 @@ void bench_check_rdma_peermem(struct bench_doctor *doctor)
                    gyre_param_source(&doctor->params, GYRE_PARAM_NET_GDR_LEVEL), level);
         return;
     }
-    const enum bench_read result = bench_read_all(doctor->root, BENCH_DRIVER_PATH, &version);
+    const enum bench_read result = bench_read_all(BENCH_DRIVER_PATH, &version);
     const bool is_open = version != NULL && strstr(version, "Open Kernel Module") != NULL;
-    if (bench_exists(doctor->root, "/sys/module/nvidia_peermem") ||
-        bench_exists(doctor->root, "/sys/kernel/mm/memory_peers/nv_mem"))
+    if (bench_exists("/sys/module/nvidia_peermem") ||
+        bench_exists("/sys/kernel/mm/memory_peers/nv_mem"))
         bench_ok(doctor, NULL,
                  "/sys/module/nvidia_peermem: loaded%s; gyre proves it by a trial registration",
                  is_open ? ", and the open driver offers dma-buf" : "");
@@ -91,9 +91,9 @@ void bench_check_rdma_gpu_distance(struct bench_doctor *doctor)
     if (level[0] != '\0' && gyre_topo_level_parse(source, level, &farthest) == GYRE_SUCCESS)
         limit = bench_text("%s=%s", source, level);
     const char *file = gyre_param_text(&doctor->params, GYRE_PARAM_TOPO_FILE);
-    const struct gyre_topo_detect_options options = {
-        .sysfs_root = bench_text("%s/sys", doctor->root),
-        .nvml_library = doctor->root[0] != '\0' ? "" : NULL};
+    const struct gyre_topo_detect_options options = {.sysfs_root = bench_text("%s/sys", bench_root),
+                                                     .nvml_library =
+                                                         bench_root[0] != '\0' ? "" : NULL};
     if ((file[0] != '\0' && gyre_topo_xml_read(file, &topo) == GYRE_SUCCESS
              ? GYRE_SUCCESS
              : gyre_topo_detect(&options, &topo)) != GYRE_SUCCESS) {

@@ -37,20 +37,20 @@ static int parse_pfc(const char *text)
     return -1;
 }
 
-static int64_t read_ecn(const char *root, const char *netdev, const char *part, int priority)
+static int64_t read_ecn(const char *netdev, const char *part, int priority)
 {
     int64_t value = -1;
     const char *path = bench_text("/sys/class/net/%s/ecn/%s/enable/%d", netdev, part, priority);
-    return bench_read_number(root, path, &value) == BENCH_READ_OK ? value : -1;
+    return bench_read_number(path, &value) == BENCH_READ_OK ? value : -1;
 }
 
-static struct qos read_qos(const char *root, const char *netdev)
+static struct qos read_qos(const char *netdev)
 {
     struct qos qos = {.trusts_dscp = -1, .pfc = -1, .notifies = -1, .reacts = -1};
     char *text = NULL, *app = NULL;
     for (int dscp = 0; dscp < N_DSCP; dscp++) /* mlx5's default */
         qos.priority_of[dscp] = dscp / N_PRIORITIES;
-    if (bench_read_program(root, bench_text("mlnx_qos -i %s", netdev), &text) == BENCH_READ_OK) {
+    if (bench_read_program(bench_text("mlnx_qos -i %s", netdev), &text) == BENCH_READ_OK) {
         bool is_pfc = false;
         BENCH_EACH_LINE(text, line)
         {
@@ -74,8 +74,8 @@ static struct qos read_qos(const char *root, const char *netdev)
             }
         }
     } else {
-        (void)bench_read_program(root, bench_text("dcb pfc show dev %s", netdev), &text);
-        (void)bench_read_program(root, bench_text("dcb -N app show dev %s", netdev), &app);
+        (void)bench_read_program(bench_text("dcb pfc show dev %s", netdev), &text);
+        (void)bench_read_program(bench_text("dcb -N app show dev %s", netdev), &app);
         const char *at = text == NULL ? NULL : strstr(text, "prio-pfc ");
         int dscp = 0, priority = 0, used = 0;
         if (at != NULL)
@@ -115,12 +115,12 @@ void bench_check_rdma_qos(struct bench_doctor *doctor, const struct bench_rdma_p
     const bool is_set = gyre_param_is_set(&doctor->params, GYRE_PARAM_IB_TC);
     const int64_t class = is_set ? gyre_param_number(&doctor->params, GYRE_PARAM_IB_TC) : 0;
     const char *netdev = port->netdev;
-    struct qos qos = read_qos(doctor->root, netdev);
+    struct qos qos = read_qos(netdev);
     const char *chosen = "GYRE_IB_TC is unset (DSCP 0)";
     char with_pfc[32] = "";
     const int dscp = (int)(class >> 2), priority = qos.trusts_dscp == 0 ? 0 : qos.priority_of[dscp];
-    qos.notifies = read_ecn(doctor->root, netdev, "roce_np", priority);
-    qos.reacts = read_ecn(doctor->root, netdev, "roce_rp", priority);
+    qos.notifies = read_ecn(netdev, "roce_np", priority);
+    qos.reacts = read_ecn(netdev, "roce_rp", priority);
     const bool is_ecn_off = qos.notifies == 0 || qos.reacts == 0;
     if (qos.pfc < 0 && qos.trusts_dscp < 0 && qos.notifies < 0 && qos.reacts < 0)
         return;
@@ -212,7 +212,7 @@ static bool check_settings(struct bench_doctor *doctor, const struct bench_rdma_
     for (int i = 0; i < 2 && text == NULL; i++) {
         tool = tools[i];
         command = bench_text("%s -d %s query", tool, port->bus_id);
-        (void)bench_read_program(doctor->root, command, &text);
+        (void)bench_read_program(command, &text);
     }
     if (text == NULL)
         return false;

@@ -99,7 +99,7 @@ static bool judge(struct bench_doctor *doctor, const struct row *row, const char
 {
     char text[2048];
     int64_t number = 0;
-    enum bench_read result = bench_read_text(doctor->root, path, text, sizeof(text));
+    enum bench_read result = bench_read_text(path, text, sizeof(text));
     const bool is_alone = row->key == NULL;
     const char *at = is_alone ? text : strstr(text, row->key[0] == '%' ? "" : row->before);
     const bool is_number = is_alone ? bench_text_to_number(text, &number)
@@ -160,7 +160,7 @@ gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out
                    {"mtu", &expect_out->mtu_bytes}};
     char *whole = NULL;
     *expect_out = (struct bench_expect){-1, -1, -1, -1};
-    if (strchr(text, '=') == NULL && bench_read_all("", text, &whole) != BENCH_READ_OK)
+    if (strchr(text, '=') == NULL && bench_read_all(text, &whole) != BENCH_READ_OK)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--expect %s: neither NAME=NUMBER,... nor a file that can be read", text);
     BENCH_EACH_LINE(whole != NULL ? whole : bench_text("%s", text), line)
