@@ -156,14 +156,14 @@ static gyre_status run_process(struct bench_run *run)
     GYRE_TRY_GOTO(status, bench_memory_agree(&run->launcher, &run->options, n_local),
                   close_launcher);
     GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_launcher);
-    GYRE_TRY_GOTO(status, bench_dump_open(&run->dump), close_ranks);
+    GYRE_TRY_GOTO(status, bench_dump_open(), close_ranks);
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_dump);
     GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_dump);
     status = run->options.is_sweep ? run_combinations(run) : run_ranks(run);
     bench_progress_close(run->progress);
 close_dump:
-    bench_dump_close(run->dump);
+    bench_dump_close();
 close_ranks:
     free(run->comms);
     bench_ranks_close(&run->ranks);

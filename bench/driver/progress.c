@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
+
 #include <time.h>
 #include <unistd.h>
 
@@ -55,9 +55,8 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
     *progress_out = NULL;
     if (!isatty(STDERR_FILENO))
         return GYRE_SUCCESS;
-    struct bench_progress *progress = calloc(1, sizeof(*progress));
-    if (progress == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for progress line");
+    static struct bench_progress own; /* one a process */
+    struct bench_progress *progress = &own;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -65,10 +64,8 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&progress->lock, NULL);
     const int result = pthread_create(&progress->thread, NULL, watch, progress);
-    if (result != 0) {
-        free(progress);
+    if (result != 0)
         return gyre_fail_errno(result, "cannot start the thread of the progress line");
-    }
     *progress_out = progress;
     return GYRE_SUCCESS;
 }
@@ -84,7 +81,6 @@ void bench_progress_close(struct bench_progress *progress)
     pthread_join(progress->thread, NULL);
     pthread_mutex_destroy(&progress->lock);
     pthread_cond_destroy(&progress->ended);
-    free(progress);
 }
 
 void bench_progress_begin(struct bench_progress *progress, size_t n_bytes, const char *phase)

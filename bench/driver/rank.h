@@ -176,7 +176,7 @@ struct bench_run {
     struct bench_ranks ranks;
     struct gyre_filter_words allowed;
     struct bench_progress *progress;
-    struct bench_dump *dump;
+
     gyre_unique_id id;
     gyre_comm **comms;   /* NULL = several processes */
     bool has_sweep_rows; /* written by local rank 0 */

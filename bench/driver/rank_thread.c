@@ -296,14 +296,14 @@ void *bench_rank_thread(void *thread)
         status = bench_rank_agree(rank, status);
     }
     if (local == 0)
-        bench_dump_set(run->dump, rank->comm);
+        bench_dump_set(rank->comm);
     if (status == GYRE_SUCCESS)
         status = run_bench(&table);
     bench_progress_end(rank->progress);
     (void)finish(&table, status);
     bench_machine_close(&table.machine);
     if (local == 0)
-        bench_dump_set(run->dump, NULL);
+        bench_dump_set(NULL);
     bench_rank_close(rank);
     free(table.places);
     return NULL;

@@ -8,7 +8,6 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 /* mpirun and schedulers send SIGKILL five or more seconds after SIGTERM. */
@@ -79,12 +78,12 @@ void bench_interrupt_exit(void)
 /* Posted by the signal handler. */
 static sem_t wishes;
 
-struct bench_dump {
+static struct {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields below */
     gyre_comm *comm;
     bool is_ending;
-};
+} dump = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_user_signal(int number)
 {
@@ -96,58 +95,45 @@ static void on_user_signal(int number)
 
 static void *serve(void *argument)
 {
-    struct bench_dump *dump = argument;
     bool is_ending = false;
+    (void)argument;
     while (!is_ending) {
         while (sem_wait(&wishes) != 0) /* EINTR */
             ;
-        pthread_mutex_lock(&dump->lock);
-        is_ending = dump->is_ending;
-        if (!is_ending && dump->comm == NULL)
+        pthread_mutex_lock(&dump.lock);
+        is_ending = dump.is_ending;
+        if (!is_ending && dump.comm == NULL)
             fputs("SIGUSR1: the ranks have no communicator now\n", stderr);
-        else if (!is_ending && gyre_comm_dump(dump->comm, STDERR_FILENO) != GYRE_SUCCESS)
+        else if (!is_ending && gyre_comm_dump(dump.comm, STDERR_FILENO) != GYRE_SUCCESS)
             fprintf(stderr, "SIGUSR1: %s\n", gyre_cause());
-        pthread_mutex_unlock(&dump->lock);
+        pthread_mutex_unlock(&dump.lock);
     }
     return NULL;
 }
 
-gyre_status bench_dump_open(struct bench_dump **dump_out)
+gyre_status bench_dump_open(void)
 {
-    struct bench_dump *dump = calloc(1, sizeof(*dump));
-    if (dump == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for dumps");
     sem_init(&wishes, 0, 0);
-    pthread_mutex_init(&dump->lock, NULL);
-    const int result = pthread_create(&dump->thread, NULL, serve, dump);
-    if (result != 0) {
-        free(dump);
+    const int result = pthread_create(&dump.thread, NULL, serve, NULL);
+    if (result != 0)
         return gyre_fail_errno(result, "cannot start the thread that prints positions");
-    }
     set_action(SIGUSR1, on_user_signal);
-    *dump_out = dump;
     return GYRE_SUCCESS;
 }
 
-void bench_dump_set(struct bench_dump *dump, gyre_comm *comm)
+void bench_dump_set(gyre_comm *comm)
 {
-    if (dump == NULL)
-        return;
-    pthread_mutex_lock(&dump->lock);
-    dump->comm = comm;
-    pthread_mutex_unlock(&dump->lock);
+    pthread_mutex_lock(&dump.lock);
+    dump.comm = comm;
+    pthread_mutex_unlock(&dump.lock);
 }
 
 /* The semaphore stays, as signals may still come. */
-void bench_dump_close(struct bench_dump *dump)
+void bench_dump_close(void)
 {
-    if (dump == NULL)
-        return;
-    pthread_mutex_lock(&dump->lock);
-    dump->is_ending = true;
-    pthread_mutex_unlock(&dump->lock);
+    pthread_mutex_lock(&dump.lock);
+    dump.is_ending = true;
+    pthread_mutex_unlock(&dump.lock);
     sem_post(&wishes);
-    pthread_join(dump->thread, NULL);
-    pthread_mutex_destroy(&dump->lock);
-    free(dump);
+    pthread_join(dump.thread, NULL);
 }

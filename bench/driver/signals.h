@@ -26,15 +26,13 @@ extern volatile sig_atomic_t bench_interrupt_number;
  * Output must be flushed before. Returns without a signal. */
 void bench_interrupt_exit(void);
 
-struct bench_dump;
-
 /** SIGUSR1 no longer ends the process from open on, even after close. A thread waits for it, so it
  * works while all ranks wait. One thread calls them. Errors: SYSTEM (no thread). */
-gyre_status bench_dump_open(struct bench_dump **dump_out);
-void bench_dump_close(struct bench_dump *dump);
+gyre_status bench_dump_open(void);
+void bench_dump_close(void);
 
 /** The communicator to print, or NULL. Waits for a running dump, so that the old one can be
- * destroyed. @dump: may be NULL. */
-void bench_dump_set(struct bench_dump *dump, gyre_comm *comm);
+ * destroyed. */
+void bench_dump_set(gyre_comm *comm);
 
 #endif

@@ -364,25 +364,6 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
     return status;
 }
 
-static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
-{
-    int64_t n_wrong = 0;
-    if (batch->engine != NULL) {
-        GYRE_TRY(
-            bench_rank_agree(rank, batch->engine->ops->check(batch->engine->state, batch->call)));
-        return check_engine(rank, batch->engine, batch->call);
-    }
-    GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
-    if (rank->options->n_checks == 0)
-        return GYRE_SUCCESS;
-    GYRE_TRY(bench_check_all(rank, batch->call, NULL, NULL, &n_wrong));
-    gyre_status status = GYRE_SUCCESS;
-    if (n_wrong > 0 && rank->self.rank == 0)
-        status = gyre_fail(GYRE_ERROR_INTERNAL, "%s gave %lld wrong values", batch->contender->name,
-                           (long long)n_wrong);
-    return bench_rank_agree(rank, status);
-}
-
 gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench_engine *engine,
                                      struct bench_contender *contenders, int n_contenders,
                                      const struct bench_call *call,
@@ -415,8 +396,23 @@ gyre_status bench_compare_contenders(struct bench_rank *rank, const struct bench
     comparisons_out[0] =
         (struct bench_comparison){.is_present = true, .n_rounds = rank->options->n_rounds};
     for (int i = 0; i < n_contenders; i++) {
-        GYRE_TRY(check_contender(rank, &batches.list[i]));
-        if (rank->self.rank == 0 && batches.list[i].engine == NULL)
+        const struct batch *batch = &batches.list[i];
+        int64_t n_wrong = 0;
+        if (batch->engine != NULL) {
+            GYRE_TRY(bench_rank_agree(
+                rank, batch->engine->ops->check(batch->engine->state, batch->call)));
+            GYRE_TRY(check_engine(rank, batch->engine, batch->call));
+            continue;
+        }
+        GYRE_TRY(bench_rank_agree(rank, select_batch(rank, batch)));
+        if (rank->options->n_checks > 0)
+            GYRE_TRY(bench_check_all(rank, batch->call, NULL, NULL, &n_wrong));
+        gyre_status status = GYRE_SUCCESS;
+        if (n_wrong > 0 && rank->self.rank == 0)
+            status = gyre_fail(GYRE_ERROR_INTERNAL, "%s gave %lld wrong values",
+                               batch->contender->name, (long long)n_wrong);
+        GYRE_TRY(bench_rank_agree(rank, status));
+        if (rank->self.rank == 0)
             contenders[i].plan = bench_plan_of(rank, call);
     }
     return compare_batches(rank, &batches, can_capture, comparisons_out);

@@ -53,6 +53,8 @@ const struct bench_launcher_ops bench_launcher_alone = {
     .close = alone_close,
 };
 
+static struct gyre_meet meet; /* a process opens one launcher */
+
 static gyre_status meet_open(struct bench_launcher *launcher)
 {
     struct gyre_params params;
@@ -71,31 +73,22 @@ static gyre_status meet_open(struct bench_launcher *launcher)
         .timeout_ns =
             (uint64_t)gyre_param_number(&params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL,
         .params = &params};
-    struct gyre_meet *meet = calloc(1, sizeof(*meet));
-    if (meet == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for connections");
-    const gyre_status status = gyre_meet_open(&place, meet);
-    if (status != GYRE_SUCCESS) {
-        free(meet);
-        return status;
-    }
     launcher->process = launch->rank;
     launcher->n_processes = launch->n_ranks;
-    launcher->state = meet;
-    return GYRE_SUCCESS;
+    return gyre_meet_open(&place, &meet);
 }
 
 static gyre_status meet_all_gather(struct bench_launcher *launcher, const void *mine,
                                    size_t n_bytes, void *all_out)
 {
-    return gyre_meet_all_gather(launcher->state, mine, n_bytes, all_out, gyre_now_ns() + GATHER_NS);
+    (void)launcher;
+    return gyre_meet_all_gather(&meet, mine, n_bytes, all_out, gyre_now_ns() + GATHER_NS);
 }
 
 static void meet_close(struct bench_launcher *launcher)
 {
-    gyre_meet_close(launcher->state);
-    free(launcher->state);
-    launcher->state = NULL;
+    (void)launcher;
+    gyre_meet_close(&meet);
 }
 
 const struct bench_launcher_ops bench_launcher_meet = {

@@ -6,6 +6,7 @@
 #define GYRE_BENCH_LAUNCHER_H
 
 #include "bench/driver/options.h"
+
 #include "core/foundation/base/status.h"
 
 #include <pthread.h>
@@ -19,12 +20,11 @@ struct bench_launcher {
     int local_process;
     int n_local_processes;
     gyre_launch launch;
-    void *state;
 };
 
 struct bench_launcher_ops {
     const char *name;
-    /* Sets process, n_processes and state. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
+    /* Sets process and n_processes. Deadline: GYRE_BOOTSTRAP_TIMEOUT. */
     gyre_status (*open)(struct bench_launcher *launcher);
     /* By process. Also a barrier. Main thread only. */
     gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
