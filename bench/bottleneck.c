@@ -103,7 +103,9 @@ static void print_usage(const char *program, FILE *out)
           out);
 }
 
-static bool check_together(const struct bench_bottleneck_options *options)
+/* Finds the shape, unless --from alone says it. */
+static bool check_together(const struct bench_bottleneck_options *options,
+                           struct gyre_shape *shape_out)
 {
     const struct bench_schedule_request *request = &options->request;
     const struct bench_training *training = &options->training;
@@ -144,14 +146,13 @@ static bool check_together(const struct bench_bottleneck_options *options)
         return false;
     }
     const struct gyre_algorithm *none;
-    struct gyre_shape shape;
     if (!has_shape)
         return true;
-    if (!bench_shape_find(&options->shape, false, &none, &shape))
+    if (!bench_shape_find(&options->shape, false, &none, shape_out))
         return false;
-    if (shape.n_ranks < 2)
+    if (shape_out->n_ranks < 2)
         fputs("bottleneck: one rank has nobody to communicate with\n", stderr);
-    return shape.n_ranks >= 2;
+    return shape_out->n_ranks >= 2;
 }
 
 struct source {
@@ -256,31 +257,27 @@ static unsigned common_ranks(const struct gyre_shape *shape)
     return common;
 }
 
-static bool open_source(struct bench_bottleneck_options *options, struct source *source,
-                        unsigned *n_hosts_out)
+static bool open_source(struct bench_bottleneck_options *options, const struct gyre_shape *shape,
+                        struct source *source, unsigned *n_hosts_out)
 {
     static struct bench_report_times times;
-    const struct gyre_algorithm *none;
-    struct gyre_shape shape = {.n_ranks = 0};
     const bool is_measured = options->from.n > 0;
     if (!read_times(&options->from, "--from", &times))
         return false;
-    const bool is_named = options->shape.hosts != NULL || options->shape.n_ranks > 0;
-    if (is_named && !bench_shape_find(&options->shape, false, &none, &shape))
-        return false;
-    const unsigned n_hosts = shape.grouping == NULL ? 1 : shape.grouping->n_hosts;
-    if (is_measured && is_named && (shape.n_ranks != times.n_ranks || n_hosts != times.n_hosts)) {
+    const bool is_named = shape->n_ranks > 0;
+    const unsigned n_hosts = shape->grouping == NULL ? 1 : shape->grouping->n_hosts;
+    if (is_measured && is_named && (shape->n_ranks != times.n_ranks || n_hosts != times.n_hosts)) {
         fprintf(stderr,
                 "bottleneck: --from has times of %u ranks on %u hosts, not of %u ranks on %u\n",
-                times.n_ranks, times.n_hosts, shape.n_ranks, n_hosts);
+                times.n_ranks, times.n_hosts, shape->n_ranks, n_hosts);
         return false;
     }
-    options->training.n_ranks = is_measured ? times.n_ranks : shape.n_ranks;
+    options->training.n_ranks = is_measured ? times.n_ranks : shape->n_ranks;
     *n_hosts_out = is_measured ? times.n_hosts : n_hosts;
     source->measured = is_measured ? &times : NULL;
     source->request = options->request;
-    source->request.shape = shape;
-    source->ranks_of_host = is_named                             ? common_ranks(&shape)
+    source->request.shape = *shape;
+    source->ranks_of_host = is_named                             ? common_ranks(shape)
                             : times.n_ranks % times.n_hosts == 0 ? times.n_ranks / times.n_hosts
                                                                  : 1;
     if (options->training.n_ranks < 2) {
@@ -320,7 +317,7 @@ static bool open_source(struct bench_bottleneck_options *options, struct source 
     return true;
 }
 
-static int report(struct bench_bottleneck_options *options)
+static int report(struct bench_bottleneck_options *options, const struct gyre_shape *shape)
 {
     struct bench_bottleneck_result result = {.options = options};
     struct source source = {0};
@@ -338,7 +335,7 @@ static int report(struct bench_bottleneck_options *options)
         result.of[0].exposed_us = result.profile.exposed_us;
     } else {
         bench_training_set_sizes(options);
-        if (!open_source(options, &source, &result.n_hosts))
+        if (!open_source(options, shape, &source, &result.n_hosts))
             return 1;
         result.source = source.measured != NULL ? "measured" : "predicted";
         const struct bench_training *training = &options->training;
@@ -375,10 +372,11 @@ static int run(int argc, char **argv)
     const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
     if (ended >= 0)
         return ended;
-    if (!check_together(&options))
+    struct gyre_shape shape = {.n_ranks = 0};
+    if (!check_together(&options, &shape))
         return 2;
     options.training.dtype_bytes = gyre_dtype_bytes(options.dtype);
-    return report(&options);
+    return report(&options, &shape);
 }
 
 int main(int argc, char **argv)

@@ -77,7 +77,10 @@ static void print_usage(const char *program, FILE *out)
     bench_shape_print_algorithms(out);
 }
 
-static bool check_together(const struct options *options)
+/* Finds the algorithm and its shape, unless programs are given. */
+static bool check_together(const struct options *options,
+                           const struct gyre_algorithm **algorithm_out,
+                           struct gyre_shape *shape_out)
 {
     const bool has_times = options->html != NULL || options->json != NULL;
     const struct bench_shape_options *shape = &options->shape;
@@ -107,7 +110,8 @@ static bool check_together(const struct options *options)
         wrong = "--variant does not go with --file, which holds one variant";
     if (wrong != NULL)
         fprintf(stderr, "draw: %s\n", wrong);
-    return wrong == NULL && (shape->file != NULL || bench_shape_is_right(shape, true));
+    return wrong == NULL &&
+           (shape->file != NULL || bench_shape_find(shape, true, algorithm_out, shape_out));
 }
 
 enum format { HTML, SVG, JSON };
@@ -118,45 +122,32 @@ static bool say(const char *cause)
     return false;
 }
 
-static bool write_format(const struct bench_drawing *drawing, const struct options *options,
-                         const char *title, enum format format, FILE *file)
-{
-    gyre_status status = GYRE_SUCCESS;
-    switch (format) {
-    case HTML:
-        status = bench_draw_page(drawing, title, file);
-        break;
-    case SVG:
-        status = bench_draw_svg(drawing, title, options->round, file);
-        break;
-    case JSON:
-        status = bench_draw_json(drawing, title, file);
-        fputc('\n', file);
-        break;
-    }
-    return status == GYRE_SUCCESS || say(gyre_cause());
-}
-
 /* @path: NULL = not wanted. */
 static bool write_file(const struct bench_drawing *drawing, const struct options *options,
                        const char *title, enum format format, const char *path)
 {
-    if (path == NULL)
-        return true;
-    if (strcmp(path, "-") == 0)
-        return write_format(drawing, options, title, format, stdout);
     char *text = NULL;
     size_t n_bytes = 0;
+    if (path == NULL)
+        return true;
     FILE *file = open_memstream(&text, &n_bytes);
     if (file == NULL)
         return say("no memory for the picture");
-    bool ok = write_format(drawing, options, title, format, file);
-    if (ferror(file) != 0 || fclose(file) != 0)
-        ok = ok && say("no memory for the picture");
+    gyre_status status = format == HTML  ? bench_draw_page(drawing, title, file)
+                         : format == SVG ? bench_draw_svg(drawing, title, options->round, file)
+                                         : bench_draw_json(drawing, title, file);
+    if (format == JSON)
+        fputc('\n', file);
+    const bool is_lost = ferror(file) != 0;
+    if ((fclose(file) != 0 || is_lost) && status == GYRE_SUCCESS)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the picture");
     /* Written last, so that a failure leaves the old picture. */
-    ok = ok && (gyre_file_replace(path, text, n_bytes) == GYRE_SUCCESS || say(gyre_cause()));
+    if (status == GYRE_SUCCESS && strcmp(path, "-") == 0)
+        (void)fwrite(text, 1, n_bytes, stdout);
+    else if (status == GYRE_SUCCESS)
+        status = gyre_file_replace(path, text, n_bytes);
     free(text);
-    return ok;
+    return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
 static bool write_all(const struct bench_drawing *drawing, const struct options *options)
@@ -297,13 +288,10 @@ static bool draw_file(const struct options *options)
     return ok;
 }
 
-static bool draw_algorithm(const struct options *options)
+static bool draw_algorithm(const struct options *options, const struct gyre_algorithm *algorithm,
+                           struct gyre_shape shape)
 {
     static struct bench_programs programs = {.user = "draw"};
-    const struct gyre_algorithm *algorithm;
-    struct gyre_shape shape;
-    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
-        return false;
     if (!can_draw(shape.n_ranks))
         return false;
     shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
@@ -320,6 +308,8 @@ static int run(int argc, char **argv)
     static const struct bench_command_line line = {.options = table, .user = "draw"};
     struct options options = {.shape = {.user = "draw", .variant = -1}, .round = -1, .call = -1};
     const struct bench_schedule_request *request = &options.request;
+    const struct gyre_algorithm *algorithm = NULL;
+    struct gyre_shape shape = {0};
     const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
     if (ended >= 0)
         return ended;
@@ -329,11 +319,12 @@ static int run(int argc, char **argv)
                              request->proto != NULL || request->n_channels > 0 ||
                              request->tile_bytes > 0 || request->depth > 0 ||
                              request->net != BENCH_NET_UNNAMED;
-    if (!check_together(&options))
+    if (!check_together(&options, &algorithm, &shape))
         return 2;
     if (options.n_bytes == 0)
         options.n_bytes = DEFAULT_BYTES;
-    const bool ok = options.shape.file != NULL ? draw_file(&options) : draw_algorithm(&options);
+    const bool ok = options.shape.file != NULL ? draw_file(&options)
+                                               : draw_algorithm(&options, algorithm, shape);
     return ok ? 0 : 1;
 }
 

@@ -35,37 +35,6 @@ static void print_usage(const char *program, FILE *out)
     fputs("CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n", out);
 }
 
-/* Also said without NICs. */
-static gyre_status note_nics(struct bench_limits *limits)
-{
-    struct gyre_topo topo;
-    int n_ports = 0;
-    GYRE_TRY(gyre_topo_detect(NULL, &topo));
-    for (int32_t i = gyre_topo_next(&topo, GYRE_TOPO_NET, 0); i >= 0;
-         i = gyre_topo_next(&topo, GYRE_TOPO_NET, i + 1))
-        n_ports += topo.nodes[i].is_rdma;
-    gyre_topo_fini(&topo);
-    if (n_ports == 0)
-        bench_limits_note(limits, "NICs", "no RDMA device");
-    else
-        bench_limits_note(limits, "NICs", "%d RDMA ports are there, but this program has no test",
-                          n_ports);
-    return GYRE_SUCCESS;
-}
-
-/* Processes that measure the same GPUs spoil each other's figures. */
-static gyre_status check_launcher(void)
-{
-    const struct bench_launcher_ops *ops = NULL;
-    gyre_launch launch;
-    if (bench_launcher_detect(gyre_param_environment(), &launch, &ops) == GYRE_SUCCESS &&
-        ops == &bench_launcher_alone)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                     "one process measures all GPUs: start it once, without mpirun, torchrun, srun "
-                     "or their variables");
-}
-
 static int run(int argc, char **argv)
 {
     static const struct bench_command_line line = {
@@ -75,15 +44,32 @@ static int run(int argc, char **argv)
     const int ended = bench_options_start(&line, argc, argv, &options, print_usage);
     if (ended >= 0)
         return ended;
-    bool has_gpu = true;
-    gyre_status status = check_launcher();
-    if (status == GYRE_SUCCESS) {
-        status = bench_limits_measure(&limits);
-        has_gpu = status != GYRE_ERROR_UNSUPPORTED;
+    /* Processes that measure the same GPUs spoil each other's figures. */
+    const struct bench_launcher_ops *ops = NULL;
+    gyre_launch launch;
+    gyre_status status = bench_launcher_detect(gyre_param_environment(), &launch, &ops);
+    if (status != GYRE_SUCCESS || ops != &bench_launcher_alone) {
+        fputs("limits: one process measures all GPUs: start it once, without mpirun, torchrun, "
+              "srun or their variables\n",
+              stderr);
+        return 1;
     }
+    struct gyre_topo topo;
+    int n_ports = 0;
+    status = bench_limits_measure(&limits);
+    const bool has_gpu = status != GYRE_ERROR_UNSUPPORTED;
     if (status == GYRE_SUCCESS)
-        status = note_nics(&limits);
+        status = gyre_topo_detect(NULL, &topo);
     if (status == GYRE_SUCCESS) {
+        for (int32_t i = gyre_topo_next(&topo, GYRE_TOPO_NET, 0); i >= 0;
+             i = gyre_topo_next(&topo, GYRE_TOPO_NET, i + 1))
+            n_ports += topo.nodes[i].is_rdma;
+        gyre_topo_fini(&topo);
+        if (n_ports == 0)
+            bench_limits_note(&limits, "NICs", "no RDMA device");
+        else
+            bench_limits_note(&limits, "NICs",
+                              "%d RDMA ports are there, but this program has no test", n_ports);
         bench_limits_print(&limits);
         if (options.json_path != NULL)
             status = bench_limits_write(&limits, options.json_path);

@@ -201,11 +201,13 @@ static bool check_together(const struct options *options)
     if (wrong != NULL)
         fprintf(stderr, "schedule: %s\n", wrong);
     struct bench_shape_options shape = options->shape;
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape found;
     if (request->fabric_path != NULL && shape.hosts == NULL) /* the file tells the ranks */
         shape.n_ranks = 1;
     return wrong == NULL && check_files(options) &&
-           (is_given ||
-            bench_shape_is_right(&shape, !options->predict || options->shape.algorithm != NULL));
+           (is_given || bench_shape_find(&shape, !options->predict || shape.algorithm != NULL,
+                                         &algorithm, &found));
 }
 
 /* By rank, owned by the job or a file. */
@@ -385,16 +387,6 @@ static bool predict_file(const struct options *options)
     return ok;
 }
 
-static bool predict_shape(const struct options *options)
-{
-    struct bench_schedule_request request = options->request;
-    if (options->shape.file != NULL)
-        return predict_file(options);
-    return bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
-                            &request.shape) &&
-           run_request(&request, options->library);
-}
-
 static bool predict(const struct options *options)
 {
     static struct bench_fabric fabric;
@@ -414,7 +406,11 @@ static bool predict(const struct options *options)
         copy.shape.grouping = &fabric.grouping;
         copy.shape.n_ranks = (int)fabric.fabric->n_ranks;
     }
-    const bool ok = predict_shape(&copy);
+    const bool ok = copy.shape.file != NULL
+                        ? predict_file(&copy)
+                        : bench_shape_find(&copy.shape, copy.shape.algorithm != NULL,
+                                           &copy.request.algorithm, &copy.request.shape) &&
+                              run_request(&copy.request, copy.library);
     bench_fabric_close(&fabric);
     return ok;
 }

@@ -90,21 +90,6 @@ static struct json_object *node_of(const struct gyre_topo *topo, int32_t index)
     return object;
 }
 
-static void add_links(struct json_object *root, const struct gyre_topo *topo)
-{
-    struct json_object *list = add_array(root, "links");
-    for (int32_t i = 0; i < topo->n_links; i++) {
-        const struct gyre_topo_link *link = &topo->links[i];
-        struct json_object *object = json_object_new_object();
-        add_text(object, "kind", link->kind == GYRE_TOPO_NVLINK ? "NVLink" : "C2C");
-        add_int(object, "from", link->from);
-        add_int(object, "to", link->to);
-        add_int(object, "lanes", link->n_lanes);
-        add_number(object, "gbytes_per_s", link->bytes_per_ns);
-        json_object_array_add(list, object);
-    }
-}
-
 static gyre_status add_paths(struct json_object *root, const struct gyre_topo *topo)
 {
     struct json_object *list = add_array(root, "paths");
@@ -124,15 +109,6 @@ static gyre_status add_paths(struct json_object *root, const struct gyre_topo *t
     return GYRE_SUCCESS;
 }
 
-static gyre_status write_root(struct json_object *root, const char *path)
-{
-    const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE;
-    const char *text = json_object_to_json_string_ext(root, flags);
-    if (text == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%s", path);
-    return gyre_file_replace(path, text, strlen(text));
-}
-
 static gyre_status write_json(const struct gyre_topo *topo, const char *path)
 {
     char hash[20];
@@ -144,10 +120,23 @@ static gyre_status write_json(const struct gyre_topo *topo, const char *path)
     struct json_object *nodes = add_array(root, "nodes");
     for (int32_t i = 0; i < topo->n_nodes; i++)
         json_object_array_add(nodes, node_of(topo, i));
-    add_links(root, topo);
+    struct json_object *links = add_array(root, "links");
+    for (int32_t i = 0; i < topo->n_links; i++) {
+        const struct gyre_topo_link *link = &topo->links[i];
+        struct json_object *object = json_object_new_object();
+        add_text(object, "kind", link->kind == GYRE_TOPO_NVLINK ? "NVLink" : "C2C");
+        add_int(object, "from", link->from);
+        add_int(object, "to", link->to);
+        add_int(object, "lanes", link->n_lanes);
+        add_number(object, "gbytes_per_s", link->bytes_per_ns);
+        json_object_array_add(links, object);
+    }
     gyre_status status = add_paths(root, topo);
+    const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE;
+    const char *text = json_object_to_json_string_ext(root, flags);
     if (status == GYRE_SUCCESS)
-        status = write_root(root, path);
+        status = text == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%s", path)
+                              : gyre_file_replace(path, text, strlen(text));
     json_object_put(root);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "--json");
 }

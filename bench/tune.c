@@ -121,17 +121,6 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     return write_cost(rank, facts, &cost, &fit, rows->n_rows);
 }
 
-/* Rank 0 works alone, without measuring. */
-static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
-{
-    struct gyre_tuner_facts facts;
-    GYRE_TRY(bench_reports_read(rank->options->from_folder, &facts, rows->rows,
-                                GYRE_ARRAY_LENGTH(rows->rows), &rows->n_rows));
-    return fit_and_write(rank, &facts,
-                         facts.device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host,
-                         rows);
-}
-
 static gyre_status tune(struct bench_rank *rank)
 {
     struct bench_trials *trials = calloc(1, sizeof(*trials));
@@ -156,10 +145,15 @@ static gyre_status tune(struct bench_rank *rank)
                 .us = trial->us,
             };
         }
-        status = rank->options->from_folder != NULL
-                     ? tune_from_reports(rank, rows)
-                     : fit_and_write(rank, gyre_plan_facts(gyre_comm_plans(rank->comm)),
-                                     gyre_plan_cost(gyre_comm_plans(rank->comm)), rows);
+        struct gyre_tuner_facts facts = *gyre_plan_facts(gyre_comm_plans(rank->comm));
+        const struct gyre_cost *start = gyre_plan_cost(gyre_comm_plans(rank->comm));
+        if (rank->options->from_folder != NULL) { /* without measuring */
+            status = bench_reports_read(rank->options->from_folder, &facts, rows->rows,
+                                        GYRE_ARRAY_LENGTH(rows->rows), &rows->n_rows);
+            start = facts.device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
+        }
+        if (status == GYRE_SUCCESS)
+            status = fit_and_write(rank, &facts, start, rows);
     }
     free(rows);
     free(trials);

@@ -199,52 +199,29 @@ start:
     return GYRE_SUCCESS;
 }
 
-struct arrival {
-    int at;
-    int from;
-    uint64_t first; /* in the sender's pattern */
-    const void *buffer;
-    uint64_t n_bytes;
-};
-
-static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival *arrival)
-{
-    const struct gyre_pattern pattern = pattern_of(rig);
-    const uint64_t n_words = arrival->n_bytes / sizeof(uint32_t);
-    struct gyre_pattern_errors errors = {0};
-    GYRE_TRY(gyre_pattern_check_copy(rig->gpus[arrival->at].device, &pattern,
-                                     (uint32_t)arrival->from, arrival->first, n_words,
-                                     arrival->buffer, &errors));
-    if (errors.n_wrong > 0)
-        return gyre_fail(GYRE_ERROR_DEVICE,
-                         "%llu of %llu words from GPU %d did not arrive on GPU %d",
-                         (unsigned long long)errors.n_wrong, (unsigned long long)n_words,
-                         arrival->from, arrival->at);
-    return GYRE_SUCCESS;
-}
-
+/* What arrived from the next GPU, or from all others. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {
     const int n = transfer->n_gpus;
-    const char *to = rig->gpus[at].to;
-    const uint64_t n_piece = piece_bytes(rig, n);
-    if (transfer->path != BENCH_LIMITS_STORE_ALL) {
-        const bool is_load = transfer->path == BENCH_LIMITS_LOAD;
-        const struct arrival arrival = {.at = at,
-                                        .from = (at + (is_load ? 1 : n - 1)) % n,
-                                        .buffer = to,
-                                        .n_bytes = pass_bytes(rig, transfer)};
-        return check_bytes(rig, &arrival);
-    }
+    const bool is_from_all = transfer->path == BENCH_LIMITS_STORE_ALL;
+    const int neighbour = (at + (transfer->path == BENCH_LIMITS_LOAD ? 1 : n - 1)) % n;
+    const uint64_t n_piece = is_from_all ? piece_bytes(rig, n) : pass_bytes(rig, transfer);
+    const uint64_t n_words = n_piece / sizeof(uint32_t);
+    const struct gyre_pattern pattern = pattern_of(rig);
     for (int from = 0; from < n; from++) {
-        const struct arrival arrival = {.at = at,
-                                        .from = from,
-                                        .first = n_piece * (uint64_t)at / sizeof(uint32_t),
-                                        .buffer = to + n_piece * (uint64_t)from,
-                                        .n_bytes = n_piece};
-        if (from != at)
-            GYRE_TRY(check_bytes(rig, &arrival));
+        const uint64_t first = is_from_all ? n_piece * (uint64_t)at / sizeof(uint32_t) : 0;
+        const char *buffer =
+            (char *)rig->gpus[at].to + (is_from_all ? n_piece * (uint64_t)from : 0);
+        struct gyre_pattern_errors errors = {0};
+        if (is_from_all ? from == at : from != neighbour)
+            continue;
+        GYRE_TRY(gyre_pattern_check_copy(rig->gpus[at].device, &pattern, (uint32_t)from, first,
+                                         n_words, buffer, &errors));
+        if (errors.n_wrong > 0)
+            return gyre_fail(
+                GYRE_ERROR_DEVICE, "%llu of %llu words from GPU %d did not arrive on GPU %d",
+                (unsigned long long)errors.n_wrong, (unsigned long long)n_words, from, at);
     }
     return GYRE_SUCCESS;
 }

@@ -114,23 +114,6 @@ void bench_bottleneck_print(const struct bench_bottleneck_result *result)
 
 #include "bench/report/json_add.h"
 
-static void add_model(struct json_object *root, const struct bench_bottleneck_result *result)
-{
-    const struct bench_training *training = &result->options->training;
-    struct json_object *model = add_object(root, "model");
-    add_text(model, "like", result->options->model == NULL ? "" : result->options->model);
-    add_number(model, "params", training->n_params);
-    add_number(model, "tokens", training->n_tokens);
-    add_text(model, "type", gyre_dtype_names[result->options->dtype]);
-    add_int(model, "layers", training->n_layers);
-    add_number(model, "hidden", training->hidden);
-    add_int(model, "tensor_ranks", training->n_tensor_ranks);
-    add_number(model, "micro_batch_tokens", training->micro_batch_tokens);
-    add_number(model, "bucket_bytes", training->bucket_bytes);
-    add_number(model, "peak_tflops", training->peak_tflops);
-    add_number(model, "utilisation", training->utilisation);
-}
-
 static void add_times(struct json_object *entry, const struct bench_bottleneck_result *result,
                       const struct bench_bottleneck_strategy *strategy)
 {
@@ -169,7 +152,19 @@ gyre_status bench_bottleneck_write_json(const struct bench_bottleneck_result *re
     } else {
         add_int(root, "ranks", result->options->training.n_ranks);
         add_int(root, "hosts", result->n_hosts);
-        add_model(root, result);
+        const struct bench_training *training = &result->options->training;
+        struct json_object *model = add_object(root, "model");
+        add_text(model, "like", result->options->model == NULL ? "" : result->options->model);
+        add_number(model, "params", training->n_params);
+        add_number(model, "tokens", training->n_tokens);
+        add_text(model, "type", gyre_dtype_names[result->options->dtype]);
+        add_int(model, "layers", training->n_layers);
+        add_number(model, "hidden", training->hidden);
+        add_int(model, "tensor_ranks", training->n_tensor_ranks);
+        add_number(model, "micro_batch_tokens", training->micro_batch_tokens);
+        add_number(model, "bucket_bytes", training->bucket_bytes);
+        add_number(model, "peak_tflops", training->peak_tflops);
+        add_number(model, "utilisation", training->utilisation);
     }
     add_number(root, "compute_us", result->compute_us);
     add_number(root, "rule", result->options->threshold);

@@ -414,13 +414,6 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
     return true;
 }
 
-bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm)
-{
-    const struct gyre_algorithm *algorithm;
-    struct gyre_shape shape;
-    return bench_shape_find(options, needs_algorithm, &algorithm, &shape);
-}
-
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out)
 {

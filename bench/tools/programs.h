@@ -118,9 +118,6 @@ void bench_shape_print_algorithms(FILE *out);
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
 
-/** Checked before any work. @needs_algorithm: as for bench_shape_find(). */
-bool bench_shape_is_right(const struct bench_shape_options *options, bool needs_algorithm);
-
 /** For a file's programs. @grouping_out: NULL = one host, else static memory. */
 bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
                             const struct gyre_grouping **grouping_out);

@@ -76,47 +76,43 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
         }
 }
 
-static gyre_status add_trials(const struct bench_rank *rank, const struct bench_case *what,
-                              struct bench_trials *trials)
-{
-    const struct gyre_call call = call_of(what);
-    const struct gyre_tuner_facts facts = gyre_plan_facts_of(gyre_comm_plans(rank->comm), &call);
-    const int first = trials->n_trials;
-    struct gyre_plan_summary summary;
-    const gyre_status status = gyre_plan_describe(gyre_comm_plans(rank->comm), &call, &summary);
-    if (status != GYRE_SUCCESS && rank->window != 0)
-        return gyre_fail_context(status, "here calls are planned as if in no window");
-    GYRE_TRY(status);
-    const struct gyre_shape shape = {
-        .coll = what->coll, .n_ranks = (uint16_t)facts.n_ranks, .grouping = facts.grouping};
-    add_trial(rank, what, NULL, first, trials);
-    for (int i = 0; gyre_algorithms[i] != NULL; i++)
-        for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-            const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
-                                                  .proto = (enum gyre_proto)proto};
-            if (gyre_algorithm_suits(gyre_algorithms[i], &shape) &&
-                gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
-                add_algorithm(rank, what, &algorithm, first, trials);
-        }
-    if (trials->n_trials == BENCH_MAX_TRIALS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "there are more than %d choices to try: give fewer sizes",
-                         BENCH_MAX_TRIALS - 1);
-    return GYRE_SUCCESS;
-}
-
 gyre_status bench_list_trials(const struct bench_rank *rank, const struct bench_case *wanted,
                               size_t n_wanted, struct bench_trials *trials)
 {
     const struct bench_options *options = rank->options;
     for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
          n_bytes = bench_options_next_bytes(options, n_bytes))
-        for (size_t i = 0; i < n_wanted; i++) {
-            struct bench_case what = wanted[i];
+        for (size_t k = 0; k < n_wanted; k++) {
+            struct bench_case what = wanted[k];
             what.n_bytes = n_bytes;
             what = bench_case_of(&what, rank->self.n_ranks);
-            if (what.count > 0)
-                GYRE_TRY(add_trials(rank, &what, trials));
+            if (what.count == 0)
+                continue;
+            const struct gyre_call call = call_of(&what);
+            const struct gyre_tuner_facts facts =
+                gyre_plan_facts_of(gyre_comm_plans(rank->comm), &call);
+            const int first = trials->n_trials;
+            struct gyre_plan_summary summary;
+            const gyre_status status =
+                gyre_plan_describe(gyre_comm_plans(rank->comm), &call, &summary);
+            if (status != GYRE_SUCCESS && rank->window != 0)
+                return gyre_fail_context(status, "here calls are planned as if in no window");
+            GYRE_TRY(status);
+            const struct gyre_shape shape = {
+                .coll = what.coll, .n_ranks = (uint16_t)facts.n_ranks, .grouping = facts.grouping};
+            add_trial(rank, &what, NULL, first, trials);
+            for (int i = 0; gyre_algorithms[i] != NULL; i++)
+                for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+                    const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
+                                                          .proto = (enum gyre_proto)proto};
+                    if (gyre_algorithm_suits(gyre_algorithms[i], &shape) &&
+                        gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
+                        add_algorithm(rank, &what, &algorithm, first, trials);
+                }
+            if (trials->n_trials == BENCH_MAX_TRIALS)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "there are more than %d choices to try: give fewer sizes",
+                                 BENCH_MAX_TRIALS - 1);
         }
     return GYRE_SUCCESS;
 }
