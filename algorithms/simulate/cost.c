@@ -127,16 +127,6 @@ static double *field_of(struct gyre_cost *cost, const struct key *key)
     return (double *)(void *)((char *)cost + key->offset);
 }
 
-static gyre_status fail_key(int line, const char *word)
-{
-    char legal[1000] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < N_KEYS && used < sizeof(legal); i++)
-        used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s", line, word,
-                     legal);
-}
-
 static char *trim(char *text)
 {
     while (gyre_text_is_space(*text))
@@ -160,10 +150,14 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     name = trim(name);
     char *number = trim(equals + 1);
     size_t i = 0;
-    while (i < N_KEYS && strcmp(keys[i].name, name) != 0)
-        i++;
+    char legal[1000] = "";
+    size_t used = 0;
+    for (; i < N_KEYS && strcmp(keys[i].name, name) != 0; i++)
+        if (used < sizeof(legal))
+            used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);
     if (i == N_KEYS)
-        return fail_key(line, name);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s", line,
+                         name, legal);
     if (is_given[i])
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice", line, name);
     char *end;

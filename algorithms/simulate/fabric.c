@@ -204,38 +204,34 @@ static bool is_way(const struct gyre_fabric *fabric, uint32_t from_leaf, uint32_
            works(fabric, gyre_fabric_uplink(fabric, to_leaf, spine, false));
 }
 
-static gyre_status fail_route(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic)
-{
-    const uint32_t hosts[] = {host_of_nic(fabric, from_nic), host_of_nic(fabric, to_nic)};
-    const uint32_t leaves[] = {fabric->leaf_of_nic[from_nic], fabric->leaf_of_nic[to_nic]};
-    char reason[2 * GYRE_FABRIC_NAME_BYTES + 32] = "there is no spine switch";
-    if (fabric->n_spines > 0) {
-        char name[GYRE_FABRIC_NAME_BYTES];
-        const uint32_t up = gyre_fabric_uplink(fabric, leaves[0], 0, true);
-        const uint32_t down = gyre_fabric_uplink(fabric, leaves[1], 0, false);
-        gyre_fabric_link_name(fabric, works(fabric, up) ? down : up, name);
-        snprintf(reason, sizeof(reason), "%s is dead%s", name,
-                 fabric->n_spines > 1 ? ", and every other spine is cut off likewise" : "");
-    }
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                     "no way from host %u nic %u (leaf %u) to host %u nic %u (leaf %u): %s",
-                     hosts[0], from_nic - fabric->hosts[hosts[0]].first_nic, leaves[0], hosts[1],
-                     to_nic - fabric->hosts[hosts[1]].first_nic, leaves[1], reason);
-}
-
 /* The NIC's number, or a hash of both NICs as in switches, picks a spine that both leaves reach. */
 static gyre_status find_spine(const struct gyre_fabric *fabric, uint32_t from_nic, uint32_t to_nic,
                               uint32_t *spine_out)
 {
     const uint32_t from_leaf = fabric->leaf_of_nic[from_nic];
     const uint32_t to_leaf = fabric->leaf_of_nic[to_nic];
+    const uint32_t from_host = host_of_nic(fabric, from_nic);
     const uint32_t ends[] = {from_nic, to_nic};
-    const uint32_t rail = from_nic - fabric->hosts[host_of_nic(fabric, from_nic)].first_nic;
+    const uint32_t rail = from_nic - fabric->hosts[from_host].first_nic;
     uint32_t n_ways = 0;
     for (uint32_t spine = 0; spine < fabric->n_spines; spine++)
         n_ways += is_way(fabric, from_leaf, to_leaf, spine) ? 1 : 0;
-    if (n_ways == 0)
-        return fail_route(fabric, from_nic, to_nic);
+    if (n_ways == 0) {
+        const uint32_t to_host = host_of_nic(fabric, to_nic);
+        char reason[2 * GYRE_FABRIC_NAME_BYTES + 32] = "there is no spine switch";
+        if (fabric->n_spines > 0) {
+            char name[GYRE_FABRIC_NAME_BYTES];
+            const uint32_t up = gyre_fabric_uplink(fabric, from_leaf, 0, true);
+            const uint32_t down = gyre_fabric_uplink(fabric, to_leaf, 0, false);
+            gyre_fabric_link_name(fabric, works(fabric, up) ? down : up, name);
+            snprintf(reason, sizeof(reason), "%s is dead%s", name,
+                     fabric->n_spines > 1 ? ", and every other spine is cut off likewise" : "");
+        }
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "no way from host %u nic %u (leaf %u) to host %u nic %u (leaf %u): %s",
+                         from_host, rail, from_leaf, to_host,
+                         to_nic - fabric->hosts[to_host].first_nic, to_leaf, reason);
+    }
     uint32_t left = fabric->routes_by_rail
                         ? rail % n_ways
                         : (uint32_t)(gyre_hash(GYRE_HASH_INIT, ends, sizeof(ends)) >> 20) % n_ways;

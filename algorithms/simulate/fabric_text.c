@@ -174,9 +174,13 @@ static gyre_status grow(void *array_address, size_t n, size_t elem_bytes)
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_hosts(struct reader *reader, const struct value *values)
+static gyre_status take_hosts(struct reader *reader)
 {
+    struct value values[MAX_VALUES];
     struct gyre_fabric *fabric = reader->fabric;
+    static const char form[] = "hosts N gpus N nics N rate X";
+    if (!matches(&reader->line, form, values))
+        return fail_form(&reader->line, form);
     const uint32_t n_hosts = values[0].first, n_gpus = values[1].first, n_nics = values[2].first;
     const uint64_t n_ranks = fabric->n_ranks + (uint64_t)n_hosts * n_gpus;
     GYRE_TRY(check_rate(&reader->line, values[3].number));
@@ -190,26 +194,21 @@ static gyre_status add_hosts(struct reader *reader, const struct value *values)
     const uint32_t n_all_nics = fabric->n_nics + n_hosts * n_nics;
     GYRE_TRY(grow(&fabric->hosts, fabric->n_hosts + (size_t)n_hosts, sizeof(*fabric->hosts)));
     GYRE_TRY(grow(&fabric->bytes_per_ns, 2 * (size_t)n_all_nics, sizeof(*fabric->bytes_per_ns)));
+    for (uint32_t link = 2 * fabric->n_nics; link < 2 * n_all_nics; link++)
+        fabric->bytes_per_ns[link] = values[3].number;
     for (uint32_t i = 0; i < n_hosts; i++) {
         fabric->hosts[fabric->n_hosts++] =
             (struct gyre_fabric_host){fabric->n_ranks, n_gpus, fabric->n_nics, n_nics};
         fabric->n_ranks += n_gpus;
-        for (uint32_t nic = 0; nic < n_nics; nic++, fabric->n_nics++)
-            for (int is_out = 0; is_out < 2; is_out++)
-                fabric->bytes_per_ns[gyre_fabric_nic_link(fabric->n_nics, is_out == 1)] =
-                    values[3].number;
+        fabric->n_nics += n_nics;
     }
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_count(struct reader *reader)
+static gyre_status take_switches(struct reader *reader)
 {
     struct value values[MAX_VALUES];
     const struct line *line = &reader->line;
-    static const char hosts_form[] = "hosts N gpus N nics N rate X";
-    if (strcmp(line->words[0], "hosts") == 0)
-        return matches(line, hosts_form, values) ? add_hosts(reader, values)
-                                                 : fail_form(line, hosts_form);
     const bool is_leaves = strcmp(line->words[0], "leaves") == 0;
     const bool has_groups = matches(line, "dragonfly groups of N hosts", values);
     if ((has_groups || matches(line, "leaves of N hosts", values)) && values[0].first > 0) {
@@ -250,35 +249,27 @@ static gyre_status take_torus(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-/* A file may give a torus for each of several numbers of hosts. */
-static gyre_status choose_torus(struct reader *reader)
-{
-    struct gyre_fabric *fabric = reader->fabric;
-    const struct torus *torus = reader->tori;
-    if (reader->n_tori == 0)
-        return GYRE_SUCCESS;
-    while (torus < &reader->tori[reader->n_tori] && torus->n_hosts != fabric->n_hosts)
-        torus++;
-    if (torus == &reader->tori[reader->n_tori])
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "no torus has %u hosts", fabric->n_hosts);
-    if (reader->hosts_of_leaf > 0 || fabric->n_leaves > 1 || fabric->n_spines > 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "a torus has neither leaves nor spines nor groups");
-    fabric->kind = GYRE_FABRIC_TORUS;
-    fabric->n_dims = torus->n_dims;
-    memcpy(fabric->dims, torus->dims, sizeof(fabric->dims));
-    fabric->n_leaves = fabric->n_hosts;
-    reader->uplink_rate = torus->rate;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status open_fabric(struct reader *reader)
 {
     struct gyre_fabric *fabric = reader->fabric;
     if (fabric->n_hosts == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "no line says \"hosts N gpus N nics N rate X\"");
-    GYRE_TRY(choose_torus(reader));
+    if (reader->n_tori > 0) { /* a file may give a torus for each of several numbers of hosts */
+        const struct torus *torus = reader->tori, *end = &reader->tori[reader->n_tori];
+        while (torus < end && torus->n_hosts != fabric->n_hosts)
+            torus++;
+        if (torus == end)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "no torus has %u hosts", fabric->n_hosts);
+        if (reader->hosts_of_leaf > 0 || fabric->n_leaves > 1 || fabric->n_spines > 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "a torus has neither leaves nor spines nor groups");
+        fabric->kind = GYRE_FABRIC_TORUS;
+        fabric->n_dims = torus->n_dims;
+        memcpy(fabric->dims, torus->dims, sizeof(fabric->dims));
+        fabric->n_leaves = fabric->n_hosts;
+        reader->uplink_rate = torus->rate;
+    }
     if (reader->hosts_of_leaf > 0)
         fabric->n_leaves =
             gyre_min_u32((fabric->n_hosts + reader->hosts_of_leaf - 1) / reader->hosts_of_leaf,
@@ -305,38 +296,33 @@ static gyre_status open_fabric(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_attach(struct reader *reader)
-{
-    struct value values[MAX_VALUES];
-    struct gyre_fabric *fabric = reader->fabric;
-    static const char form[] = "attach hosts R nics R leaf N";
-    if (!matches(&reader->line, form, values))
-        return fail_form(&reader->line, form);
-    GYRE_TRY(check_range(&reader->line, "host", &values[0], fabric->n_hosts));
-    GYRE_TRY(check_range(&reader->line, "leaf", &values[2], fabric->n_leaves));
-    for (uint32_t h = values[0].first; h <= values[0].last; h++) {
-        GYRE_TRY(check_range(&reader->line, "nic", &values[1], fabric->hosts[h].n_nics));
-        for (uint32_t i = values[1].first; i <= values[1].last; i++)
-            fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = values[2].first;
-    }
-    return GYRE_SUCCESS;
-}
-
 static gyre_status take_wire(struct reader *reader)
 {
     struct value values[MAX_VALUES];
+    const struct line *line = &reader->line;
     struct gyre_fabric *fabric = reader->fabric;
+    static const char attach_form[] = "attach hosts R nics R leaf N";
     if (fabric->kind != GYRE_FABRIC_LEAVES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "line %d: %s: a torus or a dragonfly has no leaves to choose",
-                         reader->line.number, reader->line.words[0]);
-    if (strcmp(reader->line.words[0], "attach") == 0)
-        return take_attach(reader);
-    if (matches(&reader->line, "wiring hosts", values))
+                         line->number, line->words[0]);
+    if (strcmp(line->words[0], "attach") == 0) {
+        if (!matches(line, attach_form, values))
+            return fail_form(line, attach_form);
+        GYRE_TRY(check_range(line, "host", &values[0], fabric->n_hosts));
+        GYRE_TRY(check_range(line, "leaf", &values[2], fabric->n_leaves));
+        for (uint32_t h = values[0].first; h <= values[0].last; h++) {
+            GYRE_TRY(check_range(line, "nic", &values[1], fabric->hosts[h].n_nics));
+            for (uint32_t i = values[1].first; i <= values[1].last; i++)
+                fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = values[2].first;
+        }
         return GYRE_SUCCESS;
-    if (!matches(&reader->line, "wiring rails", values))
-        return fail_form(&reader->line, "\"wiring hosts\" (the hosts in one block for each leaf) "
-                                        "or \"wiring rails\" (NIC n on leaf n)");
+    }
+    if (matches(line, "wiring hosts", values))
+        return GYRE_SUCCESS;
+    if (!matches(line, "wiring rails", values))
+        return fail_form(line, "\"wiring hosts\" (the hosts in one block for each leaf) or "
+                               "\"wiring rails\" (NIC n on leaf n)");
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
             fabric->leaf_of_nic[fabric->hosts[h].first_nic + i] = i % fabric->n_leaves;
@@ -360,18 +346,19 @@ static gyre_status take_uplinks(struct reader *reader)
     return GYRE_SUCCESS;
 }
 
-static gyre_status take_rate(struct reader *reader)
+static gyre_status take_route(struct reader *reader)
+{
+    struct value values[MAX_VALUES];
+    reader->fabric->routes_by_rail = matches(&reader->line, "route rail", values);
+    return reader->fabric->routes_by_rail || matches(&reader->line, "route hash", values)
+               ? GYRE_SUCCESS
+               : fail_form(&reader->line, "\"route hash\" or \"route rail\"");
+}
+
+static gyre_status take_latency(struct reader *reader)
 {
     struct value values[MAX_VALUES];
     static const char form[] = "latency nic X uplink X";
-    if (strcmp(reader->line.words[0], "uplinks") == 0)
-        return take_uplinks(reader);
-    if (strcmp(reader->line.words[0], "route") == 0) {
-        reader->fabric->routes_by_rail = matches(&reader->line, "route rail", values);
-        return reader->fabric->routes_by_rail || matches(&reader->line, "route hash", values)
-                   ? GYRE_SUCCESS
-                   : fail_form(&reader->line, "\"route hash\" or \"route rail\"");
-    }
     if (!matches(&reader->line, form, values))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "line %d: latency needs both: %s, in ns, 0 or more and at most %.0f",
@@ -420,12 +407,12 @@ static const struct {
     gyre_status (*take)(struct reader *);
     bool is_single;
 } keywords[] = {
-    {"hosts", COUNTS, take_count, false},    {"leaves", COUNTS, take_count, true},
-    {"spines", COUNTS, take_count, true},    {"wiring", WIRES, take_wire, true},
-    {"attach", WIRES, take_wire, false},     {"uplinks", RATES, take_rate, true},
-    {"latency", RATES, take_rate, true},     {"route", RATES, take_rate, true},
-    {"link", LINKS, take_link, false},       {"torus", COUNTS, take_torus, false},
-    {"dragonfly", COUNTS, take_count, true},
+    {"hosts", COUNTS, take_hosts, false},       {"leaves", COUNTS, take_switches, true},
+    {"spines", COUNTS, take_switches, true},    {"wiring", WIRES, take_wire, true},
+    {"attach", WIRES, take_wire, false},        {"uplinks", RATES, take_uplinks, true},
+    {"latency", RATES, take_latency, true},     {"route", RATES, take_route, true},
+    {"link", LINKS, take_link, false},          {"torus", COUNTS, take_torus, false},
+    {"dragonfly", COUNTS, take_switches, true},
 };
 _Static_assert(GYRE_ARRAY_LENGTH(keywords) <= MAX_KEYWORDS, "is_given has one flag for each");
 bool gyre_fabric_has_word(const char *word)
@@ -436,41 +423,38 @@ bool gyre_fabric_has_word(const char *word)
     return false;
 }
 
-static gyre_status take_line(struct reader *reader, enum pass pass)
-{
-    char legal[160] = "";
-    size_t used = 0;
-    if (reader->line.n_words == 0)
-        return GYRE_SUCCESS;
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(keywords); i++) {
-        if (strcmp(reader->line.words[0], keywords[i].word) == 0) {
-            if (keywords[i].pass != pass)
-                return GYRE_SUCCESS;
-            if (keywords[i].is_single && reader->is_given[i])
-                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice",
-                                 reader->line.number, keywords[i].word);
-            reader->is_given[i] = true;
-            return keywords[i].take(reader);
-        }
-        used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keywords[i].word);
-    }
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s",
-                     reader->line.number, reader->line.words[0], legal);
-}
-
 static gyre_status take_pass(struct reader *reader, const char *text, enum pass pass)
 {
-    for (reader->line.number = 1; *text != '\0'; reader->line.number++) {
-        GYRE_TRY(cut_line(text, strcspn(text, "#\n"), &reader->line));
-        GYRE_TRY(take_line(reader, pass));
+    struct line *line = &reader->line;
+    for (line->number = 1; *text != '\0'; line->number++) {
+        GYRE_TRY(cut_line(text, strcspn(text, "#\n"), line));
         text += strcspn(text, "\n");
         text += *text == '\n';
+        char legal[160] = "";
+        size_t i = 0, used = 0;
+        if (line->n_words == 0)
+            continue;
+        while (i < GYRE_ARRAY_LENGTH(keywords) && strcmp(line->words[0], keywords[i].word) != 0)
+            used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keywords[i++].word);
+        if (i == GYRE_ARRAY_LENGTH(keywords))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s",
+                             line->number, line->words[0], legal);
+        if (keywords[i].pass != pass)
+            continue;
+        if (keywords[i].is_single && reader->is_given[i])
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice",
+                             line->number, keywords[i].word);
+        reader->is_given[i] = true;
+        GYRE_TRY(keywords[i].take(reader));
     }
     return GYRE_SUCCESS;
 }
 
 static gyre_status read_text(struct reader *reader, const char *text)
 {
+    if (strlen(text) > GYRE_FABRIC_MAX_TEXT)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the text is longer than %d bytes",
+                         GYRE_FABRIC_MAX_TEXT);
     GYRE_TRY(take_pass(reader, text, COUNTS));
     GYRE_TRY(open_fabric(reader));
     GYRE_TRY(take_pass(reader, text, WIRES));
@@ -487,11 +471,7 @@ gyre_status gyre_fabric_from_text(const char *text, struct gyre_fabric **fabric_
     if (reader.fabric == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a fabric");
     reader.fabric->n_leaves = 1;
-    const gyre_status status =
-        strlen(text) > GYRE_FABRIC_MAX_TEXT
-            ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the text is longer than %d bytes",
-                        GYRE_FABRIC_MAX_TEXT)
-            : read_text(&reader, text);
+    const gyre_status status = read_text(&reader, text);
     if (status != GYRE_SUCCESS)
         gyre_fabric_free(reader.fabric);
     else

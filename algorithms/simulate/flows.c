@@ -131,15 +131,6 @@ static void sift(struct gyre_flows *flows, uint32_t i)
     put(flows, i, flow);
 }
 
-static uint32_t take_first(struct gyre_flows *flows)
-{
-    const uint32_t first = flows->heap[0];
-    flows->heap[0] = flows->heap[--flows->n_heap];
-    if (flows->n_heap > 0)
-        sift(flows, 0);
-    return first;
-}
-
 double gyre_flows_next_ns(const struct gyre_flows *flows)
 {
     return flows->n_heap == 0 ? INFINITY : flows->flows[flows->heap[0]].event_ns;
@@ -246,24 +237,18 @@ static uint32_t fix_flows_of(struct gyre_flows *flows, const struct link *full, 
     return n_fixed;
 }
 
-static double least_share(const struct gyre_flows *flows)
-{
-    double least = INFINITY;
-    for (uint32_t i = 0; i < flows->n_part_links; i++) {
-        const struct link *link = &flows->links[flows->part_links[i]];
-        if (link->n_members > 0)
-            least = fmin(least, link->left / link->n_members);
-    }
-    return least;
-}
-
 static void fill(struct gyre_flows *flows)
 {
     flows->n_part_flows = 0;
     for (uint32_t i = 0; i < flows->n_part_links; i++)
         add_flows_of(flows, flows->part_links[i]);
     for (uint32_t n_growing = flows->n_part_flows; n_growing > 0;) {
-        const double share = least_share(flows);
+        double share = INFINITY;
+        for (uint32_t i = 0; i < flows->n_part_links; i++) {
+            const struct link *link = &flows->links[flows->part_links[i]];
+            if (link->n_members > 0)
+                share = fmin(share, link->left / link->n_members);
+        }
         for (uint32_t i = 0; i < flows->n_part_links; i++) {
             const struct link *link = &flows->links[flows->part_links[i]];
             if (link->n_members > 0 && link->left <= share * link->n_members * (1 + SAME_PART))
@@ -284,7 +269,10 @@ void gyre_flows_advance(struct gyre_flows *flows,
     flows->n_visits++;
     flows->n_part_links = 0;
     while (gyre_flows_next_ns(flows) <= flows->now_ns + SAME_NS) {
-        const uint32_t number = take_first(flows);
+        const uint32_t number = flows->heap[0];
+        flows->heap[0] = flows->heap[--flows->n_heap];
+        if (flows->n_heap > 0)
+            sift(flows, 0);
         struct flow *flow = &flows->flows[number];
         if (flow->state == WAITS) {
             flow->state = RUNS;

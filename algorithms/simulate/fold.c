@@ -78,59 +78,30 @@ static uint64_t sum_operands(const struct gyre_sim_fold *fold, const struct gyre
 }
 
 /* With any_order a worker's receptions are a set. */
-static uint64_t hash_worker(const struct gyre_sim_fold *fold, const struct gyre_program *program,
-                            const struct gyre_worker *worker, uint64_t hash)
-{
-    uint64_t received = 0;
-    hash = mix(hash, worker->n_steps);
-    for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++) {
-        const struct gyre_step *step = &program->steps[s];
-        const uint64_t ins = sum_operands(fold, program, step->ins, step->n_ins);
-        const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
-        received += fold->any_order ? ins : 0;
-        hash = mix(hash, (uint64_t)step->n_chunks << 32 | (uint64_t)step->n_ins << 16 |
-                             (uint64_t)step->n_outs << 8 | with_next);
-        hash = mix(hash, fold->any_order ? 0 : ins);
-        hash = mix(hash, sum_operands(fold, program, step->outs, step->n_outs));
-    }
-    return mix(hash, received);
-}
-
 static gyre_status hash_program(const struct gyre_sim_fold *fold, unsigned variant, unsigned rank,
                                 uint64_t *hash_out)
 {
     struct gyre_program *program;
     GYRE_TRY(gyre_sim_fold_emit(fold, variant, rank, &program));
     uint64_t hash = 0;
-    for (uint32_t w = 0; w < program->n_workers; w++)
-        hash = hash_worker(fold, program, &program->workers[w], hash);
+    for (uint32_t w = 0; w < program->n_workers; w++) {
+        const struct gyre_worker *worker = &program->workers[w];
+        uint64_t received = 0;
+        hash = mix(hash, worker->n_steps);
+        for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++) {
+            const struct gyre_step *step = &program->steps[s];
+            const uint64_t ins = sum_operands(fold, program, step->ins, step->n_ins);
+            const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
+            received += fold->any_order ? ins : 0;
+            hash = mix(hash, (uint64_t)step->n_chunks << 32 | (uint64_t)step->n_ins << 16 |
+                                 (uint64_t)step->n_outs << 8 | with_next);
+            hash = mix(hash, fold->any_order ? 0 : ins);
+            hash = mix(hash, sum_operands(fold, program, step->outs, step->n_outs));
+        }
+        hash = mix(hash, received);
+    }
     gyre_program_free(program);
     *hash_out = hash;
-    return GYRE_SUCCESS;
-}
-
-struct kept_hashes {
-    uint64_t *hash; /* [variant][kept rank] */
-    bool *is_known;
-    uint32_t n_kept;
-};
-
-static gyre_status compare_programs(const struct gyre_sim_fold *fold, struct kept_hashes *hashes,
-                                    unsigned variant, unsigned rank, bool *is_same_out)
-{
-    unsigned kept_variant = variant;
-    const uint32_t index = gyre_sim_fold_index(fold, rank, &kept_variant);
-    const size_t place = (size_t)kept_variant * hashes->n_kept + index;
-    *is_same_out = true;
-    if (gyre_sim_fold_rank(fold, index) == rank)
-        return GYRE_SUCCESS;
-    if (!hashes->is_known[place])
-        GYRE_TRY(hash_program(fold, kept_variant, gyre_sim_fold_rank(fold, index),
-                              &hashes->hash[place]));
-    hashes->is_known[place] = true;
-    uint64_t own;
-    GYRE_TRY(hash_program(fold, variant, rank, &own));
-    *is_same_out = own == hashes->hash[place];
     return GYRE_SUCCESS;
 }
 
@@ -146,27 +117,40 @@ static gyre_status check_fold(const struct gyre_sim_fold *fold, unsigned n_posit
 {
     const bool is_every = compares_all(fold);
     const unsigned n_hosts = count_hosts(fold), n_variants = fold->n_variants;
-    struct kept_hashes hashes = {.n_kept = fold->n_kept_hosts * fold->n_kept_positions};
-    const size_t n_hashes = (size_t)hashes.n_kept * n_variants;
+    const uint32_t n_kept = fold->n_kept_hosts * fold->n_kept_positions;
+    const size_t n_hashes = (size_t)n_kept * n_variants;
     gyre_status status = GYRE_SUCCESS;
-    hashes.hash = calloc(n_hashes, sizeof(*hashes.hash));
-    hashes.is_known = calloc(n_hashes, sizeof(*hashes.is_known));
-    if (hashes.hash == NULL || hashes.is_known == NULL)
+    uint64_t *kept_hashes = calloc(n_hashes, sizeof(*kept_hashes)); /* [variant][kept rank] */
+    bool *is_known = calloc(n_hashes, sizeof(*is_known));
+    if (kept_hashes == NULL || is_known == NULL)
         status =
             gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu hashes to simulate", n_hashes);
     *is_same_out = true;
     for (unsigned host = 0; host < n_hosts; host++)
         for (unsigned at = 0; at < n_positions * n_variants; at++) {
             const unsigned variant = at / n_positions;
+            const unsigned rank = host * fold->n_of_host + at % n_positions;
             if (status != GYRE_SUCCESS || !*is_same_out)
                 break;
-            if (is_every ||
-                (is_sample(host, n_hosts, 4, 2) && is_sample(variant, n_variants, 2, 1)))
-                status = compare_programs(fold, &hashes, variant,
-                                          host * fold->n_of_host + at % n_positions, is_same_out);
+            if (!is_every &&
+                !(is_sample(host, n_hosts, 4, 2) && is_sample(variant, n_variants, 2, 1)))
+                continue;
+            unsigned kept_variant = variant;
+            const uint32_t index = gyre_sim_fold_index(fold, rank, &kept_variant);
+            const unsigned kept_rank = gyre_sim_fold_rank(fold, index);
+            const size_t place = (size_t)kept_variant * n_kept + index;
+            if (kept_rank == rank)
+                continue;
+            if (!is_known[place])
+                status = hash_program(fold, kept_variant, kept_rank, &kept_hashes[place]);
+            is_known[place] = true;
+            uint64_t own = 0;
+            if (status == GYRE_SUCCESS)
+                status = hash_program(fold, variant, rank, &own);
+            *is_same_out = own == kept_hashes[place];
         }
-    free(hashes.hash);
-    free(hashes.is_known);
+    free(kept_hashes);
+    free(is_known);
     return status;
 }
 
@@ -183,23 +167,16 @@ static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned 
     return n_of_host;
 }
 
-/* 0 = NICs serve different numbers of ranks. */
-static unsigned ranks_of_nic(const struct gyre_sim_fold *fold)
-{
-    const struct gyre_grouping *grouping = fold->machine->grouping;
-    const unsigned g = fold->n_of_host;
-    if (grouping == NULL || grouping->n_nics == 0 || grouping->n_nics >= g)
-        return 1;
-    return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
-}
-
 /* The first rotation of positions fits two-level algorithms, which treat all rails alike, the
  * second rings and trees, whose variants cross hosts at different ranks. Ranks that share a NIC are
  * all kept, because they wait for each other there. */
 static gyre_status fold_positions(struct gyre_sim_fold *fold, enum gyre_sim_folding allowed)
 {
     const unsigned g = fold->n_of_host, n_variants = fold->n_variants;
-    const unsigned period = ranks_of_nic(fold);
+    const struct gyre_grouping *grouping = fold->machine->grouping;
+    unsigned period = 1; /* ranks of a NIC; 0 = NICs serve different numbers of ranks */
+    if (grouping != NULL && grouping->n_nics > 0 && grouping->n_nics < g)
+        period = g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
     const unsigned periods[] = {period, g % n_variants == 0 ? g / n_variants : g};
     const unsigned n_shifts = allowed == GYRE_SIM_FOLD_ALL ? 2 : 1;
     for (unsigned shift = 0; shift < n_shifts && g > 1 && period > 0; shift++) {

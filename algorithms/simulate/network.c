@@ -48,23 +48,17 @@ static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_
     return GYRE_SUCCESS;
 }
 
-static uint8_t link_between(const struct build *build, unsigned from, unsigned to)
-{
-    const struct gyre_grouping *grouping = build->machine->grouping;
-    const bool is_inside = grouping == NULL || grouping->host_of[from] == grouping->host_of[to];
-    return is_inside && !build->machine->is_all_network ? GYRE_LINK_HOST : GYRE_LINK_NETWORK;
-}
-
 static gyre_status add_ends(struct build *build, const struct gyre_program *program,
                             unsigned variant)
 {
-    const unsigned n = program->n_ranks;
+    const struct gyre_machine *machine = build->machine;
+    const struct gyre_grouping *grouping = machine->grouping;
     unsigned ignored = 0;
     const uint32_t rank = gyre_sim_fold_index(&build->fold, program->rank, &ignored);
     if (build->n_ends + program->n_connections > 2 * GYRE_SIMULATE_MAX_FIFOS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s %s of %u ranks has over %u connections: too many to simulate",
-                         program->algorithm, gyre_collectives[program->coll].name, n,
+                         program->algorithm, gyre_collectives[program->coll].name, program->n_ranks,
                          GYRE_SIMULATE_MAX_FIFOS);
     GYRE_TRY(reserve(&build->ends, &build->ends_bytes, build->n_ends + program->n_connections,
                      sizeof(struct end)));
@@ -81,11 +75,12 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
         end->index = build->n_ends++;
         end->rank = rank;
         end->is_send = c->is_send;
-        end->link = link_between(build, from, to);
+        const bool is_inside = grouping == NULL || grouping->host_of[from] == grouping->host_of[to];
+        end->link = is_inside && !machine->is_all_network ? GYRE_LINK_HOST : GYRE_LINK_NETWORK;
         build->leaves_leaf =
             build->leaves_leaf ||
-            (build->machine->fabric != NULL && from != to && end->link == GYRE_LINK_NETWORK &&
-             !gyre_fabric_is_in_leaf(build->machine->fabric, from, to));
+            (machine->fabric != NULL && from != to && end->link == GYRE_LINK_NETWORK &&
+             !gyre_fabric_is_in_leaf(machine->fabric, from, to));
     }
     return GYRE_SUCCESS;
 }

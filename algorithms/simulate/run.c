@@ -74,46 +74,23 @@ void gyre_sim_wake(struct gyre_sim_state *state, uint32_t worker, uint32_t fifo,
         check_at(state, worker, gyre_sim_later(at_ns, own->free_ns));
 }
 
-static uint32_t first_child(const struct gyre_sim_state *state, uint32_t i)
-{
-    const struct gyre_sim_event *queue = state->queue;
-    uint32_t first = N_CHILDREN * i + 1;
-    if (first >= state->n_queued)
-        return state->n_queued;
-    const uint32_t end = gyre_min_u32(first + N_CHILDREN, state->n_queued);
-    for (uint32_t child = first + 1; child < end; child++)
-        if (is_before(queue[child], queue[first]))
-            first = child;
-    return first;
-}
-
 static void drop_first(struct gyre_sim_state *state)
 {
-    const struct gyre_sim_event last = state->queue[--state->n_queued];
+    struct gyre_sim_event *queue = state->queue;
+    const struct gyre_sim_event last = queue[--state->n_queued];
     uint32_t i = 0;
-    for (uint32_t child; (child = first_child(state, i)) < state->n_queued; i = child) {
-        if (!is_before(state->queue[child], last))
+    for (;;) {
+        uint32_t first = N_CHILDREN * i + 1;
+        const uint32_t end = gyre_min_u32(first + N_CHILDREN, state->n_queued);
+        for (uint32_t child = first + 1; child < end; child++)
+            if (is_before(queue[child], queue[first]))
+                first = child;
+        if (first >= state->n_queued || !is_before(queue[first], last))
             break;
-        state->queue[i] = state->queue[child];
+        queue[i] = queue[first];
+        i = first;
     }
-    state->queue[i] = last;
-}
-
-/* INFINITY = none. */
-static double next_event_ns(struct gyre_sim_state *state)
-{
-    while (state->n_queued > 0 && !is_valid(state, state->queue[0]))
-        drop_first(state);
-    return state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
-}
-
-/* Simultaneous events are in the order of workers, so that all runs are equal. */
-static uint32_t take_event(struct gyre_sim_state *state)
-{
-    const uint32_t worker = state->queue[0].worker;
-    drop_first(state);
-    state->workers[worker].check_ns = INFINITY;
-    return worker;
+    queue[i] = last;
 }
 
 /* Slots of a FIFO follow each other, as on a queue pair. */
@@ -184,18 +161,6 @@ static double ready_ns(const struct gyre_sim_state *state, const struct gyre_sim
     return ready;
 }
 
-static void advance(const struct gyre_sim_state *state, uint32_t index)
-{
-    const struct gyre_sim_worker *program = &state->network->workers[index];
-    struct gyre_sim_worker_state *worker = &state->workers[index];
-    worker->done_mask = 0;
-    worker->step += state->network->steps[program->first_step + worker->step].n_ahead + 1U;
-    if (worker->step == program->n_steps) {
-        worker->step = 0;
-        worker->tile++;
-    }
-}
-
 /* @at_ns_out: INFINITY = not known yet. @missing_out: where the group's last step waits, else
  * GYRE_SIM_NO_FIFO. */
 static unsigned find_first(const struct gyre_sim_state *state,
@@ -238,8 +203,14 @@ static void look(struct gyre_sim_state *state, uint32_t index, double now_ns)
     }
     gyre_sim_execute(state, index, &group[first], now_ns);
     worker->done_mask |= 1U << first;
-    if (worker->done_mask == (1U << (group->n_ahead + 1U)) - 1)
-        advance(state, index);
+    if (worker->done_mask == (1U << (group->n_ahead + 1U)) - 1) {
+        worker->done_mask = 0;
+        worker->step += group->n_ahead + 1U;
+        if (worker->step == program->n_steps) {
+            worker->step = 0;
+            worker->tile++;
+        }
+    }
     if (worker->tile < state->n_tiles)
         check_at(state, index, worker->free_ns);
 }
@@ -254,22 +225,18 @@ static void close_state(struct gyre_sim_state *state)
     gyre_flows_close(state->flows);
 }
 
-static void number_ports(struct gyre_sim_ports *first, const struct gyre_sim_network *network)
+static gyre_status open_state(struct gyre_sim_state *state)
 {
+    const struct gyre_sim_network *network = state->network;
+    const size_t depth = state->simulation->depth;
+    const size_t n_parcels = network->fabric == NULL ? 0 : network->n_fifos * depth;
+    struct gyre_sim_ports *first = &state->first;
     first->egress = first->cores + network->n_kept;
     first->ingress = first->egress + network->n_kept * GYRE_N_LINKS;
     first->host_cores = first->ingress + network->n_kept * GYRE_N_LINKS;
     first->nic_out = first->host_cores + network->n_hosts;
     first->nic_in = first->nic_out + network->n_hosts * network->n_nics;
     first->n = first->nic_in + network->n_hosts * network->n_nics;
-}
-
-static gyre_status open_state(struct gyre_sim_state *state)
-{
-    const struct gyre_sim_network *network = state->network;
-    const size_t depth = state->simulation->depth;
-    const size_t n_parcels = network->fabric == NULL ? 0 : network->n_fifos * depth;
-    number_ports(&state->first, network);
     state->fifo_bytes =
         gyre_round_up(offsetof(struct gyre_sim_fifo_state, at_ns) + depth * sizeof(double),
                       GYRE_CACHE_LINE_BYTES);
@@ -335,44 +302,44 @@ static void find_busiest(const struct gyre_sim_state *state, struct gyre_predict
         prediction->bottleneck = GYRE_RESOURCE_LATENCY;
 }
 
-static double launched_ns(const struct gyre_sim_state *state, uint32_t rank)
+static void launch(struct gyre_sim_state *state)
 {
     const struct gyre_cost *cost = state->simulation->cost;
     const struct gyre_sim_network *network = state->network;
-    uint32_t n_workers = 0;
-    for (uint32_t variant = 0; variant < network->n_variants; variant++)
-        n_workers += gyre_sim_channels_of(state, variant) *
-                     network->n_workers_of[variant * network->n_kept + rank];
-    return cost->launch_ns + cost->worker_launch_ns * n_workers;
-}
-
-static void launch(struct gyre_sim_state *state)
-{
-    for (uint32_t i = 0; i < state->network->n_workers; i++) {
-        const struct gyre_sim_worker *worker = &state->network->workers[i];
-        const double start_ns = launched_ns(state, worker->rank);
+    for (uint32_t i = 0; i < network->n_workers; i++) {
+        const struct gyre_sim_worker *worker = &network->workers[i];
         if (gyre_sim_channels_of(state, worker->variant) == 0) {
             state->workers[i].tile = state->n_tiles;
             continue;
         }
+        uint32_t n_of_rank = 0;
+        for (uint32_t variant = 0; variant < network->n_variants; variant++)
+            n_of_rank += gyre_sim_channels_of(state, variant) *
+                         network->n_workers_of[variant * network->n_kept + worker->rank];
+        const double start_ns = cost->launch_ns + cost->worker_launch_ns * n_of_rank;
         state->end_ns = gyre_sim_later(state->end_ns, start_ns);
         check_at(state, i, start_ns);
     }
 }
 
-/* False = it would end after limit_ns. */
+/* Simultaneous events are in the order of workers, so that all runs are equal. False = it would end
+ * after limit_ns. */
 static bool run_events(struct gyre_sim_state *state)
 {
     const double limit_ns = state->simulation->limit_ns;
     for (;;) {
-        const double now_ns = next_event_ns(state);
+        while (state->n_queued > 0 && !is_valid(state, state->queue[0]))
+            drop_first(state);
+        const double now_ns = state->n_queued > 0 ? state->queue[0].at_ns : INFINITY;
         if (state->flows != NULL && gyre_flows_next_ns(state->flows) <= fmin(now_ns, DBL_MAX)) {
             gyre_flows_advance(state->flows, end_flow, state);
             continue;
         }
         if (now_ns > DBL_MAX)
             return true;
-        const uint32_t worker = take_event(state);
+        const uint32_t worker = state->queue[0].worker;
+        drop_first(state);
+        state->workers[worker].check_ns = INFINITY;
         if (limit_ns > 0 && now_ns > limit_ns && state->workers[worker].tile < state->n_tiles)
             return false;
         look(state, worker, now_ns);

@@ -12,7 +12,8 @@
 enum gyre_sim_folding {
     GYRE_SIM_FOLD_ALL,          /* channels: a multiple of channel_unit */
     GYRE_SIM_FOLD_ANY_CHANNELS, /* channel_unit is 1 */
-    GYRE_SIM_FOLD_NOTHING
+    GYRE_SIM_FOLD_NOTHING,
+    GYRE_SIM_N_FOLDINGS
 };
 
 enum gyre_sim_renumbering { GYRE_SIM_BY_ADDING, GYRE_SIM_BY_XOR };

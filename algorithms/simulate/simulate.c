@@ -39,31 +39,14 @@ struct gyre_simulator {
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
     struct gyre_machine machine;
-    struct gyre_sim_network network;
-    struct gyre_sim_network uneven; /* for channels that `network` does not take */
-    struct gyre_sim_network whole;  /* all ranks, where those of a host share its cores */
-    bool has_uneven, has_whole;
-    uint16_t max_range; /* uncut */
-    enum gyre_sim_folding allowed;
+    struct gyre_sim_network networks[GYRE_SIM_N_FOLDINGS];
+    bool is_open[GYRE_SIM_N_FOLDINGS];
+    enum gyre_sim_folding usual; /* others are opened when a call needs them */
+    uint16_t max_range;          /* uncut */
 };
 
 /* Ranks that share cores take turns, so none stands for another. Larger shapes ignore this. */
 #define MAX_RANKS_IN_TURNS 64
-
-static gyre_status check_simulation(const struct gyre_simulation *simulation)
-{
-    if (simulation->n_channels == 0 || simulation->tile_bytes == 0 || simulation->depth == 0 ||
-        simulation->depth > GYRE_SIMULATE_MAX_DEPTH ||
-        (unsigned)simulation->proto >= GYRE_N_PROTOS ||
-        (unsigned)simulation->net_proto >= GYRE_N_PROTOS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "cannot simulate %u channels, tiles of %u bytes, %u slots (1..%d), "
-                         "protocols %d and %d",
-                         simulation->n_channels, simulation->tile_bytes, simulation->depth,
-                         GYRE_SIMULATE_MAX_DEPTH, (int)simulation->proto,
-                         (int)simulation->net_proto);
-    return GYRE_SUCCESS;
-}
 
 static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
                                       const struct gyre_simulation *simulation)
@@ -173,49 +156,32 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     return GYRE_SUCCESS;
 }
 
-static gyre_status find_other(struct gyre_simulator *simulator, enum gyre_sim_folding allowed,
-                              struct gyre_sim_network *other, bool *is_open,
-                              const struct gyre_sim_network **network_out)
-{
-    if (!*is_open)
-        GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &simulator->shape, &simulator->machine,
-                                       allowed, other));
-    *is_open = true;
-    *network_out = other;
-    return GYRE_SUCCESS;
-}
-
-static gyre_status find_network(struct gyre_simulator *simulator,
-                                const struct gyre_simulation *simulation,
-                                const struct gyre_sim_network **network_out)
-{
-    const struct gyre_sim_network *network = &simulator->network;
-    if (network->is_folded && simulation->cost->cores_per_host > 0 &&
-        simulator->shape.n_ranks <= MAX_RANKS_IN_TURNS)
-        return find_other(simulator, GYRE_SIM_FOLD_NOTHING, &simulator->whole,
-                          &simulator->has_whole, network_out);
-    if (simulation->n_channels % network->channel_unit != 0)
-        return find_other(simulator, GYRE_SIM_FOLD_ANY_CHANNELS, &simulator->uneven,
-                          &simulator->has_uneven, network_out);
-    *network_out = network;
-    return GYRE_SUCCESS;
-}
-
 static void close_networks(struct gyre_simulator *simulator)
 {
-    gyre_sim_network_close(&simulator->network);
-    gyre_sim_network_close(&simulator->uneven);
-    gyre_sim_network_close(&simulator->whole);
-    simulator->has_uneven = simulator->has_whole = false;
+    for (int folding = 0; folding < GYRE_SIM_N_FOLDINGS; folding++) {
+        gyre_sim_network_close(&simulator->networks[folding]);
+        simulator->is_open[folding] = false;
+    }
 }
 
-/* As communicators cut ranges. */
-static gyre_status cut_ranges(struct gyre_simulator *simulator,
-                              const struct gyre_simulation *simulation)
+/* Ranges are cut as communicators cut them. */
+static gyre_status prepare(struct gyre_simulator *simulator,
+                           const struct gyre_simulation *simulation)
 {
+    if (simulation->n_channels == 0 || simulation->tile_bytes == 0 || simulation->depth == 0 ||
+        simulation->depth > GYRE_SIMULATE_MAX_DEPTH ||
+        (unsigned)simulation->proto >= GYRE_N_PROTOS ||
+        (unsigned)simulation->net_proto >= GYRE_N_PROTOS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "cannot simulate %u channels, tiles of %u bytes, %u slots (1..%d), "
+                         "protocols %d and %d",
+                         simulation->n_channels, simulation->tile_bytes, simulation->depth,
+                         GYRE_SIMULATE_MAX_DEPTH, (int)simulation->proto,
+                         (int)simulation->net_proto);
+    const enum gyre_sim_folding usual = simulator->usual;
     const struct gyre_program uncut = {.coll = simulator->shape.coll,
                                        .n_ranks = simulator->shape.n_ranks,
-                                       .n_chunks = (uint16_t)simulator->network.n_chunks,
+                                       .n_chunks = (uint16_t)simulator->networks[usual].n_chunks,
                                        .max_range = simulator->max_range};
     const uint16_t range = gyre_program_range_for(&uncut, simulation->n_bytes,
                                                   simulation->n_channels, simulation->tile_bytes);
@@ -224,21 +190,21 @@ static gyre_status cut_ranges(struct gyre_simulator *simulator,
     struct gyre_sim_network network;
     struct gyre_shape shape = simulator->shape;
     shape.most_range = range;
-    GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &shape, &simulator->machine,
-                                   simulator->allowed, &network));
+    GYRE_TRY(
+        gyre_sim_network_open(simulator->algorithm, &shape, &simulator->machine, usual, &network));
     close_networks(simulator);
     simulator->shape = shape;
-    simulator->network = network;
+    simulator->networks[usual] = network;
+    simulator->is_open[usual] = true;
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_simulator_steps(struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out)
 {
-    GYRE_TRY(check_simulation(simulation));
-    GYRE_TRY(cut_ranges(simulator, simulation));
-    *n_steps_out =
-        make_call(&simulator->network, simulation).n_real_tiles * simulator->network.n_steps;
+    GYRE_TRY(prepare(simulator, simulation));
+    const struct gyre_sim_network *network = &simulator->networks[simulator->usual];
+    *n_steps_out = make_call(network, simulation).n_real_tiles * network->n_steps;
     return GYRE_SUCCESS;
 }
 
@@ -246,11 +212,19 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out)
 {
-    GYRE_TRY(check_simulation(simulation));
-    GYRE_TRY(cut_ranges(simulator, simulation));
-    const struct gyre_sim_network *network;
-    GYRE_TRY(find_network(simulator, simulation, &network));
-    const struct gyre_sim_call call = make_call(network, simulation);
+    GYRE_TRY(prepare(simulator, simulation));
+    enum gyre_sim_folding folding = simulator->usual;
+    const struct gyre_sim_network *usual = &simulator->networks[folding];
+    if (usual->is_folded && simulation->cost->cores_per_host > 0 &&
+        simulator->shape.n_ranks <= MAX_RANKS_IN_TURNS)
+        folding = GYRE_SIM_FOLD_NOTHING;
+    else if (simulation->n_channels % usual->channel_unit != 0)
+        folding = GYRE_SIM_FOLD_ANY_CHANNELS;
+    if (!simulator->is_open[folding])
+        GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &simulator->shape, &simulator->machine,
+                                       folding, &simulator->networks[folding]));
+    simulator->is_open[folding] = true;
+    const struct gyre_sim_call call = make_call(&simulator->networks[folding], simulation);
     struct gyre_prediction prediction = {0};
     bool is_steady = false;
     if (!simulation->all_tiles)
@@ -271,10 +245,12 @@ gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
     simulator->algorithm = algorithm;
     simulator->shape = *shape;
     simulator->machine = *machine;
-    simulator->allowed = all_ranks ? GYRE_SIM_FOLD_NOTHING : GYRE_SIM_FOLD_ALL;
+    simulator->usual = all_ranks ? GYRE_SIM_FOLD_NOTHING : GYRE_SIM_FOLD_ALL;
+    struct gyre_sim_network *network = &simulator->networks[simulator->usual];
     const gyre_status status =
-        gyre_sim_network_open(algorithm, shape, machine, simulator->allowed, &simulator->network);
-    simulator->max_range = (uint16_t)simulator->network.max_range;
+        gyre_sim_network_open(algorithm, shape, machine, simulator->usual, network);
+    simulator->is_open[simulator->usual] = status == GYRE_SUCCESS;
+    simulator->max_range = (uint16_t)network->max_range;
     if (status != GYRE_SUCCESS)
         free(simulator);
     else
@@ -292,15 +268,15 @@ void gyre_simulator_close(struct gyre_simulator *simulator)
 
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
 {
-    return simulator->network.n_lanes;
+    return simulator->networks[simulator->usual].n_lanes;
 }
 
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator)
 {
-    return simulator->network.channel_unit;
+    return simulator->networks[simulator->usual].channel_unit;
 }
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)
 {
-    return simulator->network.min_depth;
+    return simulator->networks[simulator->usual].min_depth;
 }

@@ -89,16 +89,6 @@ static const struct gyre_sim_fifo *ends_of(const struct gyre_sim_state *state,
     return &gyre_sim_fifo_at(state, state->network->fifo_of[step->first_fifo + i])->ends;
 }
 
-/* Linear between powers of two, so that every machine computes the same bits. @ratio: at least
- * 1. */
-static double halvings(double ratio)
-{
-    double n = 0;
-    for (; ratio >= 2; ratio /= 2)
-        n++;
-    return n + ratio - 1;
-}
-
 /* The call's data do not stay in the caches. */
 static double slowdown(const struct gyre_sim_state *state)
 {
@@ -106,8 +96,11 @@ static double slowdown(const struct gyre_sim_state *state)
     const double n_bytes = (double)state->simulation->n_bytes;
     if (cost->cached_bytes <= 0 || n_bytes <= cost->cached_bytes || cost->uncached_slowdown <= 1)
         return 1;
-    const double share = fmin(1, halvings(n_bytes / cost->cached_bytes) / UNCACHED_HALVINGS);
-    return 1 + (cost->uncached_slowdown - 1) * share;
+    /* Halvings, linear between powers of two, so that every machine computes the same bits. */
+    double ratio = n_bytes / cost->cached_bytes, n = 0;
+    for (; ratio >= 2; ratio /= 2)
+        n++;
+    return 1 + (cost->uncached_slowdown - 1) * fmin(1, (n + ratio - 1) / UNCACHED_HALVINGS);
 }
 
 /* With both kinds of links the slower protocol counts, because the worker goes on when the whole
@@ -152,31 +145,6 @@ static double compute(struct gyre_sim_state *state, const struct gyre_sim_worker
     return end_ns;
 }
 
-static uint32_t index_in_program(const struct gyre_sim_network *network, uint32_t worker_index)
-{
-    const struct gyre_sim_worker *worker = &network->workers[worker_index];
-    uint32_t first = worker_index;
-    while (first > 0 && network->workers[first - 1].rank == worker->rank &&
-           network->workers[first - 1].variant == worker->variant)
-        first--;
-    return worker_index - first;
-}
-
-static void observe(const struct gyre_sim_state *state, uint32_t worker_index,
-                    const struct gyre_sim_step *step, struct gyre_simulated_step *simulated)
-{
-    const struct gyre_sim_worker *worker = &state->network->workers[worker_index];
-    if (state->simulation->observe == NULL)
-        return;
-    simulated->variant = worker->variant;
-    simulated->rank = worker->rank;
-    simulated->worker = index_in_program(state->network, worker_index);
-    simulated->step = (uint32_t)(step - &state->network->steps[worker->first_step]);
-    simulated->tile = state->workers[worker_index].tile;
-    simulated->n_sends = step->n_sends;
-    state->simulation->observe(state->simulation->observer, simulated);
-}
-
 /* @computed_ns: the worker is done. @arrived_ns_out: each slot is seen. Returns when the worker is
  * free. */
 static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_step *step,
@@ -213,35 +181,43 @@ static double send_slots(struct gyre_sim_state *state, const struct gyre_sim_ste
     return end_ns;
 }
 
-static void free_slots(struct gyre_sim_state *state, const struct gyre_sim_step *step,
-                       double end_ns)
+void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker_index,
+                      const struct gyre_sim_step *step, double now_ns)
 {
+    struct gyre_simulated_step simulated = {.start_ns = now_ns};
+    const struct gyre_simulation *simulation = state->simulation;
+    const struct gyre_sim_worker *workers = state->network->workers;
+    const struct gyre_sim_worker *program = &workers[worker_index];
+    struct gyre_sim_worker_state *worker = &state->workers[worker_index];
+    const double n_bytes = step_bytes(state, step, worker->tile);
+    const double alone_ns = worker_ns(state, step, n_bytes);
+    const double computed_ns = compute(state, program, now_ns, alone_ns);
+    simulated.end_ns = send_slots(state, step, now_ns, computed_ns, n_bytes, simulated.arrived_ns);
     const uint32_t *fifo_of = &state->network->fifo_of[step->first_fifo];
     for (unsigned i = 0; i < step->n_recvs; i++) {
         struct gyre_sim_fifo_state *fifo = gyre_sim_fifo_at(state, fifo_of[i]);
         const double way_ns =
             state->flows == NULL ? 0 : state->network->routes[fifo_of[i]].latency_ns;
         const double seen_ns =
-            end_ns + state->simulation->cost->credit_ns[fifo->ends.link] + way_ns;
+            simulated.end_ns + simulation->cost->credit_ns[fifo->ends.link] + way_ns;
         fifo->at_ns[fifo->consume_at] = seen_ns;
         fifo->consume_at = gyre_sim_next_slot(state, fifo->consume_at);
         fifo->n_filled--;
         gyre_sim_wake(state, fifo->ends.sender, fifo_of[i], seen_ns);
     }
-}
-
-void gyre_sim_execute(struct gyre_sim_state *state, uint32_t worker_index,
-                      const struct gyre_sim_step *step, double now_ns)
-{
-    struct gyre_simulated_step simulated = {.start_ns = now_ns};
-    struct gyre_sim_worker_state *worker = &state->workers[worker_index];
-    const double n_bytes = step_bytes(state, step, worker->tile);
-    const double alone_ns = worker_ns(state, step, n_bytes);
-    const double computed_ns =
-        compute(state, &state->network->workers[worker_index], now_ns, alone_ns);
-    simulated.end_ns = send_slots(state, step, now_ns, computed_ns, n_bytes, simulated.arrived_ns);
-    free_slots(state, step, simulated.end_ns);
-    observe(state, worker_index, step, &simulated);
+    if (simulation->observe != NULL) {
+        uint32_t first = worker_index; /* of the program */
+        while (first > 0 && workers[first - 1].rank == program->rank &&
+               workers[first - 1].variant == program->variant)
+            first--;
+        simulated.variant = program->variant;
+        simulated.rank = program->rank;
+        simulated.worker = worker_index - first;
+        simulated.step = (uint32_t)(step - &state->network->steps[program->first_step]);
+        simulated.tile = worker->tile;
+        simulated.n_sends = step->n_sends;
+        simulation->observe(simulation->observer, &simulated);
+    }
     worker->free_ns = simulated.end_ns;
     worker->busy_ns += alone_ns;
     state->end_ns = gyre_sim_later(state->end_ns, simulated.end_ns);

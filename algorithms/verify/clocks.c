@@ -34,48 +34,34 @@ struct gyre_clocks {
     uint32_t *list;      /* as for gyre_joins_add() */
 };
 
-static gyre_status number_entries(struct gyre_clocks *clocks,
-                                  const struct gyre_verify_network *network)
-{
-    clocks->entry_of = calloc((size_t)network->n_workers + 1, sizeof(*clocks->entry_of));
-    if (clocks->entry_of == NULL)
-        return GYRE_ERROR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < network->n_fifos; i++)
-        clocks->entry_of[network->fifos[i].sender] = 1;
-    for (uint32_t w = 0; w < network->n_workers; w++)
-        clocks->entry_of[w] = clocks->entry_of[w] != 0 ? clocks->n_entries++ : GYRE_NO_ENTRY;
-    return GYRE_SUCCESS;
-}
-
-static gyre_status open_arrays(struct gyre_clocks *clocks)
-{
-    const size_t vector_bytes = clocks->snapshots.vector_bytes, n = (size_t)clocks->n_workers + 1;
-    clocks->n_most_waiting = clocks->n_workers + (uint32_t)(WAITING_BYTES / (vector_bytes + 1));
-    clocks->own_times = calloc(n, sizeof(*clocks->own_times));
-    clocks->known = calloc(n, sizeof(*clocks->known));
-    clocks->pending = calloc(n, sizeof(*clocks->pending));
-    clocks->list = calloc(n, sizeof(*clocks->list));
-    if (clocks->own_times == NULL || clocks->known == NULL || clocks->pending == NULL ||
-        clocks->list == NULL)
-        return GYRE_ERROR_OUT_OF_MEMORY;
-    uint32_t n_joins = clocks->n_most_waiting / 2;
-    if (n_joins / JOINS_PER_WORKER > clocks->n_workers)
-        n_joins = clocks->n_workers * JOINS_PER_WORKER;
-    return gyre_joins_open(&clocks->snapshots, n_joins, &clocks->joins);
-}
-
 gyre_status gyre_clocks_open(const struct gyre_verify_network *network, uint64_t max_time,
                              struct gyre_clocks **clocks_out)
 {
+    const size_t n = (size_t)network->n_workers + 1;
     struct gyre_clocks *clocks = calloc(1, sizeof(*clocks));
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
     if (clocks != NULL) {
         clocks->n_workers = network->n_workers;
-        status = number_entries(clocks, network);
-        gyre_snapshots_init(&clocks->snapshots, clocks->n_entries, max_time);
+        clocks->entry_of = calloc(n, sizeof(*clocks->entry_of));
+        clocks->own_times = calloc(n, sizeof(*clocks->own_times));
+        clocks->known = calloc(n, sizeof(*clocks->known));
+        clocks->pending = calloc(n, sizeof(*clocks->pending));
+        clocks->list = calloc(n, sizeof(*clocks->list));
     }
-    if (status == GYRE_SUCCESS)
-        status = open_arrays(clocks);
+    if (clocks != NULL && clocks->entry_of != NULL && clocks->own_times != NULL &&
+        clocks->known != NULL && clocks->pending != NULL && clocks->list != NULL) {
+        for (uint32_t i = 0; i < network->n_fifos; i++)
+            clocks->entry_of[network->fifos[i].sender] = 1;
+        for (uint32_t w = 0; w < network->n_workers; w++)
+            clocks->entry_of[w] = clocks->entry_of[w] != 0 ? clocks->n_entries++ : GYRE_NO_ENTRY;
+        gyre_snapshots_init(&clocks->snapshots, clocks->n_entries, max_time);
+        clocks->n_most_waiting =
+            clocks->n_workers + (uint32_t)(WAITING_BYTES / (clocks->snapshots.vector_bytes + 1));
+        uint32_t n_joins = clocks->n_most_waiting / 2;
+        if (n_joins / JOINS_PER_WORKER > clocks->n_workers)
+            n_joins = clocks->n_workers * JOINS_PER_WORKER;
+        status = gyre_joins_open(&clocks->snapshots, n_joins, &clocks->joins);
+    }
     if (status != GYRE_SUCCESS) {
         gyre_clocks_close(clocks);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the clocks of %u workers",

@@ -46,14 +46,14 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
     return GYRE_SUCCESS;
 }
 
-/* gyre_program_check() has made sure that a connection has one worker only. */
-static void find_users(const struct gyre_verify_network *network, uint32_t rank, uint32_t *user_of)
+static gyre_status connect_rank(struct gyre_verify_network *network, uint32_t rank, bool is_send,
+                                uint32_t *number_of, uint32_t *user_of)
 {
     const struct gyre_program *program = network->programs[rank];
-    for (uint32_t w = 0; w < program->n_workers; w++) {
-        const struct gyre_worker *worker = &program->workers[w];
-        for (uint32_t s = 0; s < worker->n_steps; s++) {
-            const struct gyre_step *step = &program->steps[worker->first_step + s];
+    /* gyre_program_check() has made sure that a connection has one worker only. */
+    for (uint32_t w = 0; w < program->n_workers; w++)
+        for (uint32_t s = 0; s < program->workers[w].n_steps; s++) {
+            const struct gyre_step *step = &program->steps[program->workers[w].first_step + s];
             for (uint32_t i = 0; i < step->n_ins; i++)
                 if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
                     user_of[step->ins[i].index] = network->first_worker[rank] + w;
@@ -61,14 +61,6 @@ static void find_users(const struct gyre_verify_network *network, uint32_t rank,
                 if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
                     user_of[step->outs[i].index] = network->first_worker[rank] + w;
         }
-    }
-}
-
-static gyre_status connect_rank(struct gyre_verify_network *network, uint32_t rank, bool is_send,
-                                uint32_t *number_of, uint32_t *user_of)
-{
-    const struct gyre_program *program = network->programs[rank];
-    find_users(network, rank, user_of);
     for (uint32_t i = 0; i < program->n_connections; i++) {
         const struct gyre_connection *c = &program->connections[i];
         if ((c->is_send != 0) != is_send)
@@ -77,12 +69,11 @@ static gyre_status connect_rank(struct gyre_verify_network *network, uint32_t ra
         uint32_t *number =
             &number_of[((size_t)from * network->n_ranks + to) * program->n_lanes + c->lane];
         if (is_send) {
-            struct gyre_network_fifo *fifo = &network->fifos[network->n_fifos++];
-            fifo->from = (uint16_t)from;
-            fifo->to = (uint16_t)to;
-            fifo->lane = c->lane;
-            fifo->sender = user_of[i];
-            fifo->receiver = NO_WORKER;
+            network->fifos[network->n_fifos++] = (struct gyre_network_fifo){.from = (uint16_t)from,
+                                                                            .to = (uint16_t)to,
+                                                                            .lane = c->lane,
+                                                                            .sender = user_of[i],
+                                                                            .receiver = NO_WORKER};
             *number = network->n_fifos;
         } else if (*number == 0) {
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -282,66 +273,48 @@ static gyre_status run_worker(struct machine *machine, struct worker *worker)
     return GYRE_SUCCESS;
 }
 
-static uint32_t step_of_worker(const struct worker *worker)
-{
-    return worker->step - worker->program->workers[worker->index].first_step;
-}
-
-static struct gyre_verify_place place_of(const struct worker *worker)
-{
-    return (struct gyre_verify_place){.rank = (int32_t)worker->rank,
-                                      .worker = (int32_t)worker->index,
-                                      .step = (int32_t)step_of_worker(worker),
-                                      .tile = (int32_t)worker->tile,
-                                      .chunk = -1};
-}
-
 static uint32_t waits_for(const struct machine *machine, uint32_t number)
 {
     const struct gyre_network_fifo *fifo = &machine->network->fifos[machine->workers[number].fifo];
     return fifo->sender == number ? fifo->receiver : fifo->sender;
 }
 
-/* Waits end at a worker that is done, or in a cycle. Returns the cycle's first worker, or @number.
- * @n_out: length of the cycle; 0 = none. */
-static uint32_t find_cycle(const struct machine *machine, uint32_t number, uint32_t *n_out)
-{
-    uint32_t in_cycle = number;
-    *n_out = 0;
-    for (uint32_t i = 0; i < machine->network->n_workers; i++) {
-        in_cycle = waits_for(machine, in_cycle);
-        if (machine->workers[in_cycle].is_done)
-            return number;
-    }
-    uint32_t first = in_cycle, at = in_cycle;
-    do {
-        first = at < first ? at : first;
-        at = waits_for(machine, at);
-        ++*n_out;
-    } while (at != in_cycle);
-    return first;
-}
-
+/* Waits end at a worker that is done, or in a cycle. */
 static gyre_status report_deadlock(const struct machine *machine, uint32_t number,
                                    struct gyre_machine_result *result)
 {
     char text[640] = "";
     size_t at = 0;
-    uint32_t n_cycle, n = 0;
-    const uint32_t first = number = find_cycle(machine, number, &n_cycle);
+    uint32_t n = 0, n_followed = 0, in_cycle = number;
+    while (n_followed < machine->network->n_workers && !machine->workers[in_cycle].is_done) {
+        in_cycle = waits_for(machine, in_cycle);
+        n_followed++;
+    }
+    const bool is_cycle = !machine->workers[in_cycle].is_done;
+    if (is_cycle) {
+        number = in_cycle;
+        for (uint32_t w = waits_for(machine, in_cycle); w != in_cycle; w = waits_for(machine, w))
+            number = w < number ? w : number;
+    }
+    const uint32_t first = number;
     do {
         const struct worker *worker = &machine->workers[number];
         const struct gyre_network_fifo *fifo = &machine->network->fifos[worker->fifo];
         const bool is_sender = fifo->sender == number;
+        const uint32_t step = worker->step - worker->program->workers[worker->index].first_step;
         if (n < GYRE_MACHINE_TOLD)
-            result->waits[n] = place_of(worker);
+            result->waits[n] = (struct gyre_verify_place){.rank = (int32_t)worker->rank,
+                                                          .worker = (int32_t)worker->index,
+                                                          .step = (int32_t)step,
+                                                          .tile = (int32_t)worker->tile,
+                                                          .chunk = -1};
         if (n++ < MOST_HOPS && at < sizeof(text))
             at += (size_t)snprintf(
                 &text[at], sizeof(text) - at,
                 "%srank %u, worker %u, step %u, tile %u waits for a %s rank %u, lane %u",
-                n == 1 ? "" : "; ", worker->rank, worker->index, step_of_worker(worker),
-                worker->tile, is_sender ? "free slot to" : "slot from",
-                is_sender ? fifo->to : fifo->from, fifo->lane);
+                n == 1 ? "" : "; ", worker->rank, worker->index, step, worker->tile,
+                is_sender ? "free slot to" : "slot from", is_sender ? fifo->to : fifo->from,
+                fifo->lane);
         number = waits_for(machine, number);
     } while (number != first && !machine->workers[number].is_done);
     result->n_waits = n;
@@ -350,7 +323,7 @@ static gyre_status report_deadlock(const struct machine *machine, uint32_t numbe
         at += (size_t)snprintf(&text[at], sizeof(text) - at, "; ... (%u more)", n - MOST_HOPS);
     if (at < sizeof(text))
         snprintf(&text[at], sizeof(text) - at, "%s",
-                 n_cycle > 0 ? "; so they wait for each other" : ", which is done");
+                 is_cycle ? "; so they wait for each other" : ", which is done");
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "deadlock at depth %u: %s",
                      machine->options->depth, text);
 }
@@ -376,31 +349,12 @@ static gyre_status check_end(const struct machine *machine, struct gyre_machine_
     return GYRE_SUCCESS;
 }
 
-static void open_workers(struct machine *machine)
-{
-    const struct gyre_verify_network *network = machine->network;
-    for (uint32_t rank = 0; rank < network->n_ranks; rank++)
-        for (uint32_t w = 0; w < network->programs[rank]->n_workers; w++) {
-            const uint32_t number = network->first_worker[rank] + w;
-            struct worker *worker = &machine->workers[number];
-            worker->program = network->programs[rank];
-            worker->fifo_of = &network->fifo_of[network->first_connection[rank]];
-            worker->rank = rank;
-            worker->index = w;
-            begin_steps(worker, worker->program->workers[w].first_step);
-            wake(machine, number);
-        }
-}
-
 gyre_status gyre_machine_run(const struct gyre_verify_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out)
 {
     struct machine machine = {.network = network, .options = options};
-    result_out->is_deadlock = false;
-    result_out->n_waits = 0;
-    result_out->place = gyre_verify_nowhere;
-    result_out->n_steps = 0;
+    *result_out = (struct gyre_machine_result){.place = gyre_verify_nowhere};
     machine.workers = calloc(network->n_workers + 1, sizeof(*machine.workers));
     machine.queue = calloc(network->n_workers + 1, sizeof(*machine.queue));
     machine.traffic = calloc(network->n_fifos + 1, sizeof(*machine.traffic));
@@ -409,7 +363,17 @@ gyre_status gyre_machine_run(const struct gyre_verify_network *network,
         status =
             gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to run %u workers", network->n_workers);
     } else {
-        open_workers(&machine);
+        for (uint32_t rank = 0; rank < network->n_ranks; rank++)
+            for (uint32_t w = 0; w < network->programs[rank]->n_workers; w++) {
+                const uint32_t number = network->first_worker[rank] + w;
+                struct worker *worker = &machine.workers[number];
+                worker->program = network->programs[rank];
+                worker->fifo_of = &network->fifo_of[network->first_connection[rank]];
+                worker->rank = rank;
+                worker->index = w;
+                begin_steps(worker, worker->program->workers[w].first_step);
+                wake(&machine, number);
+            }
         while (machine.n_queued > 0 && status == GYRE_SUCCESS) {
             struct worker *worker = &machine.workers[machine.queue[--machine.n_queued]];
             worker->is_queued = false;

@@ -160,26 +160,7 @@ struct touch {
     bool is_written;
 };
 
-/* Another worker touches the part, too, and one of them writes. */
-static bool note_touch(const struct gyre_verify_memory *memory, struct touch *touches,
-                       const struct touch *own, struct gyre_operand operand, uint32_t part)
-{
-    uint32_t chunk = part;
-    if (operand.kind == GYRE_OPERAND_IN)
-        chunk = memory->in_place ? alias_of_in(memory->programs[own->rank - 1], part) : NO_CELL;
-    if (chunk == NO_CELL)
-        return false;
-    struct touch *touch = &touches[chunk];
-    const bool is_first = touch->rank != own->rank;
-    const bool is_shared =
-        !is_first && touch->worker != own->worker && (touch->is_written || own->is_written);
-    if (is_first)
-        *touch = *own;
-    else
-        touch->is_written = touch->is_written || own->is_written;
-    return is_shared;
-}
-
+/* Does another worker touch a chunk of these operands, too, and one of them writes? */
 static bool note_operands(const struct gyre_verify_memory *memory, struct touch *touches,
                           const struct touch *own, const struct gyre_step *step, bool is_out)
 {
@@ -187,15 +168,25 @@ static bool note_operands(const struct gyre_verify_memory *memory, struct touch 
     const struct gyre_operand *operands = is_out ? step->outs : step->ins;
     bool is_shared = false;
     for (uint32_t i = 0; i < (is_out ? step->n_outs : step->n_ins); i++) {
+        const bool is_in = operands[i].kind == GYRE_OPERAND_IN;
         is_shared = is_shared || operands[i].is_placed;
-        if (operands[i].kind != GYRE_OPERAND_IN && operands[i].kind != GYRE_OPERAND_OUT)
+        if (is_in ? !memory->in_place : operands[i].kind != GYRE_OPERAND_OUT)
             continue;
         const uint32_t n_parts =
             gyre_program_n_parts(program, (enum gyre_operand_kind)operands[i].kind);
-        for (uint32_t piece = 0; piece < step->n_chunks; piece++)
-            is_shared = note_touch(memory, touches, own, operands[i],
-                                   gyre_step_part(step, operands[i].index, piece, n_parts)) ||
-                        is_shared;
+        for (uint32_t piece = 0; piece < step->n_chunks; piece++) {
+            const uint32_t part = gyre_step_part(step, operands[i].index, piece, n_parts);
+            const uint32_t chunk = is_in ? alias_of_in(program, part) : part;
+            if (chunk == NO_CELL)
+                continue;
+            struct touch *touch = &touches[chunk];
+            if (touch->rank != own->rank) {
+                *touch = *own;
+                continue;
+            }
+            touch->is_written = touch->is_written || own->is_written;
+            is_shared = is_shared || (touch->worker != own->worker && touch->is_written);
+        }
     }
     return is_shared;
 }
@@ -313,22 +304,6 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
     return GYRE_SUCCESS;
 }
 
-static gyre_status refuse_order(const struct gyre_verify_memory *memory,
-                                const struct gyre_values *values, uint32_t rank, uint32_t tile,
-                                uint32_t chunk)
-{
-    const unsigned ranks[] = {0, rank};
-    const uint32_t of_rank[] = {cell_at(memory, 0, tile, chunk)->content.value,
-                                cell_at(memory, rank, tile, chunk)->content.value};
-    char orders[512];
-    gyre_values_compare(values, of_rank, ranks, orders, sizeof(orders));
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "tile %u: out %u of rank %u was reduced in another order than on rank 0%s\n"
-                     "  add the sum of the lower ranks first on all ranks, or allow any order "
-                     "(--any-order, GYRE_ANY_ORDER=1)",
-                     tile, chunk, rank, orders);
-}
-
 static gyre_status check_output(const struct gyre_verify_memory *memory,
                                 const struct gyre_values *values, uint32_t rank, uint32_t tile,
                                 uint32_t chunk, bool *orders_differ_out)
@@ -367,8 +342,18 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
                          "rank %u, tile %u: out %u is not a finished reduction", rank, tile, chunk);
     if (program->coll == GYRE_COLL_ALL_REDUCE &&
         cell->content.value != cell_at(memory, 0, tile, chunk)->content.value) {
+        const unsigned ranks[] = {0, rank};
+        const uint32_t of_rank[] = {cell_at(memory, 0, tile, chunk)->content.value,
+                                    cell->content.value};
+        char orders[512];
         *orders_differ_out = true;
-        return refuse_order(memory, values, rank, tile, chunk);
+        gyre_values_compare(values, of_rank, ranks, orders, sizeof(orders));
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "tile %u: out %u of rank %u was reduced in another order than on rank 0%s\n"
+            "  add the sum of the lower ranks first on all ranks, or allow any order "
+            "(--any-order, GYRE_ANY_ORDER=1)",
+            tile, chunk, rank, orders);
     }
     return GYRE_SUCCESS;
 }

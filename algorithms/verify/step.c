@@ -12,11 +12,6 @@ static uint32_t part_of(const struct gyre_verify_act *act, struct gyre_operand o
     return gyre_step_part(act->step, operand.index, act->access.piece, n_parts);
 }
 
-static bool is_same_content(struct gyre_content a, struct gyre_content b)
-{
-    return a.value == b.value && a.chunk == b.chunk && a.tile == b.tile;
-}
-
 static struct gyre_verify_fifo *fifo_at(const struct gyre_verify_run *run, uint32_t number)
 {
     return (struct gyre_verify_fifo *)(void *)&run->fifos[number * run->fifo_bytes];
@@ -49,29 +44,6 @@ static uint32_t chunk_of_piece(const struct gyre_verify_act *act)
                           gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH));
 }
 
-static gyre_status read_placed(struct gyre_verify_act *act, struct gyre_content announced)
-{
-    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
-    struct gyre_content content;
-    GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, out, &content));
-    if (!is_same_content(content, announced))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "what was placed in out %u was overwritten",
-                         act->step->chunk);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status receive_clock(struct gyre_verify_act *act, uint32_t snapshot)
-{
-    struct gyre_clocks *clocks = act->run->clocks;
-    if (snapshot == GYRE_NO_SNAPSHOT)
-        return GYRE_SUCCESS;
-    if (!gyre_verify_needs_clocks(act->run))
-        gyre_clocks_release(clocks, snapshot);
-    else if (!gyre_clocks_receive(clocks, &act->access.view, snapshot))
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
-    return GYRE_SUCCESS;
-}
-
 static gyre_status receive(struct gyre_verify_act *act, struct gyre_operand operand,
                            const struct gyre_content **contents_out)
 {
@@ -91,35 +63,32 @@ static gyre_status receive(struct gyre_verify_act *act, struct gyre_operand oper
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u %s what this step expects %s",
                          run->network->fifos[number].from, slot->is_placed ? "places" : "sends",
                          slot->is_placed ? "in the slot" : "in place");
-    GYRE_TRY(receive_clock(act, slot->snapshot));
+    if (slot->snapshot != GYRE_NO_SNAPSHOT) {
+        if (!gyre_verify_needs_clocks(run))
+            gyre_clocks_release(run->clocks, slot->snapshot);
+        else if (!gyre_clocks_receive(run->clocks, &act->access.view, slot->snapshot))
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
+    }
     fifo->received_at[fifo->n_received % GYRE_VERIFY_REMEMBERED] = act->access.time;
     fifo->n_received++;
     *contents_out = slot->contents;
-    return slot->is_placed ? read_placed(act, slot->contents[0]) : GYRE_SUCCESS;
-}
-
-static gyre_status read_scratch(const struct gyre_verify_act *act, struct gyre_operand operand,
-                                struct gyre_content *content_out)
-{
-    const struct gyre_verify_run *run = act->run;
-    const uint32_t index = part_of(act, operand);
-    const uint32_t chunk = chunk_of_piece(act);
-    const struct gyre_verify_scratch *scratch =
-        &run->scratches[run->first_scratch[act->access.rank] + index];
-    if (scratch->content.value == GYRE_NO_VALUE || scratch->tile != act->access.tile)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "reads scratch %u before it is written in this tile", index);
-    if (scratch->chunk % act->program->n_chunks != chunk % act->program->n_chunks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "reads scratch %u, written for chunk %u, for chunk %u", index,
-                         scratch->chunk, chunk);
-    *content_out = scratch->content;
+    if (slot->is_placed) {
+        const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
+        const struct gyre_content announced = slot->contents[0];
+        struct gyre_content content;
+        GYRE_TRY(gyre_verify_read(run->memory, &act->access, out, &content));
+        if (content.value != announced.value || content.chunk != announced.chunk ||
+            content.tile != announced.tile)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "what was placed in out %u was overwritten", act->step->chunk);
+    }
     return GYRE_SUCCESS;
 }
 
 static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
                               struct gyre_content *content_out)
 {
+    const struct gyre_verify_run *run = act->run;
     struct gyre_operand operand = act->step->ins[i];
     if (operand.kind == GYRE_OPERAND_CONNECTION) {
         if (act->access.piece == 0)
@@ -127,10 +96,23 @@ static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
         *content_out = act->received[i][act->access.piece];
         return GYRE_SUCCESS;
     }
-    if (operand.kind == GYRE_OPERAND_SCRATCH)
-        return read_scratch(act, operand, content_out);
-    operand.index = (uint16_t)part_of(act, operand);
-    GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, operand, content_out));
+    const uint32_t index = part_of(act, operand);
+    if (operand.kind == GYRE_OPERAND_SCRATCH) {
+        const uint32_t chunk = chunk_of_piece(act);
+        const struct gyre_verify_scratch *scratch =
+            &run->scratches[run->first_scratch[act->access.rank] + index];
+        if (scratch->content.value == GYRE_NO_VALUE || scratch->tile != act->access.tile)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "reads scratch %u before it is written in this tile", index);
+        if (scratch->chunk % act->program->n_chunks != chunk % act->program->n_chunks)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "reads scratch %u, written for chunk %u, for chunk %u", index,
+                             scratch->chunk, chunk);
+        *content_out = scratch->content;
+        return GYRE_SUCCESS;
+    }
+    operand.index = (uint16_t)index;
+    GYRE_TRY(gyre_verify_read(run->memory, &act->access, operand, content_out));
     if (operand.kind == GYRE_OPERAND_IN)
         *content_out = (struct gyre_content){gyre_values_input(act->access.rank), operand.index,
                                              (uint16_t)act->access.tile};
@@ -138,13 +120,37 @@ static gyre_status read_input(struct gyre_verify_act *act, uint32_t i,
 }
 
 /* FINAL is set where a result first holds all contributions. */
-static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t *ins,
-                               uint32_t result)
+static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_content *ins,
+                           struct gyre_content *result_out)
 {
-    const struct gyre_values *values = act->run->values;
-    const bool is_final = (act->step->flags & GYRE_STEP_FINAL) != 0;
-    const bool was_final = gyre_values_get(values, ins[0])->is_final;
-    const uint32_t n_ranks_in = gyre_values_get(values, result)->n_ranks_in;
+    const struct gyre_step *step = act->step;
+    struct gyre_values *values = act->run->values;
+    const struct gyre_collective_traits *coll = &gyre_collectives[act->program->coll];
+    const bool is_final = (step->flags & GYRE_STEP_FINAL) != 0;
+    uint32_t numbers[GYRE_STEP_MAX_INS], n_alike = 1;
+    if (step->n_ins > 1 && !coll->reduces)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reduces in %s", coll->name);
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        numbers[i] = ins[i].value;
+    *result_out = ins[0];
+    if (step->n_ins > 1 || is_final) {
+        while (n_alike < step->n_ins && ins[n_alike].chunk == ins[0].chunk &&
+               ins[n_alike].tile == ins[0].tile)
+            n_alike++;
+        switch (gyre_values_reduce(values, numbers, n_alike, is_final, &result_out->value)) {
+        case GYRE_VALUE_FINE:
+            break;
+        case GYRE_VALUE_TWICE:
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "counts a contribution twice");
+        case GYRE_VALUE_NO_MEMORY:
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's values");
+        }
+        if (n_alike < step->n_ins)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "reduces contributions of different chunks or tiles");
+    }
+    const bool was_final = gyre_values_get(values, numbers[0])->is_final;
+    const uint32_t n_ranks_in = gyre_values_get(values, result_out->value)->n_ranks_in;
     const bool is_whole = n_ranks_in == act->program->n_ranks;
     if (is_final && was_final)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "is final, but its input already was");
@@ -152,59 +158,9 @@ static gyre_status check_final(const struct gyre_verify_act *act, const uint32_t
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "is final, but holds the contributions of %u ranks of %u", n_ranks_in,
                          act->program->n_ranks);
-    if (!is_final && !was_final && is_whole && gyre_collectives[act->program->coll].reduces)
+    if (!is_final && !was_final && is_whole && coll->reduces)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "holds all contributions, but is not final");
     return GYRE_SUCCESS;
-}
-
-static gyre_status reduce(const struct gyre_verify_act *act, const struct gyre_content *ins,
-                          const uint32_t *values, uint32_t *value_out)
-{
-    const uint32_t n_ins = act->step->n_ins;
-    const bool is_final = (act->step->flags & GYRE_STEP_FINAL) != 0;
-    uint32_t n_alike = 1;
-    while (n_alike < n_ins && ins[n_alike].chunk == ins[0].chunk &&
-           ins[n_alike].tile == ins[0].tile)
-        n_alike++;
-    switch (gyre_values_reduce(act->run->values, values, n_alike, is_final, value_out)) {
-    case GYRE_VALUE_FINE:
-        break;
-    case GYRE_VALUE_TWICE:
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "counts a contribution twice");
-    case GYRE_VALUE_NO_MEMORY:
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's values");
-    }
-    if (n_alike < n_ins)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "reduces contributions of different chunks or tiles");
-    return GYRE_SUCCESS;
-}
-
-static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_content *ins,
-                           struct gyre_content *result_out)
-{
-    const struct gyre_step *step = act->step;
-    uint32_t values[GYRE_STEP_MAX_INS];
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        values[i] = ins[i].value;
-    if (step->n_ins > 1 && !gyre_collectives[act->program->coll].reduces)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reduces in %s",
-                         gyre_collectives[act->program->coll].name);
-    *result_out = ins[0];
-    if (step->n_ins > 1 || (step->flags & GYRE_STEP_FINAL) != 0)
-        GYRE_TRY(reduce(act, ins, values, &result_out->value));
-    return check_final(act, values, result_out->value);
-}
-
-static bool needs_credit(const struct gyre_verify_act *act, const struct gyre_verify_fifo *fifo,
-                         uint32_t receiver)
-{
-    if (fifo->n_sent < GYRE_VERIFY_REMEMBERED)
-        return false;
-    const uint32_t reused = fifo->n_sent - GYRE_VERIFY_REMEMBERED;
-    return fifo->n_received <= reused ||
-           !gyre_view_is_after(act->run->clocks, &act->access.view, receiver,
-                               fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
 }
 
 static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand operand,
@@ -212,6 +168,7 @@ static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand
 {
     const uint32_t number = act->fifo_of[operand.index];
     struct gyre_verify_run *run = act->run;
+    const struct gyre_network_fifo *ends = &run->network->fifos[number];
     struct gyre_verify_fifo *fifo = fifo_at(run, number);
     struct gyre_verify_slot *slot = slot_at(run, fifo, fifo->n_sent);
     slot->snapshot = snapshot;
@@ -222,13 +179,17 @@ static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand
     slot->stride = act->step->stride;
     slot->is_placed = operand.is_placed != 0;
     memcpy(slot->contents, run->results, slot->n_chunks * sizeof(*run->results));
-    if (run->credits_elidable && needs_credit(act, fifo, run->network->fifos[number].receiver))
-        run->credits_elidable = false;
+    if (run->credits_elidable && fifo->n_sent >= GYRE_VERIFY_REMEMBERED) {
+        const uint32_t reused = fifo->n_sent - GYRE_VERIFY_REMEMBERED;
+        run->credits_elidable =
+            fifo->n_received > reused &&
+            gyre_view_is_after(run->clocks, &act->access.view, ends->receiver,
+                               fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
+    }
     fifo->n_sent++;
-    return operand.is_placed == 0
-               ? GYRE_SUCCESS
-               : gyre_verify_write(run->memory, &act->access, run->network->fifos[number].to,
-                                   act->step->chunk, run->results[0]);
+    return operand.is_placed == 0 ? GYRE_SUCCESS
+                                  : gyre_verify_write(run->memory, &act->access, ends->to,
+                                                      act->step->chunk, run->results[0]);
 }
 
 bool gyre_verify_receives(const struct gyre_step *step)
@@ -239,21 +200,6 @@ bool gyre_verify_receives(const struct gyre_step *step)
     return false;
 }
 
-/* Simultaneous steps that receive nothing know the same, so they share one. */
-static uint32_t take_snapshot(struct gyre_verify_act *act, uint32_t n_sends)
-{
-    struct gyre_clocks *clocks = act->run->clocks;
-    const bool is_shared = !act->is_alone && !gyre_verify_receives(act->step);
-    if (is_shared && act->shared != GYRE_NO_SNAPSHOT) {
-        gyre_clocks_share(clocks, act->shared, n_sends);
-        return act->shared;
-    }
-    const uint32_t snapshot = gyre_clocks_snapshot(clocks, &act->access.view, n_sends);
-    if (is_shared)
-        act->shared = snapshot;
-    return snapshot;
-}
-
 static gyre_status send_outputs(struct gyre_verify_act *act)
 {
     struct gyre_verify_run *run = act->run;
@@ -262,7 +208,15 @@ static gyre_status send_outputs(struct gyre_verify_act *act)
     for (uint32_t i = 0; i < step->n_outs; i++)
         n_sends += step->outs[i].kind == GYRE_OPERAND_CONNECTION;
     if (n_sends > 0 && gyre_verify_needs_clocks(run)) {
-        snapshot = take_snapshot(act, n_sends);
+        /* Simultaneous steps that receive nothing know the same, so they share a snapshot. */
+        const bool is_shared = !act->is_alone && !gyre_verify_receives(step);
+        if (is_shared && act->shared != GYRE_NO_SNAPSHOT) {
+            gyre_clocks_share(run->clocks, act->shared, n_sends);
+            snapshot = act->shared;
+        } else {
+            snapshot = gyre_clocks_snapshot(run->clocks, &act->access.view, n_sends);
+            act->shared = is_shared ? snapshot : act->shared;
+        }
         if (snapshot == GYRE_NO_SNAPSHOT)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
     }
@@ -272,38 +226,29 @@ static gyre_status send_outputs(struct gyre_verify_act *act)
     return GYRE_SUCCESS;
 }
 
-static gyre_status write_output(struct gyre_verify_act *act, struct gyre_operand operand,
-                                struct gyre_content content)
-{
-    const struct gyre_verify_run *run = act->run;
-    const uint32_t part = part_of(act, operand);
-    if (operand.kind == GYRE_OPERAND_OUT)
-        return gyre_verify_write(run->memory, &act->access, act->access.rank, part, content);
-    run->scratches[run->first_scratch[act->access.rank] + part] = (struct gyre_verify_scratch){
-        content, (uint16_t)chunk_of_piece(act), (uint16_t)act->access.tile};
-    return GYRE_SUCCESS;
-}
-
-static gyre_status carry_out_piece(struct gyre_verify_act *act)
-{
-    const struct gyre_step *step = act->step;
-    struct gyre_content ins[GYRE_STEP_MAX_INS], result;
-    for (uint32_t i = 0; i < step->n_ins; i++)
-        GYRE_TRY(read_input(act, i, &ins[i]));
-    GYRE_TRY(compute(act, ins, &result));
-    for (uint32_t i = 0; i < step->n_outs; i++)
-        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
-            GYRE_TRY(write_output(act, step->outs[i], result));
-    act->run->results[act->access.piece] = result;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_verify_step(struct gyre_verify_act *act)
 {
-    for (uint32_t piece = 0; piece < act->step->n_chunks; piece++) {
-        act->access.piece = piece;
-        GYRE_TRY(carry_out_piece(act));
+    const struct gyre_verify_run *run = act->run;
+    const struct gyre_step *step = act->step;
+    struct gyre_access *access = &act->access;
+    for (access->piece = 0; access->piece < step->n_chunks; access->piece++) {
+        struct gyre_content ins[GYRE_STEP_MAX_INS], result;
+        for (uint32_t i = 0; i < step->n_ins; i++)
+            GYRE_TRY(read_input(act, i, &ins[i]));
+        GYRE_TRY(compute(act, ins, &result));
+        for (uint32_t i = 0; i < step->n_outs; i++) {
+            if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+                continue;
+            const uint32_t part = part_of(act, step->outs[i]);
+            if (step->outs[i].kind == GYRE_OPERAND_OUT)
+                GYRE_TRY(gyre_verify_write(run->memory, access, access->rank, part, result));
+            else
+                run->scratches[run->first_scratch[access->rank] + part] =
+                    (struct gyre_verify_scratch){result, (uint16_t)chunk_of_piece(act),
+                                                 (uint16_t)access->tile};
+        }
+        run->results[access->piece] = result;
     }
-    act->access.piece = 0;
+    access->piece = 0;
     return send_outputs(act);
 }

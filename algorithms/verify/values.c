@@ -143,26 +143,6 @@ void gyre_values_close(struct gyre_values *values)
     free(values);
 }
 
-/* @at_out: with GYRE_NO_VALUE, its place in the index. */
-static uint32_t find_reduction(const struct gyre_values *values, const uint32_t *ins,
-                               unsigned n_ins, bool is_final, uint32_t *at_out)
-{
-    const uint32_t hash = hash_reduction(ins, n_ins, is_final);
-    for (uint32_t at = hash;; at++) {
-        const struct entry *entry = &values->index[at & (values->n_entries - 1)];
-        if (entry->value == 0) {
-            *at_out = at & (values->n_entries - 1);
-            return GYRE_NO_VALUE;
-        }
-        if (entry->hash != hash)
-            continue;
-        const struct gyre_value *known = &values->values[entry->value];
-        if (known->n_ins == n_ins && known->is_final == is_final &&
-            memcmp(&values->operands[known->first_in], ins, n_ins * sizeof(*ins)) == 0)
-            return entry->value;
-    }
-}
-
 static uint32_t rank_after(const struct gyre_values *values, uint32_t rank, uint32_t n)
 {
     return (rank + n) % values->n_ranks;
@@ -275,21 +255,27 @@ static uint32_t hash_set(const struct gyre_values *values, const struct gyre_val
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static uint32_t find_set(const struct gyre_values *values, const struct gyre_value *value,
-                         uint32_t *at_out)
+/* By operands or, in any order, by set of ranks. @at_out: with GYRE_NO_VALUE, its place in the
+ * index. */
+static uint32_t find_value(const struct gyre_values *values, const struct gyre_value *value,
+                           const uint32_t *ins, uint32_t hash, uint32_t *at_out)
 {
-    const uint32_t hash = hash_set(values, value);
     for (uint32_t at = hash;; at++) {
         const struct entry *entry = &values->index[at & (values->n_entries - 1)];
         *at_out = at & (values->n_entries - 1);
         if (entry->value == 0)
             return GYRE_NO_VALUE;
         const struct gyre_value *known = &values->values[entry->value];
-        if (entry->hash == hash && known->is_final == value->is_final &&
-            known->n_ranks_in == value->n_ranks_in && (known->set == 0) == (value->set == 0) &&
-            (value->set != 0 ? memcmp(words_of(values, known), words_of(values, value),
-                                      values->n_words * sizeof(*values->sets)) == 0
-                             : known->first_rank == value->first_rank))
+        if (entry->hash != hash || known->is_final != value->is_final)
+            continue;
+        if (!values->any_order
+                ? known->n_ins == value->n_ins && memcmp(&values->operands[known->first_in], ins,
+                                                         value->n_ins * sizeof(*ins)) == 0
+                : known->n_ranks_in == value->n_ranks_in &&
+                      (known->set == 0) == (value->set == 0) &&
+                      (value->set != 0 ? memcmp(words_of(values, known), words_of(values, value),
+                                                values->n_words * sizeof(*values->sets)) == 0
+                                       : known->first_rank == value->first_rank))
             return entry->value;
     }
 }
@@ -297,34 +283,31 @@ static uint32_t find_set(const struct gyre_values *values, const struct gyre_val
 enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint32_t *ins,
                                          unsigned n_ins, bool is_final, uint32_t *value_out)
 {
-    uint32_t at = 0, known = GYRE_NO_VALUE;
+    uint32_t at = 0, hash = 0;
     if (!make_room(values) || !reserve_value(values, n_ins))
         return GYRE_VALUE_NO_MEMORY;
-    if (!values->any_order)
-        known = find_reduction(values, ins, n_ins, is_final, &at);
-    if (known != GYRE_NO_VALUE) {
-        *value_out = known;
-        return GYRE_VALUE_FINE;
-    }
     struct gyre_value result = {
         .first_in = values->n_operands, .n_ins = (uint16_t)n_ins, .is_final = is_final};
+    if (!values->any_order) {
+        hash = hash_reduction(ins, n_ins, is_final);
+        *value_out = find_value(values, &result, ins, hash, &at);
+        if (*value_out != GYRE_NO_VALUE)
+            return GYRE_VALUE_FINE;
+    }
     if (!join_intervals(values, ins, n_ins, &result)) {
         const enum gyre_value_fault fault = unite_bitmaps(values, ins, n_ins, &result);
         if (fault != GYRE_VALUE_FINE)
             return fault;
     }
-    uint32_t hash = 0;
     if (values->any_order) {
         normalize(values, &result);
-        *value_out = find_set(values, &result, &at);
+        hash = hash_set(values, &result);
+        *value_out = find_value(values, &result, ins, hash, &at);
         if (*value_out != GYRE_NO_VALUE) {
             if (n_ins > 1 && result.set != 0 && result.set == values->n_sets - 1)
                 values->n_sets--; /* made by unite_bitmaps() */
             return GYRE_VALUE_FINE;
         }
-        hash = hash_set(values, &result);
-    } else {
-        hash = hash_reduction(ins, n_ins, is_final);
     }
     memcpy(&values->operands[values->n_operands], ins, n_ins * sizeof(*ins));
     values->n_operands += n_ins;

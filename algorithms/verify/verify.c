@@ -3,6 +3,7 @@
 
 #include "algorithms/verify/machine.h"
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 #include "core/foundation/model/connector.h"
 
 #include <stdio.h>
@@ -50,33 +51,8 @@ static gyre_status run_fire(void *context, const struct gyre_firing *firing)
     return GYRE_SUCCESS;
 }
 
-static uint64_t find_max_time(const struct gyre_verify_run *run)
-{
-    uint64_t n_most = 0;
-    for (uint32_t rank = 0; rank < run->network->n_ranks; rank++) {
-        const struct gyre_program *program = run->network->programs[rank];
-        for (uint32_t w = 0; w < program->n_workers; w++)
-            if (program->workers[w].n_steps > n_most)
-                n_most = program->workers[w].n_steps;
-    }
-    return n_most * run->n_tiles;
-}
-
-static gyre_status open_scratches(struct gyre_verify_run *run)
-{
-    const struct gyre_verify_network *network = run->network;
-    run->first_scratch = calloc(network->n_ranks + 1, sizeof(*run->first_scratch));
-    if (run->first_scratch == NULL)
-        return GYRE_ERROR_OUT_OF_MEMORY;
-    for (uint32_t rank = 0; rank < network->n_ranks; rank++)
-        run->first_scratch[rank + 1] =
-            run->first_scratch[rank] + network->programs[rank]->n_scratch;
-    run->scratches = calloc(run->first_scratch[network->n_ranks] + 1, sizeof(*run->scratches));
-    return run->scratches == NULL ? GYRE_ERROR_OUT_OF_MEMORY : GYRE_SUCCESS;
-}
-
-/* The fields network, depth and n_tiles are set. The run is closed in any case. */
-static gyre_status run_open(struct gyre_verify_run *run, const struct gyre_verify_options *options)
+/* The fields network, depth and n_tiles are set. The caller frees all in any case. */
+static gyre_status open_run(struct gyre_verify_run *run, const struct gyre_verify_options *options)
 {
     const struct gyre_verify_network *network = run->network;
     const size_t max_range = network->programs[0]->max_range;
@@ -86,25 +62,26 @@ static gyre_status run_open(struct gyre_verify_run *run, const struct gyre_verif
     run->fifo_bytes = sizeof(struct gyre_verify_fifo) + run->depth * run->slot_bytes;
     run->fifos = calloc((size_t)network->n_fifos + 1, run->fifo_bytes);
     run->results = calloc(max_range, sizeof(*run->results));
-    if (run->fifos == NULL || run->results == NULL || open_scratches(run) != GYRE_SUCCESS)
+    run->first_scratch = calloc(network->n_ranks + 1, sizeof(*run->first_scratch));
+    uint32_t n_scratches = 0;
+    uint64_t n_most_steps = 0;
+    for (uint32_t rank = 0; rank < network->n_ranks && run->first_scratch != NULL; rank++) {
+        const struct gyre_program *program = network->programs[rank];
+        run->first_scratch[rank] = n_scratches;
+        n_scratches += program->n_scratch;
+        for (uint32_t w = 0; w < program->n_workers; w++)
+            n_most_steps = gyre_max_u64(n_most_steps, program->workers[w].n_steps);
+    }
+    run->scratches = calloc(n_scratches + 1, sizeof(*run->scratches));
+    if (run->fifos == NULL || run->results == NULL || run->first_scratch == NULL ||
+        run->scratches == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %u ranks",
                          network->n_ranks);
     GYRE_TRY(gyre_values_open(network->n_ranks, options->any_order, &run->values));
-    GYRE_TRY(gyre_clocks_open(network, find_max_time(run), &run->clocks));
+    GYRE_TRY(gyre_clocks_open(network, n_most_steps * run->n_tiles, &run->clocks));
     GYRE_TRY(gyre_verify_memory_open(network, options->in_place, run->n_tiles, &run->memory));
     run->shares_chunks = gyre_verify_shares_chunks(run->memory);
     return GYRE_SUCCESS;
-}
-
-static void run_close(struct gyre_verify_run *run)
-{
-    gyre_values_close(run->values);
-    gyre_clocks_close(run->clocks);
-    gyre_verify_memory_close(run->memory);
-    free(run->fifos);
-    free(run->results);
-    free(run->first_scratch);
-    free(run->scratches);
 }
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
@@ -155,7 +132,7 @@ static gyre_status verify(const struct gyre_verify_network *network,
     }
     struct gyre_verify_run run = {.network = network, .depth = depth};
     run.n_tiles = options->n_tiles == 0 ? depth + 2 : options->n_tiles;
-    gyre_status status = run_open(&run, options);
+    gyre_status status = open_run(&run, options);
     if (status == GYRE_SUCCESS) {
         const struct gyre_machine_options machine = {depth, run.n_tiles, run_fire, &run};
         status = gyre_machine_run(network, &machine, result_out);
@@ -166,7 +143,13 @@ static gyre_status verify(const struct gyre_verify_network *network,
         status = gyre_verify_outputs(run.memory, run.values, &report->place, &run.orders_differ);
     report->same_bits = !options->any_order && !run.orders_differ;
     report->credits_elidable = status == GYRE_SUCCESS && run.credits_elidable;
-    run_close(&run);
+    gyre_values_close(run.values);
+    gyre_clocks_close(run.clocks);
+    gyre_verify_memory_close(run.memory);
+    free(run.fifos);
+    free(run.results);
+    free(run.first_scratch);
+    free(run.scratches);
     return status;
 }
 
