@@ -95,10 +95,6 @@ bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint
 /** "ring all_reduce, 8 ranks on 2 hosts, variant 1". @title_out: malloc'ed. */
 gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_out);
 
-/** Fills in rounds, values and operands of the allocated steps, whose round is BENCH_DRAW_NEVER.
- * Errors: OUT_OF_MEMORY. */
-gyre_status bench_drawing_walk(struct bench_drawing *drawing);
-
 /** Fills in `places`. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_find_places(struct bench_drawing *drawing);
 

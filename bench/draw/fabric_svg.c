@@ -193,15 +193,11 @@ static void put_torus_links(const struct picture *picture)
         }
 }
 
-static void put_links(const struct picture *picture)
+static void put_switch_links(const struct picture *picture)
 {
     const struct gyre_fabric *fabric = picture->fabric;
     const double usual = fastest(fabric, 2 * fabric->n_nics, fabric->n_links);
     const double usual_nic = fastest(fabric, 0, 2 * fabric->n_nics);
-    if (fabric->kind == GYRE_FABRIC_TORUS) {
-        put_torus_links(picture);
-        return;
-    }
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         put_nics(picture, h, usual_nic);
     for (uint32_t leaf = 0; leaf < fabric->n_leaves; leaf++) {
@@ -244,7 +240,7 @@ static void put_picture(const struct picture *picture, const char *title)
                                                         : "leaf to spine links",
                 uplink);
     fputs("orange: slower, dashed: dead</text>\n", file);
-    put_links(picture);
+    (has_switches ? put_switch_links : put_torus_links)(picture);
     for (uint32_t h = 0; h < fabric->n_hosts; h++)
         put_box(picture, picture->hosts[h], "b", "host ", h);
     for (uint32_t i = 0; i < fabric->n_leaves && has_switches; i++)

@@ -18,21 +18,6 @@ static void write_field(const char *name, const char *text, FILE *file)
     fputs(",\n", file);
 }
 
-/* @at: in the text. Returns what follows the lines. */
-static const char *write_lines(const char *at, uint32_t n_steps, FILE *file)
-{
-    fputs("\"text\":[", file);
-    for (uint32_t i = 0; i < n_steps; i++) {
-        const char *line = strstr(at, "\n  chunk ") + strlen("\n  ");
-        const size_t n_bytes = strcspn(line, "\n");
-        fputs(i == 0 ? "" : ",", file);
-        gyre_text_put_json(file, line, n_bytes);
-        at = line + n_bytes;
-    }
-    fputs("],", file);
-    return at;
-}
-
 static gyre_status write_program(const struct bench_drawing *drawing, uint32_t rank, FILE *file)
 {
     const struct gyre_program *program = drawing->programs[rank];
@@ -44,9 +29,15 @@ static gyre_status write_program(const struct bench_drawing *drawing, uint32_t r
         const struct gyre_worker *worker = &program->workers[w];
         const struct bench_draw_step *steps =
             &drawing->steps[drawing->first_step[rank] + worker->first_step];
-        fputs(w == 0 ? "{" : ",\n{", file);
-        at = write_lines(at, worker->n_steps, file);
-        fputs("\"rounds\":[", file);
+        fputs(w == 0 ? "{\"text\":[" : ",\n{\"text\":[", file);
+        for (uint32_t i = 0; i < worker->n_steps; i++) {
+            const char *line = strstr(at, "\n  chunk ") + strlen("\n  ");
+            const size_t n_bytes = strcspn(line, "\n");
+            fputs(i == 0 ? "" : ",", file);
+            gyre_text_put_json(file, line, n_bytes);
+            at = line + n_bytes;
+        }
+        fputs("],\"rounds\":[", file);
         for (uint32_t i = 0; i < worker->n_steps; i++)
             fprintf(file, "%s%d", i == 0 ? "" : ",",
                     steps[i].round == BENCH_DRAW_NEVER ? -1 : (int)steps[i].round);
@@ -89,22 +80,6 @@ static gyre_status write_ends(const struct bench_drawing *drawing, FILE *file)
     fputs("],\n", file);
     bench_draw_state_close(&state);
     return GYRE_SUCCESS;
-}
-
-static void write_finding(const struct bench_drawing *drawing, FILE *file)
-{
-    const struct gyre_verify_place *place = &drawing->report.place;
-    if (drawing->is_proved) {
-        fprintf(file, "\"finding\":null,\n\"min_depth\":%u,\n", drawing->report.min_depth);
-        return;
-    }
-    fputs("\"finding\":{", file);
-    write_field("text", drawing->report.reason, file);
-    fprintf(file,
-            "\"in_place_only\":%s,\"rank\":%d,\"worker\":%d,\"step\":%d,\"tile\":%d,"
-            "\"chunk\":%d},\n",
-            drawing->is_wrong_in_place_only ? "true" : "false", place->rank, place->worker,
-            place->step, place->tile, place->chunk);
 }
 
 static void write_times(const struct bench_drawing *drawing, FILE *file)
@@ -178,28 +153,24 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
     }
     fputs("],\n", file);
     GYRE_TRY(write_ends(drawing, file));
-    write_finding(drawing, file);
+    if (drawing->is_proved) {
+        fprintf(file, "\"finding\":null,\n\"min_depth\":%u,\n", drawing->report.min_depth);
+    } else {
+        const struct gyre_verify_place *place = &drawing->report.place;
+        fputs("\"finding\":{", file);
+        write_field("text", drawing->report.reason, file);
+        fprintf(file,
+                "\"in_place_only\":%s,\"rank\":%d,\"worker\":%d,\"step\":%d,\"tile\":%d,"
+                "\"chunk\":%d},\n",
+                drawing->is_wrong_in_place_only ? "true" : "false", place->rank, place->worker,
+                place->step, place->tile, place->chunk);
+    }
     fputs("\"programs\":[\n", file);
     for (uint32_t rank = 0; rank < drawing->n_ranks; rank++)
         GYRE_TRY(write_program(drawing, rank, file));
     fputs("],\n", file);
     write_times(drawing, file);
     fputs("}", file);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status write_part(const char *mark, size_t n_mark, const struct bench_drawing *drawing,
-                              const char *title, FILE *file)
-{
-    if (strncmp(mark, "title", n_mark) == 0)
-        gyre_text_put_markup(file, title);
-    else if (strncmp(mark, "style", n_mark) == 0)
-        fwrite(bench_draw_page_css.bytes, 1, bench_draw_page_css.n_bytes, file);
-    else if (strncmp(mark, "data", n_mark) == 0)
-        return bench_draw_json(drawing, title, file);
-    else if (strncmp(mark, "scripts", n_mark) == 0)
-        for (int i = 0; bench_draw_scripts[i] != NULL; i++)
-            fwrite(bench_draw_scripts[i]->bytes, 1, bench_draw_scripts[i]->n_bytes, file);
     return GYRE_SUCCESS;
 }
 
@@ -214,7 +185,16 @@ gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *tit
             break;
         fwrite(at, 1, (size_t)(open - at), file);
         const char *mark = open + strlen(open_mark);
-        GYRE_TRY(write_part(mark, (size_t)(close - mark), drawing, title, file));
+        const size_t n_mark = (size_t)(close - mark);
+        if (strncmp(mark, "title", n_mark) == 0)
+            gyre_text_put_markup(file, title);
+        else if (strncmp(mark, "style", n_mark) == 0)
+            fwrite(bench_draw_page_css.bytes, 1, bench_draw_page_css.n_bytes, file);
+        else if (strncmp(mark, "data", n_mark) == 0)
+            GYRE_TRY(bench_draw_json(drawing, title, file));
+        else if (strncmp(mark, "scripts", n_mark) == 0)
+            for (int i = 0; bench_draw_scripts[i] != NULL; i++)
+                fwrite(bench_draw_scripts[i]->bytes, 1, bench_draw_scripts[i]->n_bytes, file);
         at = close + strlen(close_mark);
     }
     fputs(at, file);

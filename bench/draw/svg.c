@@ -33,25 +33,6 @@ static const char style[] =
     ".w{stroke:#ff8a80}.x{fill:#ff8a80}.h,.c{stroke:#15171b}}\n"
     "</style>\n";
 
-static void define_value(const struct bench_svg *picture, uint32_t value)
-{
-    const struct bench_drawing *drawing = picture->drawing;
-    const bool reduces = gyre_collectives[drawing->programs[0]->coll].reduces;
-    char colour[8];
-    memset(picture->has, 0, drawing->n_ranks * sizeof(*picture->has));
-    bench_draw_contributors(drawing, value, picture->has);
-    fprintf(picture->file, "<symbol id=\"v%u\" viewBox=\"0 0 %u 1\" preserveAspectRatio=\"none\">",
-            value, reduces ? drawing->n_ranks : 1);
-    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
-        if (!picture->has[rank])
-            continue;
-        bench_draw_rank_colour(rank, drawing->n_ranks, colour);
-        fprintf(picture->file, "<rect x=\"%u\" width=\"1\" height=\"1\" fill=\"%s\"/>",
-                reduces ? rank : 0, colour);
-    }
-    fputs("</symbol>\n", picture->file);
-}
-
 static void advance(struct bench_svg *picture, uint32_t n_rounds)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -66,6 +47,7 @@ static gyre_status define_values(struct bench_svg *picture)
 {
     const struct bench_drawing *drawing = picture->drawing;
     const size_t n_chunks = (size_t)drawing->n_ranks * drawing->n_parts;
+    const bool reduces = gyre_collectives[drawing->programs[0]->coll].reduces;
     bool *is_used = calloc(drawing->n_values + 1, sizeof(*is_used));
     if (is_used == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a picture");
@@ -74,9 +56,24 @@ static gyre_status define_values(struct bench_svg *picture)
         for (size_t i = 0; i < n_chunks; i++)
             is_used[picture->state.now[i]] = is_used[picture->state.out[i]] = true;
     }
-    for (uint32_t value = 1; value <= drawing->n_values; value++)
-        if (is_used[value])
-            define_value(picture, value);
+    for (uint32_t value = 1; value <= drawing->n_values; value++) {
+        char colour[8];
+        if (!is_used[value])
+            continue;
+        memset(picture->has, 0, drawing->n_ranks * sizeof(*picture->has));
+        bench_draw_contributors(drawing, value, picture->has);
+        fprintf(picture->file,
+                "<symbol id=\"v%u\" viewBox=\"0 0 %u 1\" preserveAspectRatio=\"none\">", value,
+                reduces ? drawing->n_ranks : 1);
+        for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
+            if (!picture->has[rank])
+                continue;
+            bench_draw_rank_colour(rank, drawing->n_ranks, colour);
+            fprintf(picture->file, "<rect x=\"%u\" width=\"1\" height=\"1\" fill=\"%s\"/>",
+                    reduces ? rank : 0, colour);
+        }
+        fputs("</symbol>\n", picture->file);
+    }
     free(is_used);
     bench_draw_state_close(&picture->state);
     picture->n_applied = 0;
@@ -162,28 +159,15 @@ static void draw_legend(const struct bench_svg *picture, double y, double width)
                 MARGIN, y + 17 + 15 * i, lines[i]);
 }
 
-static void draw_panel(struct bench_svg *picture, uint32_t panel)
-{
-    const struct bench_draw_layout *layout = &picture->layout;
-    const double width = layout->width + 2 * MARGIN;
-    const double height = layout->height + BENCH_SVG_CAPTION_ROOM + MARGIN;
-    fprintf(picture->file, "<g transform=\"translate(%.0f %.0f)\">\n",
-            MARGIN + panel % picture->n_columns * width,
-            HEADER_ROOM + panel / picture->n_columns * height);
-    advance(picture, picture->panels[panel]);
-    picture->n_left_out = panel > 0 ? picture->panels[panel] - picture->panels[panel - 1] - 1 : 0;
-    bench_svg_draw_panel(picture);
-    fputs("</g>\n", picture->file);
-}
-
 static gyre_status draw_all(struct bench_svg *picture, const char *title)
 {
     const struct bench_draw_layout *layout = &picture->layout;
     const struct bench_drawing *drawing = picture->drawing;
     const uint32_t n_rows = (picture->n_panels + picture->n_columns - 1) / picture->n_columns;
-    const double width = fmax(picture->n_columns * (layout->width + 2 * MARGIN), 560);
-    const double panels_end =
-        HEADER_ROOM + n_rows * (layout->height + BENCH_SVG_CAPTION_ROOM + MARGIN);
+    const double panel_width = layout->width + 2 * MARGIN;
+    const double panel_height = layout->height + BENCH_SVG_CAPTION_ROOM + MARGIN;
+    const double width = fmax(picture->n_columns * panel_width, 560);
+    const double panels_end = HEADER_ROOM + n_rows * panel_height;
     const size_t letters = (size_t)(LINE_LETTERS * width / 1000);
     double n_lines = 0;
     if (!drawing->is_proved) {
@@ -211,8 +195,16 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
     fprintf(picture->file, "<text x=\"%d\" y=\"24\" font-size=\"17\" font-weight=\"600\">", MARGIN);
     gyre_text_put_markup(picture->file, title);
     fputs("</text>\n", picture->file);
-    for (uint32_t panel = 0; panel < picture->n_panels; panel++)
-        draw_panel(picture, panel);
+    for (uint32_t panel = 0; panel < picture->n_panels; panel++) {
+        const uint32_t n_applied = picture->panels[panel];
+        fprintf(picture->file, "<g transform=\"translate(%.0f %.0f)\">\n",
+                MARGIN + panel % picture->n_columns * panel_width,
+                HEADER_ROOM + panel / picture->n_columns * panel_height);
+        advance(picture, n_applied);
+        picture->n_left_out = panel > 0 ? n_applied - picture->panels[panel - 1] - 1 : 0;
+        bench_svg_draw_panel(picture);
+        fputs("</g>\n", picture->file);
+    }
     double y = panels_end + 14;
     if (!drawing->is_proved)
         y += 16 * draw_finding(picture, y, letters) + 6;

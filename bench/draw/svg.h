@@ -27,11 +27,6 @@ gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double s
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);
 
-/** The curve is bent to the left, so that both directions are visible. @curve_out: start, control
- * point and end of a quadratic curve, each x and y. */
-void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
-                      double curve_out[6]);
-
 /** The colour is the page's. @text_out: "#rrggbb". */
 void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8]);
 

@@ -112,26 +112,20 @@ static void place_in_frame(struct bench_draw_layout *layout, const struct bench_
     }
 }
 
-static uint32_t most_of_a_host(const struct bench_drawing *drawing)
-{
-    const struct gyre_grouping *grouping = drawing->grouping;
-    uint32_t most = 0;
-    for (uint32_t host = 0; host < grouping->n_hosts; host++) {
-        uint32_t n = 0;
-        for (uint32_t rank = 0; rank < drawing->n_ranks; rank++)
-            n += grouping->host_of[rank] == host;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* A few small hosts stand above each other, each a row, so that links between hosts are upright.
  * Other shapes are grids. */
 static void place_in_hosts(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            double scale)
 {
     const uint32_t n = layout->n_hosts;
-    const bool is_stacked = n <= 4 && most_of_a_host(drawing) <= 8;
+    uint32_t most = 0; /* ranks of a host */
+    for (uint32_t host = 0; host < n; host++) {
+        uint32_t n_members = 0;
+        for (uint32_t rank = 0; rank < drawing->n_ranks; rank++)
+            n_members += drawing->grouping->host_of[rank] == host;
+        most = n_members > most ? n_members : most;
+    }
+    const bool is_stacked = n <= 4 && most <= 8;
     const uint32_t columns = is_stacked ? 1 : (uint32_t)ceil(sqrt(n));
     const uint32_t rows = (n + columns - 1) / columns;
     const double gap = n > 16 ? 10 : 22 * scale;
@@ -195,8 +189,10 @@ static void leave_box(const struct bench_draw_box *box, const double *towards, d
     point_out[1] = y + dy * share;
 }
 
-void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
-                      double curve_out[6])
+/* The curve is bent to the left, so that both directions are visible. @curve_out: start, control
+ * point and end of a quadratic curve, each x and y. */
+static void find_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
+                       double curve_out[6])
 {
     const struct bench_draw_box *a = &layout->ranks[from], *b = &layout->ranks[to];
     const double x1 = a->x + a->width / 2, y1 = a->y + a->height / 2;
@@ -315,39 +311,35 @@ static void draw_rank(const struct bench_svg *picture, uint32_t rank)
     fputc('\n', picture->file);
 }
 
-static uint32_t draw_slots(const struct bench_svg *picture, uint32_t rank, uint32_t number,
-                           bool is_caption)
-{
-    const struct gyre_program *program = picture->drawing->programs[rank];
-    const struct gyre_step *step = &program->steps[number];
-    uint32_t n_slots = 0;
-    for (uint32_t i = 0; i < step->n_outs; i++) {
-        double at[6];
-        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
-            continue;
-        const uint16_t peer = program->connections[step->outs[i].index].peer;
-        bench_draw_arrow(&picture->layout, rank, peer, at);
-        if (is_caption) /* at 0.4 of the curve */
-            fprintf(picture->file, "<text class=\"c\" x=\"%.0f\" y=\"%.0f\">c%u</text>",
-                    at[0] * 0.36 + at[2] * 0.48 + at[4] * 0.16,
-                    at[1] * 0.36 + at[3] * 0.48 + at[5] * 0.16 + 3, step->chunk);
-        else
-            fprintf(picture->file, "<path class=\"a\" d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/>",
-                    at[0], at[1], at[2], at[3], at[4], at[5]);
-        n_slots++;
-    }
-    return n_slots;
-}
-
-static uint32_t draw_slots_of_round(const struct bench_svg *picture, uint32_t round,
-                                    bool is_caption)
+/* Returns how many there are. */
+static uint32_t draw_slots(const struct bench_svg *picture, uint32_t round, bool is_caption)
 {
     const struct bench_drawing *drawing = picture->drawing;
     uint32_t n_slots = 0;
-    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++)
-        for (uint32_t i = 0; i < drawing->programs[rank]->n_steps; i++)
-            if (drawing->steps[drawing->first_step[rank] + i].round == round)
-                n_slots += draw_slots(picture, rank, i, is_caption);
+    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
+        const struct gyre_program *program = drawing->programs[rank];
+        for (uint32_t number = 0; number < program->n_steps; number++) {
+            const struct gyre_step *step = &program->steps[number];
+            if (drawing->steps[drawing->first_step[rank] + number].round != round)
+                continue;
+            for (uint32_t i = 0; i < step->n_outs; i++) {
+                double at[6];
+                if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
+                    continue;
+                find_arrow(&picture->layout, rank, program->connections[step->outs[i].index].peer,
+                           at);
+                if (is_caption) /* at 0.4 of the curve */
+                    fprintf(picture->file, "<text class=\"c\" x=\"%.0f\" y=\"%.0f\">c%u</text>",
+                            at[0] * 0.36 + at[2] * 0.48 + at[4] * 0.16,
+                            at[1] * 0.36 + at[3] * 0.48 + at[5] * 0.16 + 3, step->chunk);
+                else
+                    fprintf(picture->file,
+                            "<path class=\"a\" d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/>", at[0],
+                            at[1], at[2], at[3], at[4], at[5]);
+                n_slots++;
+            }
+        }
+    }
     return n_slots;
 }
 
@@ -389,8 +381,8 @@ void bench_svg_draw_panel(const struct bench_svg *picture)
         draw_rank(picture, rank);
     if (picture->n_applied > 0) {
         const uint32_t round = picture->n_applied - 1;
-        if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)
-            draw_slots_of_round(picture, round, true);
+        if (draw_slots(picture, round, false) <= MAX_CAPTIONS)
+            draw_slots(picture, round, true);
         fputc('\n', picture->file);
     }
     fputs("</g>\n", picture->file);

@@ -1,15 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace's steps, as the simulator gives them.
+ * The steps of a simulated call, or those of a trace in the same form.
  */
 #include "bench/draw/drawing.h"
 
 #include "bench/explain/trace_reader.h"
+#include "core/foundation/base/status.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of all rail programs, though one is drawn. They take about a second. */
+#define MAX_SIMULATED_STEPS 1000000
+
+struct recorder {
+    struct bench_draw_times *times;
+    uint32_t variant;
+    uint32_t capacity;
+    gyre_status status;
+};
+
+static gyre_status grow(struct recorder *recorder)
+{
+    const uint32_t capacity = recorder->capacity == 0 ? 1024 : 2 * recorder->capacity;
+    if (recorder->times->n_steps >= BENCH_DRAW_MAX_STEPS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "the call has more than %u steps: give fewer --bytes or a larger --tile",
+                         BENCH_DRAW_MAX_STEPS);
+    struct gyre_simulated_step *steps = realloc(recorder->times->steps, capacity * sizeof(*steps));
+    if (steps == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the times of %u steps", capacity);
+    recorder->times->steps = steps;
+    recorder->capacity = capacity;
+    return GYRE_SUCCESS;
+}
+
+static void record(void *observer, const struct gyre_simulated_step *step)
+{
+    struct recorder *recorder = observer;
+    struct bench_draw_times *times = recorder->times;
+    if (step->variant != recorder->variant || recorder->status != GYRE_SUCCESS)
+        return;
+    if (times->n_steps == recorder->capacity)
+        recorder->status = grow(recorder);
+    if (recorder->status != GYRE_SUCCESS)
+        return;
+    times->steps[times->n_steps++] = *step;
+    if (step->tile >= times->n_tiles)
+        times->n_tiles = (uint32_t)step->tile + 1;
+}
+
+gyre_status bench_draw_find_times(struct bench_drawing *drawing,
+                                  const struct bench_schedule_request *request, uint64_t n_bytes)
+{
+    struct bench_draw_times *times = &drawing->times;
+    struct recorder recorder = {.times = times, .variant = drawing->variant};
+    times->simulation.observe = record;
+    times->simulation.observer = &recorder;
+    times->cost = request->cost == NULL ? "h200" : request->cost;
+    const gyre_status status = bench_schedule_simulate(request, n_bytes, MAX_SIMULATED_STEPS,
+                                                       &times->simulation, &times->prediction);
+    times->simulation.observe = NULL;
+    times->simulation.observer = NULL;
+    return status == GYRE_SUCCESS ? recorder.status : status;
+}
 
 struct arrival {
     uint64_t id;
@@ -17,23 +73,10 @@ struct arrival {
     double ready_us;
 };
 
-struct arrivals {
-    struct arrival *of_slots; /* sorted by id */
-    uint32_t n;
-};
-
 static int compare_arrivals(const void *left, const void *right)
 {
     const struct arrival *a = left, *b = right;
     return a->id < b->id ? -1 : a->id > b->id;
-}
-
-static uint32_t count_sends(const struct gyre_step *step)
-{
-    uint32_t n_sends = 0;
-    for (uint32_t i = 0; i < step->n_outs; i++)
-        n_sends += step->outs[i].kind == GYRE_OPERAND_CONNECTION;
-    return n_sends;
 }
 
 /* 0 = the call ran other programs. */
@@ -52,8 +95,13 @@ static uint32_t count_tiles(const struct bench_drawing *drawing, const struct be
         if (step->worker < 0 || step->worker >= program->n_workers)
             return 0;
         const struct gyre_worker *worker = &program->workers[step->worker];
-        if (step->step < 0 || (uint32_t)step->step >= worker->n_steps ||
-            step->n_outs != count_sends(&program->steps[worker->first_step + (uint32_t)step->step]))
+        if (step->step < 0 || (uint32_t)step->step >= worker->n_steps)
+            return 0;
+        const struct gyre_step *drawn = &program->steps[worker->first_step + (uint32_t)step->step];
+        uint32_t n_sends = 0;
+        for (uint32_t k = 0; k < drawn->n_outs; k++)
+            n_sends += drawn->outs[k].kind == GYRE_OPERAND_CONNECTION;
+        if (step->n_outs != n_sends)
             return 0;
         n_steps++;
         if ((uint32_t)step->tile >= n_tiles)
@@ -101,42 +149,35 @@ static int compare_starts(const void *left, const void *right)
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
-static void find_span(const struct bench_trace *trace, int call, struct bench_draw_times *times,
-                      double *start_us, double *end_us)
-{
-    for (uint32_t i = 0; i < trace->n_calls; i++) {
-        if (trace->calls[i].call != call || trace->calls[i].launch_us >= 0)
-            continue;
-        *start_us = fmin(*start_us, trace->calls[i].begin_us);
-        *end_us = fmax(*end_us, trace->calls[i].end_us);
-        times->simulation.n_bytes = (uint64_t)trace->calls[i].n_bytes;
-    }
-}
-
 static gyre_status take_times(struct bench_drawing *drawing, const struct bench_trace *trace,
                               const char *path, int call)
 {
     struct bench_draw_times *times = &drawing->times;
-    struct arrivals arrivals = {NULL, 0};
+    uint32_t n_arrivals = 0;
     double start_us = INFINITY, end_us = 0;
     GYRE_TRY(find_call(drawing, trace, path, &call, &times->n_tiles));
-    arrivals.of_slots = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals.of_slots));
-    if (arrivals.of_slots == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u slots", trace->n_ids);
+    struct arrival *arrivals = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals));
+    times->steps = malloc(((size_t)trace->n_steps + 1) * sizeof(*times->steps));
+    if (arrivals == NULL || times->steps == NULL) {
+        free(arrivals);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u steps and %u slots",
+                         trace->n_steps, trace->n_ids);
+    }
     for (uint32_t i = 0; i < trace->n_steps; i++) {
         const struct bench_trace_step *step = &trace->steps[i];
         for (uint32_t k = 0; k < step->n_ins; k++)
-            arrivals.of_slots[arrivals.n++] = (struct arrival){
+            arrivals[n_arrivals++] = (struct arrival){
                 trace->ids[step->first_in + k], step->begin_us < step->data_us ? step->data_us : 0,
                 step->ready_us};
     }
-    qsort(arrivals.of_slots, arrivals.n, sizeof(*arrivals.of_slots), compare_arrivals);
-    times->steps = malloc(((size_t)trace->n_steps + 1) * sizeof(*times->steps));
-    if (times->steps == NULL) {
-        free(arrivals.of_slots);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u steps", trace->n_steps);
+    qsort(arrivals, n_arrivals, sizeof(*arrivals), compare_arrivals);
+    for (uint32_t i = 0; i < trace->n_calls; i++) {
+        if (trace->calls[i].call != call || trace->calls[i].launch_us >= 0)
+            continue;
+        start_us = fmin(start_us, trace->calls[i].begin_us);
+        end_us = fmax(end_us, trace->calls[i].end_us);
+        times->simulation.n_bytes = (uint64_t)trace->calls[i].n_bytes;
     }
-    find_span(trace, call, times, &start_us, &end_us);
     for (uint32_t i = 0; i < trace->n_steps; i++) {
         const struct bench_trace_step *step = &trace->steps[i];
         if (step->call == call && (uint32_t)step->channel >= times->simulation.n_channels)
@@ -156,7 +197,7 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
         for (uint32_t k = 0; k < step->n_outs; k++) {
             const struct arrival wanted = {.id = trace->ids[step->first_out + k]};
             const struct arrival *found =
-                bsearch(&wanted, arrivals.of_slots, arrivals.n, sizeof(wanted), compare_arrivals);
+                bsearch(&wanted, arrivals, n_arrivals, sizeof(wanted), compare_arrivals);
             double seen_us = step->end_us;
             /* A slot can be used before the sender reads the clock. */
             if (found != NULL)
@@ -169,7 +210,7 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
     qsort(times->steps, times->n_steps, sizeof(*times->steps), compare_starts);
     times->prediction.time_ns = (end_us - start_us) * 1e3;
     times->is_measured = true;
-    free(arrivals.of_slots);
+    free(arrivals);
     if (times->n_steps > BENCH_DRAW_MAX_STEPS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the call has %u steps; %u can be shown",
                          times->n_steps, BENCH_DRAW_MAX_STEPS);
