@@ -10,27 +10,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool print_row(const struct gyre_param_sources *sources, enum gyre_param_id id,
-                      bool only_set)
-{
-    static struct gyre_params params;
-    params.notes[0] = '\0';
-    if (gyre_param_take(sources, id, &params) != GYRE_SUCCESS) {
-        printf("GYRE_%-24s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());
-        return false;
-    }
-    const char *source = gyre_param_source(&params, id);
-    const char *text = gyre_param_text(&params, id);
-    fputs(params.notes, stdout);
-    if (only_set && source[0] == '\0')
-        return true;
-    char legal[160];
-    gyre_param_legal(id, legal, sizeof(legal));
-    printf("GYRE_%-24s %-16s %-24s %s (%s)\n", gyre_param_name(id), text[0] == '\0' ? "-" : text,
-           source[0] == '\0' ? "default" : source, gyre_param_help(id), legal);
-    return true;
-}
-
 int bench_command_env(int argc, char **argv)
 {
     bool only_set = false;
@@ -57,8 +36,26 @@ int bench_command_env(int argc, char **argv)
     for (int i = 1; i < sources.n; i++)
         printf("# also from %s, where the environment has no such variable\n",
                sources.list[i].file);
-    for (int id = 0; id < GYRE_N_PARAMS; id++)
-        is_legal = print_row(&sources, (enum gyre_param_id)id, only_set) && is_legal;
+    for (int i = 0; i < GYRE_N_PARAMS; i++) {
+        static struct gyre_params params;
+        const enum gyre_param_id id = (enum gyre_param_id)i;
+        char legal[160];
+        params.notes[0] = '\0';
+        if (gyre_param_take(&sources, id, &params) != GYRE_SUCCESS) {
+            printf("GYRE_%-24s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());
+            is_legal = false;
+            continue;
+        }
+        const char *source = gyre_param_source(&params, id);
+        const char *text = gyre_param_text(&params, id);
+        fputs(params.notes, stdout);
+        if (only_set && source[0] == '\0')
+            continue;
+        gyre_param_legal(id, legal, sizeof(legal));
+        printf("GYRE_%-24s %-16s %-24s %s (%s)\n", gyre_param_name(id),
+               text[0] == '\0' ? "-" : text, source[0] == '\0' ? "default" : source,
+               gyre_param_help(id), legal);
+    }
     for (int i = 0; i < sources.n; i++) {
         const struct gyre_param_source *source = &sources.list[i];
         int n_errors = 0;

@@ -309,24 +309,6 @@ static void print_json(const struct request *request, const struct answer *answe
     printf("]}\n");
 }
 
-static gyre_status ask_nccl(const struct request *request, struct gyre_contender_way *way_out)
-{
-    const struct gyre_contender_machine machine = {
-        .gpu = GYRE_GPU_HOPPER, .has_nvls = true, .nic_gbytes = gyre_cost_h200.nic_bytes_per_ns};
-    const struct gyre_contender_call call = {.coll = request->coll,
-                                             .n_ranks = request->n_ranks,
-                                             .n_hosts = request->n_hosts,
-                                             .n_bytes = request->n_bytes};
-    if (request->library == NULL)
-        return GYRE_SUCCESS;
-    if (strcmp(request->library, "nccl") != 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library %.40s: expected nccl",
-                         request->library);
-    if (request->n_ranks < 2)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library nccl needs at least 2 ranks");
-    return gyre_nccl_choose(&machine, &call, way_out);
-}
-
 static gyre_status find_answer(const struct request *request, struct answer *answer)
 {
     static struct gyre_params params;
@@ -343,7 +325,22 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     GYRE_TRY(gyre_filter_of(&params, &filter));
     if (gyre_param_is_set(&params, GYRE_PARAM_TUNING_FILE))
         GYRE_TRY(gyre_tuning_load(gyre_param_text(&params, GYRE_PARAM_TUNING_FILE), &tuning));
-    GYRE_TRY(ask_nccl(request, &answer->nccl));
+    if (request->library != NULL) {
+        const struct gyre_contender_machine machine = {.gpu = GYRE_GPU_HOPPER,
+                                                       .has_nvls = true,
+                                                       .nic_gbytes =
+                                                           gyre_cost_h200.nic_bytes_per_ns};
+        const struct gyre_contender_call call = {.coll = request->coll,
+                                                 .n_ranks = request->n_ranks,
+                                                 .n_hosts = request->n_hosts,
+                                                 .n_bytes = request->n_bytes};
+        if (strcmp(request->library, "nccl") != 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library %.40s: expected nccl",
+                             request->library);
+        if (request->n_ranks < 2)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--library nccl needs at least 2 ranks");
+        GYRE_TRY(gyre_nccl_choose(&machine, &call, &answer->nccl));
+    }
     GYRE_TRY(fill_facts(request, &tuning, &facts));
     facts.why = &answer->why;
     GYRE_TRY(find_given(&params, request, &facts, &filter, &answer->from_file, &given));

@@ -87,25 +87,6 @@ static bool put_first(const char *variable, const char *first)
     return is_set;
 }
 
-static bool prepare_environment(void)
-{
-    char folder[PATH_MAX];
-    char library[PATH_MAX + sizeof(LIBRARY)];
-    if (!find_folder(folder))
-        return false;
-    /* The dynamic linker splits LD_PRELOAD at both and cannot quote them. */
-    if (strpbrk(folder, " :") != NULL) {
-        fprintf(stderr, "gyre: LD_PRELOAD cannot name \"%s\": a folder with a space or a colon\n",
-                folder);
-        return false;
-    }
-    snprintf(library, sizeof(library), "%s/" LIBRARY, folder);
-    if (put_first("LD_PRELOAD", library) && put_first("LD_LIBRARY_PATH", folder))
-        return true;
-    fprintf(stderr, "gyre: the environment cannot be changed: %s\n", strerror(errno));
-    return false;
-}
-
 int bench_command_run(int argc, char **argv)
 {
     const bool has_dashes = argc > 1 && strcmp(argv[1], "--") == 0;
@@ -118,8 +99,21 @@ int bench_command_run(int argc, char **argv)
                            "library first\n"
                            "in LD_PRELOAD, and its folder first in LD_LIBRARY_PATH.\n",
                            at < argc && bench_command_asks_help(2, argv));
-    if (!prepare_environment())
+    char folder[PATH_MAX];
+    char library[PATH_MAX + sizeof(LIBRARY)];
+    if (!find_folder(folder))
         return NO_LIBRARY;
+    /* The dynamic linker splits LD_PRELOAD at both and cannot quote them. */
+    if (strpbrk(folder, " :") != NULL) {
+        fprintf(stderr, "gyre: LD_PRELOAD cannot name \"%s\": a folder with a space or a colon\n",
+                folder);
+        return NO_LIBRARY;
+    }
+    snprintf(library, sizeof(library), "%s/" LIBRARY, folder);
+    if (!put_first("LD_PRELOAD", library) || !put_first("LD_LIBRARY_PATH", folder)) {
+        fprintf(stderr, "gyre: the environment cannot be changed: %s\n", strerror(errno));
+        return NO_LIBRARY;
+    }
     execvp(argv[at], &argv[at]);
     const int problem = errno;
     fprintf(stderr, "gyre run: cannot start %s: %s\n", argv[at], strerror(problem));

@@ -51,21 +51,6 @@ static bool collect_sent(const struct bench_trace *trace, struct sent_slots *sen
     return true;
 }
 
-/* INFINITY = unknown for some slot. */
-static double find_sent(const struct bench_trace *trace, const struct bench_trace_step *step,
-                        struct sent_slots *sent)
-{
-    double last_us = -INFINITY;
-    for (uint32_t i = 0; i < step->n_ins; i++) {
-        const struct sent_slot wanted = {.id = trace->ids[step->first_in + i]};
-        const struct sent_slot *found =
-            bsearch(&wanted, sent->slots, sent->n, sizeof(wanted), compare_sent);
-        sent->n_unpaired += found == NULL;
-        last_us = fmax(last_us, found == NULL ? INFINITY : found->sent_us);
-    }
-    return last_us;
-}
-
 static double clamp(double value, double low, double high)
 {
     return fmin(fmax(value, low), high);
@@ -82,7 +67,14 @@ static void add_steps(const struct bench_trace *trace, const struct bench_trace_
     double now_us = call->begin_us;
     for (uint32_t i = 0; i < n_steps; i++) {
         const struct bench_trace_step *step = &steps[i];
-        const double sent_us = find_sent(trace, &steps[i], sent);
+        double sent_us = -INFINITY; /* INFINITY = unknown for some slot */
+        for (uint32_t k = 0; k < step->n_ins; k++) {
+            const struct sent_slot wanted = {.id = trace->ids[step->first_in + k]};
+            const struct sent_slot *found =
+                bsearch(&wanted, sent->slots, sent->n, sizeof(wanted), compare_sent);
+            sent->n_unpaired += found == NULL;
+            sent_us = fmax(sent_us, found == NULL ? INFINITY : found->sent_us);
+        }
         const double weight = 1.0 / n_lanes;
         double *spent_us = account->spent_us;
         const double from_us = now_us;

@@ -114,32 +114,28 @@ static void print_header(const char *first)
     printf(" %10s\n", "sum");
 }
 
-static void print_group(const char *title, const struct bench_accounts *accounts,
-                        const struct bench_trace_call *like)
-{
-    char name[24];
-    printf("\n# %s: %s %s, %.0f B; us, means over calls\n", title, like->algorithm,
-           like->collective, like->n_bytes);
-    print_header("# rank");
-    for (int rank = 0; rank < count_ranks(accounts); rank++) {
-        const struct group group = sum_up(accounts, like, rank);
-        snprintf(name, sizeof(name), "%d", rank);
-        if (group.n > 0)
-            print_row(name, group.n, group.measured_us, group.spent_us);
-    }
-    const struct group all = sum_up(accounts, like, -1);
-    print_row("all", all.n, all.measured_us, all.spent_us);
-}
-
 static void print_source(const char *title, const struct source *source,
                          const struct options *options)
 {
     const struct bench_accounts *accounts = &source->accounts;
-    for (uint32_t i = 0; i < accounts->n; i++)
-        if (is_first(accounts, i))
-            print_group(title, accounts, accounts->accounts[i].call);
+    char name[24];
+    for (uint32_t i = 0; i < accounts->n; i++) {
+        const struct bench_trace_call *like = accounts->accounts[i].call;
+        if (!is_first(accounts, i))
+            continue;
+        printf("\n# %s: %s %s, %.0f B; us, means over calls\n", title, like->algorithm,
+               like->collective, like->n_bytes);
+        print_header("# rank");
+        for (int rank = 0; rank < count_ranks(accounts); rank++) {
+            const struct group group = sum_up(accounts, like, rank);
+            snprintf(name, sizeof(name), "%d", rank);
+            if (group.n > 0)
+                print_row(name, group.n, group.measured_us, group.spent_us);
+        }
+        const struct group all = sum_up(accounts, like, -1);
+        print_row("all", all.n, all.measured_us, all.spent_us);
+    }
     if (options->wants_calls && accounts->n > 0) {
-        char name[24];
         printf("\n# calls one by one; \"calls\" is the number of the call\n");
         print_header("# rank");
         for (uint32_t i = 0; i < accounts->n; i++) {
@@ -228,7 +224,7 @@ static gyre_status write_json(const char *path, const struct source *measured,
 }
 
 /* Ranks must be possible and new. @n_before: of earlier files. */
-static gyre_status check_ranks(const char *path, const struct bench_trace *trace, uint32_t n_before)
+static gyre_status check_trace(const char *path, const struct bench_trace *trace, uint32_t n_before)
 {
     for (uint32_t i = n_before; i < trace->n_ranks; i++) {
         const struct bench_trace_rank *rank = &trace->ranks[i];
@@ -242,11 +238,6 @@ static gyre_status check_ranks(const char *path, const struct bench_trace *trace
                                  "%s: rank %d of communicator %s stands in an earlier file, too",
                                  path, rank->rank, rank->communicator);
     }
-    return GYRE_SUCCESS;
-}
-
-static gyre_status check_calls(const char *path, const struct bench_trace *trace)
-{
     for (uint32_t i = 0; i < trace->n_calls; i++)
         if (!(trace->calls[i].n_bytes >= 0) || isinf(trace->calls[i].n_bytes))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: a call has no size in bytes", path);
@@ -300,9 +291,7 @@ static gyre_status explain(int n_paths, char **paths, const struct options *opti
         bool is_simulated = false;
         status = bench_trace_read(paths[i], traces, &is_simulated);
         if (status == GYRE_SUCCESS)
-            status = check_ranks(paths[i], &traces[is_simulated], n_before[is_simulated]);
-        if (status == GYRE_SUCCESS)
-            status = check_calls(paths[i], &traces[is_simulated]);
+            status = check_trace(paths[i], &traces[is_simulated], n_before[is_simulated]);
     }
     sources[0].trace = traces[0];
     sources[1].trace = traces[1];

@@ -112,27 +112,6 @@ static bool add_step(struct bench_trace *trace, const struct json_object *event,
     return true;
 }
 
-/* join_calls() joins a launch and its run. */
-static bool add_call(struct bench_trace *trace, const struct json_object *event,
-                     const struct json_object *args)
-{
-    const bool is_launch = strcmp(text(event, "name"), "launch") == 0;
-    if (!GROW(trace, calls))
-        return false;
-    struct bench_trace_call *call = &trace->calls[trace->n_calls];
-    memset(call, 0, sizeof(*call));
-    call->pid = integer(event, "pid") + trace->pid_shift;
-    call->call = integer(args, "call");
-    call->launch_us = is_launch ? number(event, "ts") : -1;
-    call->begin_us = number(event, "ts");
-    call->end_us = call->begin_us + number(event, "dur");
-    call->n_bytes = number(args, "bytes");
-    snprintf(call->collective, sizeof(call->collective), "%s", text(args, "collective"));
-    snprintf(call->algorithm, sizeof(call->algorithm), "%s", text(args, "algorithm"));
-    trace->n_calls += call->begin_us <= call->end_us;
-    return true;
-}
-
 static bool add_event(struct bench_trace *trace, const struct json_object *event)
 {
     struct json_object *args;
@@ -141,8 +120,23 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
         return true;
     if (is_slice && strcmp(text(event, "cat"), "step") == 0)
         return add_step(trace, event, args);
-    if (is_slice && strcmp(text(event, "cat"), "call") == 0)
-        return add_call(trace, event, args);
+    if (is_slice && strcmp(text(event, "cat"), "call") == 0) {
+        const bool is_launch = strcmp(text(event, "name"), "launch") == 0;
+        if (!GROW(trace, calls))
+            return false;
+        struct bench_trace_call *call = &trace->calls[trace->n_calls];
+        *call = (struct bench_trace_call){
+            .pid = integer(event, "pid") + trace->pid_shift,
+            .call = integer(args, "call"),
+            .launch_us = is_launch ? number(event, "ts") : -1,
+            .begin_us = number(event, "ts"),
+            .end_us = number(event, "ts") + number(event, "dur"),
+            .n_bytes = number(args, "bytes"),
+        };
+        snprintf(call->collective, sizeof(call->collective), "%s", text(args, "collective"));
+        snprintf(call->algorithm, sizeof(call->algorithm), "%s", text(args, "algorithm"));
+        trace->n_calls += call->begin_us <= call->end_us;
+    }
     if (strcmp(text(event, "name"), "gyre_rank") == 0) {
         struct json_object *shares = NULL;
         if (!GROW(trace, ranks))
@@ -158,7 +152,6 @@ static bool add_event(struct bench_trace *trace, const struct json_object *event
             .n_left_out = number(args, "left_out_launches"),
         };
         snprintf(rank->communicator, sizeof(rank->communicator), "%s", text(args, "communicator"));
-        return true;
     }
     return true;
 }

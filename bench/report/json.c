@@ -38,6 +38,7 @@ bool bench_is_secret(const char *variable)
 
 #include "bench/report/json_add.h"
 #include "core/foundation/base/file.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -54,21 +55,6 @@ struct bench_json {
     struct json_object *root;
     struct json_object *results;
 };
-
-static void add_environment(struct json_object *root)
-{
-    struct json_object *list = add_object(root, "environment");
-    for (char **at = environ; *at != NULL; at++) {
-        char name[128], key[GYRE_TEXT_UTF8_BYTES(sizeof(name))];
-        const size_t n_name = strcspn(*at, "=");
-        if (!bench_is_reported(*at) || n_name >= sizeof(name) || (*at)[n_name] == '\0')
-            continue;
-        memcpy(name, *at, n_name);
-        name[n_name] = '\0';
-        gyre_text_to_utf8(name, key, sizeof(key));
-        add_text(list, key, bench_is_secret(*at) ? "(hidden)" : *at + n_name + 1);
-    }
-}
 
 static void add_settings(struct json_object *root, const struct bench_setting *setting)
 {
@@ -95,22 +81,6 @@ static void add_settings(struct json_object *root, const struct bench_setting *s
     if (setting->limit.gbytes_per_s > 0) {
         add_text(list, "limit", setting->limit.ceiling);
         add_number(list, "limit_gbytes_per_s", setting->limit.gbytes_per_s);
-    }
-}
-
-static void add_places(struct json_object *root, const struct bench_setting *setting)
-{
-    struct json_object *list = add_array(root, "places");
-    for (int i = 0; i < setting->n_ranks; i++) {
-        const struct bench_place *place = &setting->places[i];
-        struct json_object *entry = json_object_new_object();
-        add_int(entry, "rank", place->rank);
-        add_text(entry, "host", place->host);
-        add_int(entry, "pid", place->pid);
-        add_int(entry, "device", place->device);
-        add_text(entry, "pci", place->pci);
-        add_text(entry, "words", place->device_text);
-        json_object_array_add(list, entry);
     }
 }
 
@@ -166,8 +136,29 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
         json_object_array_add(command, json_text(setting->argv[i]));
     add_time(json->root, "started");
     add_settings(json->root, setting);
-    add_places(json->root, setting);
-    add_environment(json->root);
+    struct json_object *places = add_array(json->root, "places");
+    for (int i = 0; i < setting->n_ranks; i++) {
+        const struct bench_place *place = &setting->places[i];
+        struct json_object *entry = json_object_new_object();
+        add_int(entry, "rank", place->rank);
+        add_text(entry, "host", place->host);
+        add_int(entry, "pid", place->pid);
+        add_int(entry, "device", place->device);
+        add_text(entry, "pci", place->pci);
+        add_text(entry, "words", place->device_text);
+        json_object_array_add(places, entry);
+    }
+    struct json_object *variables = add_object(json->root, "environment");
+    for (char **at = environ; *at != NULL; at++) {
+        char name[128], key[GYRE_TEXT_UTF8_BYTES(sizeof(name))];
+        const size_t n_name = strcspn(*at, "=");
+        if (!bench_is_reported(*at) || n_name >= sizeof(name) || (*at)[n_name] == '\0')
+            continue;
+        memcpy(name, *at, n_name);
+        name[n_name] = '\0';
+        gyre_text_to_utf8(name, key, sizeof(key));
+        add_text(variables, key, bench_is_secret(*at) ? "(hidden)" : *at + n_name + 1);
+    }
     json->results = add_array(json->root, "results");
     *json_out = json;
     return GYRE_SUCCESS;
@@ -219,37 +210,6 @@ static void add_text_or_null(struct json_object *object, const char *key, const 
         json_object_object_add(object, key, NULL);
 }
 
-static void add_versions(struct json_object *row, const struct bench_json *json)
-{
-    const struct bench_setting *setting = json->setting;
-    struct json_object *versions = add_object(row, "versions");
-    char reference[64];
-    snprintf(reference, sizeof(reference), "%.*s", bench_n_reference_version(setting),
-             setting->reference);
-    add_text(versions, "gyre", json->gyre_version);
-    add_text_or_null(versions, "reference", reference);
-    add_text_or_null(versions, "cuda_driver", setting->machine->cuda_driver);
-    add_text_or_null(versions, "cuda_runtime", setting->machine->cuda_runtime);
-}
-
-/* A block of gyre has its own multiprocessor while there are enough. NCCL does not tell how many it
- * uses. */
-static void add_sms(struct json_object *row, const struct bench_setting *setting,
-                    const struct gyre_plan_summary *plan)
-{
-    const unsigned n_sms = setting->machine->n_sms;
-    struct json_object *sms = add_object(row, "sms");
-    add_number_or_null(sms, "gyre", plan->n_blocks < n_sms ? plan->n_blocks : n_sms);
-    json_object_object_add(sms, "reference", NULL);
-}
-
-static void add_clocks(struct json_object *row, const struct bench_clocks *clocks)
-{
-    struct json_object *object = add_object(row, "clocks");
-    add_number_or_null(object, "sm_mhz", clocks->sm_mhz);
-    add_number_or_null(object, "memory_mhz", clocks->memory_mhz);
-}
-
 static void add_comparison(struct json_object *row, const char *key,
                            const struct bench_comparison *comparison)
 {
@@ -280,6 +240,7 @@ static void add_comparison(struct json_object *row, const char *key,
 
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
 {
+    const struct bench_machine *machine = json->setting->machine;
     const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
     struct json_object *object = json_object_new_object();
     add_int(object, "bytes", (int64_t)row->what.n_bytes);
@@ -299,9 +260,22 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_int(object, "slot_bytes", row->plan.slot_bytes);
     add_text(object, "path", row->plan.path);
     add_text(object, "transports", row->plan.transports);
-    add_sms(object, json->setting, &row->plan);
-    add_clocks(object, &row->clocks);
-    add_versions(object, json);
+    /* A block of gyre has its own multiprocessor while there are enough. NCCL does not tell how
+     * many it uses. */
+    struct json_object *sms = add_object(object, "sms");
+    add_number_or_null(sms, "gyre", gyre_min_u32(row->plan.n_blocks, machine->n_sms));
+    json_object_object_add(sms, "reference", NULL);
+    struct json_object *clocks = add_object(object, "clocks");
+    add_number_or_null(clocks, "sm_mhz", row->clocks.sm_mhz);
+    add_number_or_null(clocks, "memory_mhz", row->clocks.memory_mhz);
+    struct json_object *versions = add_object(object, "versions");
+    char reference[64];
+    snprintf(reference, sizeof(reference), "%.*s", bench_n_reference_version(json->setting),
+             json->setting->reference);
+    add_text(versions, "gyre", json->gyre_version);
+    add_text_or_null(versions, "reference", reference);
+    add_text_or_null(versions, "cuda_driver", machine->cuda_driver);
+    add_text_or_null(versions, "cuda_runtime", machine->cuda_runtime);
     if (row->plan.predicted_us > 0)
         add_number(object, "predicted_us", row->plan.predicted_us);
     add_timing(object, "out_of_place", &row->out_of_place);

@@ -93,21 +93,6 @@ static gyre_status add_point(struct bench_time_curve *curve, uint64_t n_bytes, d
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_row(struct json_object *row, struct bench_time_curve *curve, int *n_rows)
-{
-    const int64_t n_bytes = int_of(row, "bytes");
-    const double us = time_of(row);
-    if (n_bytes <= 0 || us <= 0)
-        return GYRE_SUCCESS;
-    if (int_of(member(row, "out_of_place", json_type_object), "wrong") > 0 ||
-        int_of(member(row, "in_place", json_type_object), "wrong") > 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "the results of %lld bytes were wrong, so its times say nothing",
-                         (long long)n_bytes);
-    (*n_rows)++;
-    return add_point(curve, (uint64_t)n_bytes, us);
-}
-
 static unsigned count_hosts(struct json_object *places)
 {
     const size_t n = places == NULL ? 0 : json_object_array_length(places);
@@ -138,8 +123,20 @@ static gyre_status add_report(struct json_object *root, struct bench_report_time
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "it is of %lld ranks on %u hosts, the reports before are of %u on %u",
                          (long long)n_ranks, n_hosts, times->n_ranks, times->n_hosts);
-    for (size_t i = 0; i < json_object_array_length(results); i++)
-        GYRE_TRY(add_row(json_object_array_get_idx(results, i), &times->of[coll], &n_rows));
+    for (size_t i = 0; i < json_object_array_length(results); i++) {
+        struct json_object *row = json_object_array_get_idx(results, i);
+        const int64_t n_bytes = int_of(row, "bytes");
+        const double us = time_of(row);
+        if (n_bytes <= 0 || us <= 0)
+            continue;
+        if (int_of(member(row, "out_of_place", json_type_object), "wrong") > 0 ||
+            int_of(member(row, "in_place", json_type_object), "wrong") > 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "the results of %lld bytes were wrong, so its times say nothing",
+                             (long long)n_bytes);
+        n_rows++;
+        GYRE_TRY(add_point(&times->of[coll], (uint64_t)n_bytes, us));
+    }
     if (n_rows == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no row with a time");
     times->n_ranks = (unsigned)n_ranks;
@@ -222,15 +219,6 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
     return GYRE_SUCCESS;
 }
 
-static gyre_status read_file(struct reading *reading, const char *path)
-{
-    struct json_object *root = NULL;
-    GYRE_TRY(bench_json_read(path, &root));
-    const gyre_status status = read_report(reading, root);
-    json_object_put(root);
-    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
-}
-
 gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *facts_out,
                                struct bench_fit_row *rows_out, size_t most_rows, size_t *n_rows_out)
 {
@@ -246,8 +234,16 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
                    ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--from %s: no *.json there", folder)
                    : gyre_fail_errno(ENOMEM, "--from %s", folder);
     gyre_status status = GYRE_SUCCESS;
-    for (size_t i = 0; i < found.gl_pathc && status == GYRE_SUCCESS; i++)
-        status = read_file(&reading, found.gl_pathv[i]);
+    for (size_t i = 0; i < found.gl_pathc && status == GYRE_SUCCESS; i++) {
+        struct json_object *root = NULL;
+        status = bench_json_read(found.gl_pathv[i], &root);
+        if (status != GYRE_SUCCESS)
+            break;
+        status = read_report(&reading, root);
+        json_object_put(root);
+        if (status != GYRE_SUCCESS)
+            gyre_fail_context(status, "%s", found.gl_pathv[i]);
+    }
     globfree(&found);
     GYRE_TRY(status);
     if (reading.n_rows == 0)
