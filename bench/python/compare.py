@@ -8,9 +8,7 @@ A launch runs each candidate in a process together with the first one, in turns:
 are one file, so an interrupted comparison goes on where it stopped. compare_search.py finds the best settings of a
 library, compare_stats.py judges. Python's own library is enough."""
 import argparse
-import csv
 import hashlib
-import io
 import json
 import os
 import random
@@ -24,7 +22,7 @@ from dataclasses import dataclass, field
 import compare_stats as stats
 from report import amount, count
 from report_runs import HERE, RunError, finish
-from report_sources import SourceError, read_json, say_written, write_whole
+from report_sources import SourceError, csv_text, read_json, say_written, write_whole
 
 SCHEMA_VERSION = 1
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -124,11 +122,6 @@ def candidates_of(text):
     return names
 
 
-def setup_of(name):
-    """Of a candidate that no search finds."""
-    return Setup("file", file=os.path.realpath(name[5:])) if name.startswith("file:") else Setup(name)
-
-
 def make_parser():
     """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre compare", add_help=False, allow_abbrev=False,
@@ -184,7 +177,8 @@ def prove_and_try(tools, options):
     and runs once at the least size before anything is timed."""
     setups, facts, refused = {}, {}, {}
     for name in options.candidates:
-        setup = setup_of(SEARCHED.get(name, name))
+        word = SEARCHED.get(name, name)
+        setup = Setup("file", file=os.path.realpath(word[5:])) if word.startswith("file:") else Setup(word)
         try:
             report = Process({name: setup}, [min(options.bytes)]).run(tools, options, 1)["report"]
             n_ranks = report["settings"]["ranks"]
@@ -202,14 +196,6 @@ def prove_and_try(tools, options):
     if len(setups) < 2:
         raise SourceError("nothing is left to compare with " + options.candidates[0])
     return setups, facts, refused
-
-
-def hosts_of(options):
-    """What is known of each host of the job."""
-    words = [*shlex.split(options.launch), sys.executable, "-B", os.path.join(HERE, "machine_facts.py")]
-    lines = finish([(words, {})], options.seconds).splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{")]
-    return list({facts["host"]: facts for facts in found}.values())
 
 
 def open_plan(tools, options):
@@ -305,10 +291,13 @@ def run_launch(tools, options, plan, number):
     dice = random.Random(f"{plan['seed']}:{number}")
     sizes = dice.sample(options.bytes, len(options.bytes))
     processes = processes_of(plan, sizes, dice)
+    words = [*shlex.split(options.launch), sys.executable, "-B", os.path.join(HERE, "machine_facts.py")]
+    facts = [json.loads(line) for line in finish([(words, {})], options.seconds).splitlines() if line.startswith("{")]
     launch = {"schema_version": SCHEMA_VERSION, "launch": number, "seed": plan["seed"], "coll": options.coll,
               "op": "sum", "n": plan["ranks"], "in_place": False, "sync": SYNC,
               "order": [{"candidates": list(process.names), "sizes": process.sizes} for process in processes],
-              "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "hosts": hosts_of(options),
+              "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 
+              "hosts": list({host["host"]: host for host in facts}.values()),
               "processes": [], "cases": [], "failures": []}
     for at, process in enumerate(processes):
         try:
@@ -323,18 +312,6 @@ def run_launch(tools, options, plan, number):
 
 
 # ---- the result --------------------------------------------------------------------------------
-
-def pairs_of(launches, first, name, size):
-    """(candidate, first candidate) in us for each launch that has both: of the same process if they ran in one."""
-    found = []
-    for launch in launches:
-        mine = [case for case in launch["cases"] if (case["candidate"], case["bytes"]) == (name, size)]
-        theirs = [case for case in launch["cases"] if (case["candidate"], case["bytes"]) == (first, size)]
-        if mine and theirs:
-            beside = next((case for case in theirs if case["process"] == mine[0]["process"]), theirs[0])
-            found.append((mine[0]["us"], beside["us"]))
-    return found
-
 
 def row_of(launches, plan, first, name, size):
     """A line of the summary, still without p_holm and verdict; None if the candidate was never timed there."""
@@ -352,7 +329,13 @@ def row_of(launches, plan, first, name, size):
            "p10_us": stats.quantile(samples, 0.1), "p90_us": stats.quantile(samples, 0.9), "min_us": min(samples),
            "busbw_gbytes_per_s": size / stats.median(times) / 1e3 * factor}
     if name != first:
-        pairs = pairs_of(launches, first, name, size)
+        pairs = []  # (candidate, first candidate) of each launch that has both: of the same process if they ran in one
+        for launch in launches:
+            mine, theirs = ([case for case in launch["cases"] if (case["candidate"], case["bytes"]) == (one, size)]
+                            for one in (name, first))
+            if mine and theirs:
+                beside = next((case for case in theirs if case["process"] == mine[0]["process"]), theirs[0])
+                pairs.append((mine[0]["us"], beside["us"]))
         row.update(stats.compare(pairs) if pairs else {"ratio": None, "ratio_lo": None, "ratio_hi": None, "p": None})
     return row
 
@@ -374,16 +357,6 @@ def summarize(plan, launches):
             "collective": plan["options"]["coll"], "facts": plan["facts"], "searched": plan["searched"],
             "failures": [failure for launch in launches for failure in launch["failures"]], "hosts": launches[-1]["hosts"],
             "settings": plan["options"], "rows": rows}
-
-
-def table_text(rows):
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
-                         for key, value in row.items()})
-    return text.getvalue()
 
 
 def print_summary(summary):
@@ -434,7 +407,9 @@ def compare(tools, options):
         raise SourceError(f"{options.out}: nothing could be timed: {summary['failures'][0]['why']}")
     paths = [os.path.join(options.out, name) for name in ("summary.json", "summary.csv")]
     write_whole(paths[0], json.dumps(summary, indent=1) + "\n")
-    write_whole(paths[1], table_text(summary["rows"]))
+    write_whole(paths[1], csv_text(COLUMNS, (
+        {key: "" if value is None else f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+        for row in summary["rows"])))
     print_summary(summary)
     if options.against:
         print_repeat(summary, options.against)

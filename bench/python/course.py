@@ -14,13 +14,6 @@ from program_text import Refused, parse, verify
 N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA = 8, 1 << 20, 2.0, 1 / 50e3, 1 / 200e3  # us, us a byte
 
 
-def shape_is(programs, coll, n_ranks):
-    if programs.coll != coll:
-        yield f"the collective is {programs.coll}; the exercise asks for {coll}"
-    if len(programs.ranks) != n_ranks:
-        yield f"there are programs of {len(programs.ranks)} ranks; the exercise has {n_ranks}"
-
-
 def messages(programs):
     """(sender, receiver, worker, step) of each message."""
     for rank, workers in enumerate(programs.ranks):
@@ -178,12 +171,6 @@ def compare_answers(text, answers, why):
             return
 
 
-def exercise_7(text):
-    answers = costs(N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA)
-    yield from compare_answers(text, answers,
-                               lambda name, value: why_not(name, value, N_COST_RANKS, COST_BYTES, answers[name]))
-
-
 ORDER = re.compile(r"memory_order_(?!relaxed)\w+")
 FENCE = re.compile(r"^ *atomic_thread_fence.*\n", re.M)
 
@@ -280,13 +267,10 @@ HINTS_11 = {
 }
 
 
-def answers_of_12():
-    timeout_ms = 4.096e-3 * 2 ** 17
-    return {"dscp": 106 >> 2, "ecn": 106 & 3, "first_takes": "RTR", "first_sends": "RTS", "packets_4096": 8,
-            "packets_1024": 32, "first_packet_bytes": 14 + 20 + 8 + 12 + 16 + 4096 + 4, "lacks": "RETH",
-            "timeout_ms": timeout_ms, "window_ms": 7 * timeout_ms}
-
-
+TIMEOUT_MS = 4.096e-3 * 2 ** 17
+ANSWERS_12 = {"dscp": 106 >> 2, "ecn": 106 & 3, "first_takes": "RTR", "first_sends": "RTS", "packets_4096": 8,
+              "packets_1024": 32, "first_packet_bytes": 14 + 20 + 8 + 12 + 16 + 4096 + 4, "lacks": "RETH",
+              "timeout_ms": TIMEOUT_MS, "window_ms": 7 * TIMEOUT_MS}
 HINTS_12 = {
     ("dscp", 106): "the class is DSCP x 4 + ECN", ("dscp", 13): "the upper six of eight bits: divide by 4",
     ("first_takes", "RTS"): "ready to receive comes before ready to send",
@@ -294,14 +278,12 @@ HINTS_12 = {
     ("first_packet_bytes", 4096): "that is the payload alone", ("first_packet_bytes", 4166): "the ICRC follows the payload",
     ("lacks", "BTH"): "each packet has one: it says to which queue pair it belongs",
     ("lacks", "ICRC"): "each packet has one, at its end",
-    ("timeout_ms", 536870.912): "that is in us", ("window_ms", 6 * 4.096e-3 * 2 ** 17): "the first time counts as well: 7 sendings",
+    ("timeout_ms", 536870.912): "that is in us", ("window_ms", 6 * TIMEOUT_MS): "the first time counts as well: 7 sendings",
 }
 
 
-def answers_of_13():
-    return {"look_at": 2, "timeout_slack_ms": 3000, "death_ms": 3000, "cable_ms": 10000, "first_again": 7, "last_allowed": 8}
-
-
+ANSWERS_13 = {"look_at": 2, "timeout_slack_ms": 3000, "death_ms": 3000, "cable_ms": 10000, "first_again": 7,
+              "last_allowed": 8}
 HINTS_13 = {
     ("look_at", 3): "rank 3 waits, too: follow the chain to its end", ("look_at", 0): "rank 0 is where the chain begins",
     ("death_ms", 10000): "an operating system closes the connections of a dead process at once",
@@ -311,8 +293,8 @@ HINTS_13 = {
     ("last_allowed", 9): "5 slots were consumed and 4 may be in flight: the slots 5 to 8",
     ("last_allowed", 10): "arrived gives no credit, head does",
 }
-ANSWERS = {10: (lambda tools: answers_of_10(), HINTS_10), 11: (answers_of_11, HINTS_11),
-           12: (lambda tools: answers_of_12(), HINTS_12), 13: (lambda tools: answers_of_13(), HINTS_13)}
+ANSWERS = {10: (lambda _: answers_of_10(), HINTS_10), 11: (answers_of_11, HINTS_11),
+           12: (lambda _: ANSWERS_12, HINTS_12), 13: (lambda _: ANSWERS_13, HINTS_13)}
 
 
 # How to find an answer, for wrong ones that are not among the hints.
@@ -333,19 +315,6 @@ WAYS = {
 }
 
 
-def check_answers(tools, lesson, text):
-    answers, hints = ANSWERS[lesson]
-
-    def why(name, value):
-        for (of, wrong), words in hints.items():
-            is_word = isinstance(wrong, str)
-            if of == name and (value.lower() == wrong.lower() if is_word else abs(value - wrong) <= 0.005 * abs(wrong)):
-                return words
-        return WAYS[name]
-
-    return list(compare_answers(text, answers(tools), why))
-
-
 class Given:
     def __init__(self, tools, path):
         self.tools, self.path = tools, path
@@ -362,15 +331,6 @@ PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 
             4: (exercise_4, "all_reduce", 4), 5: (exercise_5, "all_reduce", 2), 6: (exercise_6, "all_reduce", 4)}
 
 
-def late_steps(programs, proof):
-    """With a deadlock, steps that were taken before the one that frees them: with_next allowed it."""
-    for place in re.finditer(r"rank (\d+), worker (\d+), step (\d+)", proof):
-        rank, worker, at = map(int, place.groups())
-        if at > 0 and "with_next" in programs.ranks[rank][worker][at - 1].flags:
-            return f"; step {at - 1} of rank {rank} has with_next, so step {at} may come first"
-    return ""
-
-
 def check_program(tools, lesson, path, text):
     exercise, coll, n_ranks = PROGRAMS[lesson]
     names = list(dict.fromkeys(re.findall(r"^program (\w+) ", text, re.M)))
@@ -379,12 +339,17 @@ def check_program(tools, lesson, path, text):
     shapes = parse(text)
     if len(shapes) != 1:
         return [f"the file has {len(shapes)} programs for all ranks; write one, for the ranks 0, 1, ... in order"]
-    wrong = list(shape_is(shapes[0], coll, n_ranks))
+    wrong = [] if shapes[0].coll == coll else [f"the collective is {shapes[0].coll}; the exercise asks for {coll}"]
+    if len(shapes[0].ranks) != n_ranks:
+        wrong.append(f"there are programs of {len(shapes[0].ranks)} ranks; the exercise has {n_ranks}")
     proof = verify(tools, text)
     if not wrong and (proof is None or lesson != 4):  # lesson 4 predicts, which needs a proof
         wrong += exercise(shapes[0], Given(tools, path))
-    if proof and "deadlock" in proof:
-        proof += late_steps(shapes[0], proof)
+    if proof and "deadlock" in proof:  # perhaps with_next allowed a step before the one that frees it
+        places = (map(int, place.groups()) for place in re.finditer(r"rank (\d+), worker (\d+), step (\d+)", proof))
+        proof += next((f"; step {at - 1} of rank {rank} has with_next, so step {at} may come first"
+                       for rank, worker, at in places
+                       if at > 0 and "with_next" in shapes[0].ranks[rank][worker][at - 1].flags), "")
     return wrong + ([f"the verifier: {proof}"] if proof else [])
 
 
@@ -412,11 +377,22 @@ def check(tools, lesson, path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if lesson == 7:
-        return list(exercise_7(text))
+        answers = costs(N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA)
+        return list(compare_answers(text, answers, lambda name, value: why_not(name, value, N_COST_RANKS, COST_BYTES,
+                                                                               answers[name])))
     if lesson == 9:
         return exercise_9(Given(tools, path), text)
     if lesson in ANSWERS:
-        return check_answers(tools, lesson, text)
+        answers_of, hints = ANSWERS[lesson]
+
+        def why(name, value):
+            for (of, wrong), words in hints.items():
+                is_word = isinstance(wrong, str)
+                if of == name and (value.lower() == wrong.lower() if is_word else abs(value - wrong) <= 0.005 * abs(wrong)):
+                    return words
+            return WAYS[name]
+
+        return list(compare_answers(text, answers_of(tools), why))
     if not re.search(r"^program ", text, re.M):
         return ["there is no line \"program NAME COLLECTIVE\": is this a file of programs?"]
     return check_repaired(tools, path, text) if lesson == 8 else check_program(tools, lesson, path, text)

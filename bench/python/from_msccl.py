@@ -15,6 +15,7 @@ K parts, part p of all blocks becomes variant p of the programs, which every K-t
 import sys
 
 from msccl_file import MAX_VARIANTS, REDUCES, Algorithm, Refused, parse
+from program_text import Programs, Step
 
 MAX_WORKERS, MAX_LANES, MAX_DEPTH = 16, 8, 8  # as programs of gyre can have
 
@@ -322,44 +323,30 @@ def number_lanes(run):
     return most
 
 
-# ---- the text ----------------------------------------------------------------------------------
-
-def text_of_part(run, part, n_lanes):
-    algo = run.algo
-
-    def text_of(ref):
-        if isinstance(ref, str):
-            return ref
-        word, sender, receiver, channel = ref
-        lane = run.lanes[part][(sender, receiver)][channel]
-        peer = sender if word == "from" else receiver
-        return f"{word} {peer}/{lane}" if lane > 0 else f"{word} {peer}"
-
-    text = []
-    for rank in range(algo.n_gpus):
-        text.append(f"program {algo.name} {algo.coll}\n"
-                    f"ranks {algo.n_gpus} rank {rank} root {algo.root} "
-                    f"chunks {algo.n_chunks if algo.is_vector else 1} lanes {n_lanes} depth {MAX_DEPTH}\n")
-        workers = [lines for lines in run.lines[part][rank] if lines]
-        for number, lines in enumerate(workers):
-            text.append(f"worker {number}\n")
-            text += [f"  chunk {chunk}: {' + '.join(map(text_of, inputs))} -> "
-                     f"{', '.join(map(text_of, outputs))}{' final' if is_final else ''}\n"
-                     for chunk, inputs, outputs, is_final in lines]
-        text.append("end\n")
-    return "".join(text)
-
-
 def write_programs(run, file):
     """Parts of blocks whose programs are the same, each of them equally often, are one variant."""
-    n_lanes = number_lanes(run)
-    texts = [text_of_part(run, part, n_lanes) for part in range(run.algo.n_parts)]
+    algo, n_lanes, texts = run.algo, number_lanes(run), []
+    for part, of_ranks in enumerate(run.lines):
+
+        def text_of(ref, part=part):
+            if isinstance(ref, str):
+                return ref
+            word, sender, receiver, channel = ref
+            lane = run.lanes[part][(sender, receiver)][channel]
+            return f"{word} {sender if word == 'from' else receiver}" + (f"/{lane}" if lane > 0 else "")
+
+        programs = Programs(algo.name, algo.coll, algo.root, algo.n_chunks if algo.is_vector else 1, MAX_DEPTH,
+                            least_lanes=n_lanes)
+        programs.ranks = [[[Step(str(chunk), list(map(text_of, inputs)), list(map(text_of, outputs)),
+                                 " final" if is_final else "") for chunk, inputs, outputs, is_final in lines]
+                           for lines in workers] for workers in of_ranks]
+        texts.append(programs.text())
     distinct = list(dict.fromkeys(texts))
     if len({texts.count(text) for text in distinct}) == 1:
         texts = distinct
     if len(texts) > MAX_VARIANTS:
-        run.algo.element.refuse(f"the {len(texts)} parts of a block go {len(distinct)} different ways; programs of gyre "
-                                f"have {MAX_VARIANTS} variants")
+        algo.element.refuse(f"the {len(texts)} parts of a block go {len(distinct)} different ways; programs of gyre "
+                            f"have {MAX_VARIANTS} variants")
     file.writelines(texts)
 
 

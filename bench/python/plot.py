@@ -7,16 +7,15 @@ It reads reports of benches, and the predictions of schedule, which take the for
 the chart needs more than Python's own library.
 """
 import argparse
-import csv
 import html
-import io
 import os
 import re
 import sys
 from dataclasses import dataclass
 
 from report import amount, go_to_python_with_packages, install
-from report_sources import SourceError, check_bench, is_number, read_json, say_written, split_label, write_whole
+from report_sources import (SourceError, check_bench, csv_text, is_number, read_json, say_written, split_label,
+                            write_whole)
 
 NEEDED = ("matplotlib",)
 KINDS = ("svg", "png", "pdf", "html")
@@ -67,15 +66,6 @@ class Source:
         return str(self.report.get("started", ""))
 
 
-def check_prediction(row, path):
-    """SourceError unless the row is one of schedule's predictions."""
-    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("algorithm", "collective")) \
-            or not all(isinstance(row.get(key), int) for key in ("ranks", "hosts", "bytes")):
-        raise SourceError(f"{path}: a prediction lacks its algorithm, collective, ranks, hosts or bytes")
-    if not all(is_number(row.get(key)) and row[key] >= 0 for key in TIMES):
-        raise SourceError(f"{path}: the prediction of {row['algorithm']} for {row['bytes']} bytes has no times")
-
-
 def predictions(report, label, path):
     """The sources of a report of schedule --predict: one for each algorithm."""
     if report.get("schema_version") != 1:
@@ -84,7 +74,11 @@ def predictions(report, label, path):
         raise SourceError(f"{path}: has no predictions; schedule --predict --json writes them")
     groups = {}
     for row in report["predictions"]:
-        check_prediction(row, path)
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("algorithm", "collective")) \
+                or not all(isinstance(row.get(key), int) for key in ("ranks", "hosts", "bytes")):
+            raise SourceError(f"{path}: a prediction lacks its algorithm, collective, ranks, hosts or bytes")
+        if not all(is_number(row.get(key)) and row[key] >= 0 for key in TIMES):
+            raise SourceError(f"{path}: the prediction of {row['algorithm']} for {row['bytes']} bytes has no times")
         groups.setdefault((row["algorithm"], row["collective"], row["ranks"], row["hosts"]), []).append(row)
     sources = []
     for (algorithm, collective, ranks, hosts), rows in groups.items():
@@ -109,17 +103,6 @@ def name_of(path):
     return os.path.splitext(os.path.basename(path))[0]
 
 
-def bench_source(report, label, path):
-    """The source of a bench's report."""
-    limit = check_bench(report, path)["settings"].get("limit_gbytes_per_s")
-    if limit is not None and not (is_number(limit) and limit > 0):
-        raise SourceError(f"{path}: its limit_gbytes_per_s is not a number above 0")
-    for row in report["results"]:
-        if not is_number(row.get("predicted_us", 0)):
-            raise SourceError(f"{path}: the predicted time of {row['bytes']} bytes is not a number")
-    return Source(path, label or name_of(path), report, hosts_of(report))
-
-
 def contenders(report, label, path):
     """The sources of a report of --compare-algos: one for each algorithm."""
     groups = {}
@@ -134,13 +117,6 @@ def contenders(report, label, path):
             for algorithm, results in groups.items()]
 
 
-def is_of_contenders(value):
-    """Is this the report of a bench that ran with --compare-algos?"""
-    return isinstance(value.get("contenders"), list) and value["contenders"] and not value.get("results") \
-        and isinstance(value.get("places"), list) and isinstance(value.get("settings"), dict) \
-        and isinstance(value.get("collective"), str)
-
-
 def check_comparison(value, path):
     """A summary of gyre compare; SourceError if rows lack what is drawn."""
     rows = value.get("rows")
@@ -153,8 +129,19 @@ def check_comparison(value, path):
     return value
 
 
+def written_chart(curves, title, axis, options, rows):
+    """The bytes or the text of a chart's file. @rows: of the page's table."""
+    import report_charts
+    kind = output_kind(options.output)
+    if kind != "html":
+        return report_charts.draw_file(curves, title, axis, kind)
+    cells = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows)
+    return PAGE.format(title=html.escape(title), svg=report_charts.draw(curves, title, axis),
+                       rows="\n".join(f"<tr>{row}</tr>" for row in cells))
+
+
 def draw_comparison(path, value, sources, options):
-    """The bytes or the text of the chart of a comparison, beside predictions."""
+    """The file of the chart of a comparison, beside predictions."""
     import report_charts
     wrong = next((source for source in sources if not source.is_predicted
                   or (source.report["collective"], source.ranks) != (value["collective"], value["ranks"])), None)
@@ -164,28 +151,33 @@ def draw_comparison(path, value, sources, options):
     predicted = [(source.label, source.report) for source in sources]
     curves = report_charts.comparison_curves(value, predicted, options.limit)
     title = options.title or f"{value['collective']}, {value['ranks']} ranks, {value['launches']} launches"
-    axis, kind = f"time / time of {value['first']}", output_kind(options.output)
-    if kind != "html":
-        return report_charts.draw_file(curves, title, axis, kind)
-    cells = (value["first"], path, value["collective"], value["ranks"], len(value["hosts"]), "", "", "")
-    return PAGE.format(title=html.escape(title), svg=report_charts.draw(curves, title, axis),
-                       rows="<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    return written_chart(curves, title, f"time / time of {value['first']}", options,
+                         [(value["first"], path, value["collective"], value["ranks"], len(value["hosts"]), "", "", "")])
 
 
 def read_sources(texts):
     """The sources of [LABEL=]FILE texts. SourceError names the file that cannot be used."""
     sources = []
-    for text in texts:
-        label, path = split_label(text)
+    for label, path in map(split_label, texts):
         value = read_json(path)
-        if isinstance(value, dict) and isinstance(value.get("predictions"), list):
+        value = value if isinstance(value, dict) else {}
+        if isinstance(value.get("predictions"), list):
             sources += predictions(value, label, path)
-        elif isinstance(value, dict) and is_of_contenders(value):
+            continue
+        if value.get("contenders") and not value.get("results") and all(  # --compare-algos
+                isinstance(value.get(key), kind)
+                for key, kind in (("contenders", list), ("places", list), ("settings", dict), ("collective", str))):
             sources += contenders(value, label, path)
-        elif not isinstance(value, dict) or "results" not in value:
+            continue
+        if "results" not in value:
             raise SourceError(f"{path}: is neither the report of a bench (--json) nor of schedule --predict --json, nor a trace of gyre")
-        else:
-            sources.append(bench_source(value, label, path))
+        limit = check_bench(value, path)["settings"].get("limit_gbytes_per_s")
+        if limit is not None and not (is_number(limit) and limit > 0):
+            raise SourceError(f"{path}: its limit_gbytes_per_s is not a number above 0")
+        for row in value["results"]:
+            if not is_number(row.get("predicted_us", 0)):
+                raise SourceError(f"{path}: the predicted time of {row['bytes']} bytes is not a number")
+        sources.append(Source(path, label or name_of(path), value, hosts_of(value)))
     return sources
 
 
@@ -212,19 +204,15 @@ def check_fit(sources, what):
             source.label += f", {source.report['collective']}"
 
 
-def machine_of(report):
-    """The host of rank 0 of a bench's report; "" if it is unknown."""
-    places = [place for place in report.get("places", ()) if isinstance(place, dict)]
-    return next((place.get("host", "") for place in places if place.get("rank") == 0), "")
-
-
 def lines_of(source, row):
     """The values of COLUMNS for each engine that a row has times of. Unknown ones are left out."""
     timing, rounds = row["out_of_place"], row.get("comparison")
     settings = source.report["settings"]
+    host = next((place.get("host", "") for place in source.report.get("places", ())
+                 if isinstance(place, dict) and place.get("rank") == 0), "")
     same = {"file": source.path, "version": source.version, "date": source.date, "ranks": source.ranks,
             "hosts": source.hosts, "collective": source.report["collective"], "bytes": row["bytes"],
-            "machine": row.get("machine", machine_of(source.report)),
+            "machine": row.get("machine", host),
             "device": settings.get("device", ""), "fabric": row.get("fabric", ""), "dtype": row.get("type", "")}
     own = {"engine": "predicted" if source.is_predicted else "gyre",
            **{key: row.get(key, "") for key in ("algorithm", "protocol", "channels")},
@@ -238,17 +226,6 @@ def lines_of(source, row):
             for engine, us in times]
 
 
-def table_text(sources):
-    """All rows of all sources as CSV: a line for each engine and size."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for source in sources:
-        for row in source.report["results"]:
-            writer.writerows(lines_of(source, row))
-    return text.getvalue()
-
-
 def output_kind(path):
     """The kind of the file, by its ending."""
     kind = os.path.splitext(path)[1][1:].lower()
@@ -257,17 +234,12 @@ def output_kind(path):
     return kind
 
 
-def output_path(path):
-    output_kind(path)
-    return path
-
-
 def make_parser():
     """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre plot", add_help=False, allow_abbrev=False,
                                      usage="gyre plot [options] [LABEL=]FILE... (gyre plot --help)")
     parser.add_argument("files", nargs="*")
-    parser.add_argument("-o", "--output", type=output_path)
+    parser.add_argument("-o", "--output", type=lambda path: output_kind(path) and path)
     parser.add_argument("--y", choices=("time", "busbw"), default="time")
     parser.add_argument("--title")
     parser.add_argument("--call", type=int)
@@ -278,8 +250,8 @@ def make_parser():
     return parser
 
 
-def curves_of_sources(sources, options):
-    """All curves of the chart. SourceError if a file has nothing that logarithmic axes can show."""
+def draw(sources, options):
+    """The file of the chart. SourceError if a report has nothing that logarithmic axes can show."""
     import report_charts
     curves = []
     for source in sources:
@@ -291,23 +263,12 @@ def curves_of_sources(sources, options):
             found[0].style = report_charts.PREDICTED
         curves += found
     pairs = [(source.label, source.report) for source in sources]
-    return curves + report_charts.limit_curves(pairs, options.y, options.limit)
-
-
-def draw(sources, options):
-    """The bytes or the text of the chart's file."""
-    import report_charts
+    curves += report_charts.limit_curves(pairs, options.y, options.limit)
     names = dict.fromkeys(source.report["collective"] for source in sources)
     title = options.title or f"{', '.join(names)}: {options.y} over size"
-    axis, kind = report_charts.AXIS_TEXT[options.y], output_kind(options.output)
-    curves = curves_of_sources(sources, options)
-    if kind != "html":
-        return report_charts.draw_file(curves, title, axis, kind)
-    rows = ["".join(f"<td>{html.escape(str(cell))}</td>" for cell in (
-        source.label, source.path, source.report["collective"], source.ranks, source.hosts, source.version,
-        source.date, source.report["settings"].get("reference", ""))) for source in sources]
-    return PAGE.format(title=html.escape(title), svg=report_charts.draw(curves, title, axis),
-                       rows="\n".join(f"<tr>{row}</tr>" for row in rows))
+    return written_chart(curves, title, report_charts.AXIS_TEXT[options.y], options, [
+        (source.label, source.path, source.report["collective"], source.ranks, source.hosts, source.version, source.date,
+         source.report["settings"].get("reference", "")) for source in sources])
 
 
 # One call of a trace: each rank has a lane for its launch, for each worker and for its proxy. Ranks with an odd number
@@ -362,16 +323,6 @@ def slices_of(path, value, number):
     return found, ends, about["args"]
 
 
-def lanes_in_order(found):
-    """The lanes from top to bottom: the proxy of an even rank is its lowest lane, of an odd rank its highest."""
-    def key(lane):
-        rank, name = lane
-        kind = 0 if name == "launch" else 2 if name.startswith("proxy") else 1
-        place = [kind] + [int(word) for word in re.findall(r"\d+", name)]
-        return (rank, place if rank % 2 == 0 else [-part for part in place])
-    return sorted(found, key=key)
-
-
 def draw_call(files, number, title):
     """files: (path, trace) pairs that together have all ranks. Returns the text of an SVG."""
     found, ends, about = {}, {}, {}
@@ -379,7 +330,14 @@ def draw_call(files, number, title):
         of_file, ends_of_file, about = slices_of(path, value, number)
         found.update(of_file)
         ends.update(ends_of_file)
-    order = lanes_in_order(found)
+
+    def place_of(lane):  # the proxy of an even rank is its lowest lane, of an odd rank its highest
+        rank, name = lane
+        kind = 0 if name == "launch" else 2 if name.startswith("proxy") else 1
+        place = [kind] + [int(word) for word in re.findall(r"\d+", name)]
+        return (rank, place if rank % 2 == 0 else [-part for part in place])
+
+    order = sorted(found, key=place_of)
     begin = min(event["ts"] for events in found.values() for event in events)
     span = max(ends.values()) - begin
     height = TOP + len(order) * LANE + (len({rank for rank, _ in order}) - 1) * GAP + 62
@@ -464,12 +422,15 @@ def write_files(options):
         go_to_python_with_packages("plot", NEEDED)
         write_whole(options.output, draw(sources, options))
         written.append(options.output)
-    if options.table == "-":
-        sys.stdout.write(table_text(sources))
-        sys.stdout.flush()
-    elif options.table:
-        write_whole(options.table, table_text(sources))
-        written.append(options.table)
+    if options.table:
+        table = csv_text(COLUMNS, (line for source in sources for row in source.report["results"]
+                                   for line in lines_of(source, row)))
+        if options.table == "-":
+            sys.stdout.write(table)
+            sys.stdout.flush()
+        else:
+            write_whole(options.table, table)
+            written.append(options.table)
     return written
 
 

@@ -53,13 +53,14 @@ class Programs:
     depth: int = 2
     max_range: int = 1
     ranks: list = field(default_factory=list)
+    least_lanes: int = 1
 
     @property
     def lanes(self):
         found = [0]
         for step in self.steps():
             found += [int(ref.partition("/")[2] or 0) for ref in step.inputs + step.outputs]
-        return max(found) + 1
+        return max(self.least_lanes, max(found) + 1)
 
     @property
     def is_vector(self):

@@ -254,7 +254,9 @@ def results(report):
     if not report.runs:
         return nothing("No bench could be measured; the last section says why.")
     blocks = [table(["run", "transport detected", "GPUDirect", "highest busbw"],
-                    [[run.label, run.transports(), gdr(run), f"{gbps(report.peak(run))} GB/s"] for run in report.runs])]
+                    [[run.label, run.transports(), "-" if "NET/IB" not in run.transports() else
+                      "on" if "GDRDMA" in run.transports() else "off", f"{gbps(report.peak(run))} GB/s"]
+                     for run in report.runs])]
     for name, runs in by_collective(report.runs):
         base = report.baseline if report.baseline in runs else None
         header = ["size"]
@@ -270,7 +272,16 @@ def results(report):
             line = [report_charts.size_text(size)]
             old = by_bytes[id(base)].get(size) if base else None
             for run in runs:
-                line += result_cells(report, run, base, by_bytes[id(run)].get(size), old)
+                row, limit = by_bytes[id(run)].get(size), report.limit(run)[0]
+                is_compared = base is not None and run is not base
+                us = report_charts.times_of(row)[0] if row else 0
+                if us <= 0:  # the size was not run
+                    line += [""] * (2 + bool(limit) + is_compared)
+                    continue
+                busbw = report.busbw(row)
+                line += [f"{us:.2f}", gbps(busbw)]
+                line += [f"{100 * busbw / limit:.1f}"] if limit else []
+                line += [f"{report_charts.times_of(old)[0] / us:.2f}" if old else ""] if is_compared else []
             lines.append(line)
         is_checked = all(row["out_of_place"].get("wrong") == 0 for run in runs for row in run.report["results"])
         blocks += [text(f"{name}, time and busbw{f'; x {base.label}: times as fast' if base else ''}. " + ("Data were checked: every result here was right." if is_checked else
@@ -280,13 +291,6 @@ def results(report):
             blocks.append(text("Speed-up: not measured, there is no TCP run to compare with."))
         blocks += limits(report, runs)
     return blocks
-
-
-def gdr(run):
-    """Does RDMA read and write GPU memory in this run?"""
-    if "NET/IB" not in run.transports():
-        return "-"
-    return "on" if "GDRDMA" in run.transports() else "off"
 
 
 def limits(report, runs):
@@ -301,22 +305,6 @@ def limits(report, runs):
 def gbps(busbw):
     """Three decimals, or three digits where decimals would be zeros."""
     return f"{busbw:.3f}" if busbw >= 0.1 else f"{busbw:.3g}"
-
-
-def result_cells(report, run, base, row, old):
-    """The cells of one run and size; empty where the size was not run."""
-    limit = report.limit(run)[0]
-    n_cells = 2 + bool(limit) + bool(base and run is not base)
-    us = report_charts.times_of(row)[0] if row else 0
-    if us <= 0:
-        return [""] * n_cells
-    busbw = report.busbw(row)
-    cells = [f"{us:.2f}", gbps(busbw)]
-    if limit:
-        cells.append(f"{100 * busbw / limit:.1f}")
-    if base and run is not base:
-        cells.append(f"{report_charts.times_of(old)[0] / us:.2f}" if old else "")
-    return cells
 
 
 def charts(report):
@@ -424,12 +412,6 @@ SECTIONS = [
 NO_DOCTOR = "Not known: there is no report of gyre doctor."
 
 
-def make_sections(sources, options):
-    report = Report(sources, options)
-    return [(title, nothing(NO_DOCTOR) if needs_doctor and report.doctor is None else make(report))
-            for title, make, needs_doctor in SECTIONS]
-
-
 def cell(words):
     """Text of a Markdown table's cell."""
     return str(words).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
@@ -437,7 +419,10 @@ def cell(words):
 
 def write_pages(sources, options):
     """Returns the paths of the pages. OSError if one cannot be written."""
-    page = {"title": options.title, "sections": make_sections(sources, options),
+    report = Report(sources, options)
+    sections = [(title, nothing(NO_DOCTOR) if needs_doctor and report.doctor is None else make(report))
+                for title, make, needs_doctor in SECTIONS]
+    page = {"title": options.title, "sections": sections,
             "written": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")}
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True,

@@ -26,20 +26,14 @@ class RunError(Exception):
         self.output = output
 
 
-def split_output(text):
-    """(lines of the programs, lines of Open MPI). Open MPI frames its messages with lines of dashes."""
-    programs, launcher, is_framed = [], [], False
+def last_words(text):
+    """The line of an output that is most likely to say why a program failed."""
+    programs, launcher, is_framed = [], [], False  # Open MPI frames its messages with lines of dashes
     for line in (line.strip() for line in text.splitlines()):
         if re.fullmatch("-{40,}", line):
             is_framed = not is_framed
         elif line:
             (launcher if is_framed else programs).append(line)
-    return programs, launcher
-
-
-def last_words(text):
-    """The line of an output that is most likely to say why a program failed."""
-    programs, launcher = split_output(text)
     named = [line for line in programs if "error" in line.lower() or ": " in line and "INFO" not in line]
     # The first line of Open MPI's messages names the cause, and the rest is advice.
     return (named[-1:] or launcher[:1] or programs[-1:] or ["it printed nothing"])[0]
@@ -86,35 +80,30 @@ def words_of(output):
     return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode(errors="replace")
 
 
-def words_of_all(outputs):
-    return "".join(words_of(output) for output in outputs)
-
-
-def wait_for_success(processes, outputs, seconds, accepts_failure):
-    deadline = time.monotonic() + seconds
-    while True:
-        statuses = [process.poll() for process in processes]
-        for status, output in zip(statuses, outputs):
-            if status is not None and status != 0 and not accepts_failure:
-                raise RunError(f"exit status {status}: {last_words(words_of(output))}", words_of_all(outputs))
-        if None not in statuses:
-            return
-        if time.monotonic() >= deadline:
-            raise RunError(f"it took longer than {seconds:g} seconds; --seconds allows more", words_of_all(outputs))
-        time.sleep(POLL_SECONDS)
-
-
 def finish(commands, seconds, accepts_failure=False):
     """Starts each of the pairs (command, variables) and waits for all, for `seconds` together. Ends them
     all at the first that fails, or when the time is over. Returns what they printed."""
     processes, outputs = [], []
+
+    def printed():
+        return "".join(map(words_of, outputs))
+
     try:
         for command, variables in commands:
             # A file, because a process would wait for ever at a full pipe that nobody reads.
             outputs.append(tempfile.TemporaryFile())
             processes.append(start(command, variables, outputs[-1]))
-        wait_for_success(processes, outputs, seconds, accepts_failure)
-        return words_of_all(outputs)
+        deadline = time.monotonic() + seconds
+        while True:
+            statuses = [process.poll() for process in processes]
+            for status, output in zip(statuses, outputs):
+                if status and not accepts_failure:
+                    raise RunError(f"exit status {status}: {last_words(words_of(output))}", printed())
+            if None not in statuses:
+                return printed()
+            if time.monotonic() >= deadline:
+                raise RunError(f"it took longer than {seconds:g} seconds; --seconds allows more", printed())
+            time.sleep(POLL_SECONDS)
     finally:
         end(processes)
         for output in outputs:
@@ -160,14 +149,11 @@ def shown_command(command, transport, options, hosts=None):
     return shlex.join([*words, os.path.basename(command[0]), *command[1:]])
 
 
-def default_sizes(options):
-    """To 1 GiB on a network and on GPUs. In the memory of one host that would take minutes."""
-    return "1K:1G" if options.launch or os.path.exists("/dev/nvidiactl") else "1K:16M"
-
-
 def run_bench(tools, transport, options, hosts=None):
     """An all-reduce over one transport ("default": gyre chooses). Returns (report, log, command)."""
-    first, last = (options.sizes or default_sizes(options)).split(":")
+    # To 1 GiB on a network and on GPUs. In the memory of one host that would take minutes.
+    is_fast = options.launch or os.path.exists("/dev/nvidiactl")
+    first, last = (options.sizes or ("1K:1G" if is_fast else "1K:16M")).split(":")
     variables = {"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "INIT,NET,P2P,SHM", **transport_variables(transport)}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that a report is made of, checked: reports of benches, gyre doctor, logs, DDP times. A
 file that is not what it should be is an error that names it; nothing is taken from it."""
+import csv
+import io
 import json
 import math
 import os
@@ -10,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
+import machine_facts
 from report_runs import RunError, run_bench, run_ddp, run_doctor, run_env
 
 MOST_BYTES = 64 << 20
@@ -108,6 +111,14 @@ def write_whole(path, data):
         raise
 
 
+def csv_text(columns, rows):
+    """A table as CSV. A row is a list, or a dictionary whose missing cells are empty."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        [columns, *([row.get(key, "") for key in columns] if isinstance(row, dict) else row for row in rows)])
+    return text.getvalue()
+
+
 def say_written(command_name, write, out=sys.stdout):
     """Says in `out` which files `write` wrote, whose paths it returns, or why it failed. Returns the exit status."""
     try:
@@ -183,20 +194,19 @@ def check_doctor(report, name):
             isinstance(check, dict) and all(isinstance(check.get(key), str) for key in keys)
             for check in report["checks"]):
         raise SourceError(f"{name}: is not the report of gyre doctor (made by --json)")
+
+    def is_matrix(matrix):  # a name for each row, and rows of as many numbers or nulls
+        names = matrix.get("names") if isinstance(matrix, dict) else None
+        return isinstance(names, list) and all(isinstance(name, str) for name in names) and all(
+            isinstance(matrix.get(key), list) and len(matrix[key]) == len(names) and all(
+                isinstance(row, list) and len(row) == len(names) and all(value is None or is_number(value) for value in row)
+                for row in matrix[key])
+            for key in ("gbytes_per_s", "latency_us"))
+
     matrices = report.get("matrix") or {}
     if not isinstance(matrices, dict) or not all(matrix is None or is_matrix(matrix) for matrix in matrices.values()):
         raise SourceError(f"{name}: its matrix is not as gyre doctor writes it")
     return report
-
-
-def is_matrix(matrix):
-    """Has it a name for each row, and rows of as many numbers or nulls?"""
-    names = matrix.get("names") if isinstance(matrix, dict) else None
-    return isinstance(names, list) and all(isinstance(name, str) for name in names) and all(
-        isinstance(matrix.get(key), list) and len(matrix[key]) == len(names) and all(
-            isinstance(row, list) and len(row) == len(names) and all(value is None or is_number(value) for value in row)
-            for row in matrix[key])
-        for key in ("gbytes_per_s", "latency_us"))
 
 
 def check_ddp(value, name):
@@ -248,11 +258,6 @@ def number_of(text):
         return None   # N/A, or "nan"
 
 
-def transports_of(log):
-    """NET/IB/GDRDMA, ... : what the lines "via" name, without numbers of devices."""
-    return ", ".join(sorted({re.sub(r"/\d+(?=/|$)", "", found) for found in VIA.findall(log)}))
-
-
 def collective_of(words, factor, n_ranks, has_op):
     """(collective, bytes over a link / size) by the program's name or, where it is not said, by busbw / algbw."""
     named = [name for name in re.findall(r"(\w+)_perf", words) if name in COLLECTIVES]
@@ -271,9 +276,11 @@ def nccl_report(rows, places, words, settings, environment, log=""):
     n_ranks = settings["ranks"] = len(places) or None
     factor = largest[4][2] / largest[4][1] if largest and largest[4][1] else 1.0
     name, factor = collective_of(words, factor, n_ranks or 0, bool(rows) and rows[0][3] != "none")
+    # NET/IB/GDRDMA, ...: what the lines "via" name, without numbers of devices.
+    transports = ", ".join(sorted({re.sub(r"/\d+(?=/|$)", "", found) for found in VIA.findall(log)}))
     results = []
     for n_bytes, count, kind, _, *halves in rows:
-        row = {"bytes": n_bytes, "count": count, "type": kind, "transports": transports_of(log)}
+        row = {"bytes": n_bytes, "count": count, "type": kind, "transports": transports}
         for key, half in zip(("out_of_place", "in_place"), halves):
             if half and half[0]:
                 # The bandwidths are printed with two decimals, of small calls 0.00.
@@ -367,33 +374,25 @@ def measure(tools, doctor, options, missing, logs):
 
 
 def read_bench(path):
-    """(the report of a bench of gyre or of nccl-tests, the evidence lines of its text)"""
+    """(the report of a bench of gyre or of nccl-tests, its path, the evidence lines of its text)"""
     data = read_bytes(path)
     text = data.decode("utf-8", errors="replace")
     if text.lstrip()[:1] not in ("{", "["):
         found = from_nccl_text(text)
         if found:
-            return check_bench(found, path), evidence_of(text)
+            return check_bench(found, path), path, evidence_of(text)
     value = read_json(path)
     found = from_nccl_json(value) if isinstance(value, dict) else None
-    return check_bench(found or value, path), []
-
-
-def read_runs(options):
-    runs = []
-    for text in options.json:
-        label, path = split_label(text)
-        report, evidence = read_bench(path)
-        run = Run(label, report, path, evidence)
-        run.label = label or run.transports()
-        runs.append(run)
-    return runs
+    return check_bench(found or value, path), path, []
 
 
 def collect(tools, options):
     """Reads what was given, measures the rest."""
     missing, logs, ddp, doctor, scaling, exports = [], [], None, None, [], ""
-    runs = read_runs(options)
+    runs = []
+    for label, path in map(split_label, options.json):
+        runs.append(Run(label, *read_bench(path)))
+        runs[-1].label = label or runs[-1].transports()
     for path in options.log:
         logs.append((os.path.basename(path), evidence_of(read_bytes(path).decode("utf-8", errors="replace"))))
     if options.ddp:
@@ -430,12 +429,6 @@ def collect(tools, options):
 
 def this_machine():
     """Rows about the machine that writes the report."""
-    cpu = "unknown"
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = re.findall(r"^model name\s*:\s*(.*)$", file.read(), re.M)
-        cpu = names[0] if names else cpu
-    except OSError:
-        pass
+    name = re.search(r"^model name\s*:\s*(.*)$", machine_facts.read("/proc/cpuinfo"), re.M)
     return [("system", f"{platform.system()} {platform.release()}"),
-            ("processors", f"{os.cpu_count()} x {cpu}")]
+            ("processors", f"{os.cpu_count()} x {name[1] if name else 'unknown'}")]

@@ -6,14 +6,12 @@
 A figure is a file of figures/: PAPER, CLAIM, INEQUALITY (fixed before anything is worked out), EVIDENCE (what kind
 of result it is), MINUTES, and run(), which returns a Result. Its first line says whether the claim showed."""
 import argparse
-import csv
 import importlib
-import io
 import os
 import sys
 
 from report import find_python
-from report_sources import say_written, write_whole
+from report_sources import csv_text, say_written, write_whole
 
 FOLDER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "figures")
 NEEDED = ("matplotlib",)
@@ -33,13 +31,6 @@ def first_line(result):
     if result.cannot:
         return f"*cannot be tested here: {result.cannot}*"
     return f"*{'showed' if result.showed else 'did not show'}*: {result.found}"
-
-
-def table_text(result):
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [result.columns, *([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in result.rows)])
-    return text.getvalue()
 
 
 def chart(module, name, result):
@@ -74,7 +65,9 @@ def reproduce(tools, name, folder):
     print(f"{name}: {first_line(result)}", flush=True)
     path = os.path.join(folder, name)
     picture = chart(module, name, result)
-    written = {".csv": table_text(result), ".md": page(module, name, result, picture is not None)}
+    written = {".csv": csv_text(result.columns, ([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row]
+                                                  for row in result.rows)),
+               ".md": page(module, name, result, picture is not None)}
     if picture is not None:
         written[".svg"] = picture
     for ending, data in written.items():

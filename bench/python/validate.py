@@ -7,21 +7,25 @@ Here are the tables that it prints, the page, and the chart; published/ has the 
 fit and the scores."""
 import argparse
 import collections
-import csv
-import io
 import math
 import os
 import re
 import sys
 
 from report import go_to_python_with_packages
-from report_sources import say_written, write_whole
+from report_sources import csv_text, say_written, write_whole
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "published")]
-from expect import CLASSES, PLACES, bar_of, expect, place_of  # noqa: E402 (the folder must be in the path first)
-from machines import MachineError, read_machine, read_machines  # noqa: E402
-from scores import Simulator, TableError, fit, read_table, score_rows, summary, write_fit  # noqa: E402
+from machines import MachineError, library_of, read_machine, read_machines  # noqa: E402 (the folder must be in the path first)
+from scores import (Simulator, TableError, bus_factor, fit, line_rate, query_of, read_table, score_rows,  # noqa: E402
+                    summary, write_fit)
 
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "mpi": "MPI", "oneshot": "vLLM"}
+CLASSES = (("up to 64 KiB", 0, 1 << 16), ("up to 16 MiB", (1 << 16) + 1, 1 << 24), ("above", (1 << 24) + 1, 1 << 62))
+PLACES = ("GPUs of one host", "GPUs of several hosts", "host memory (MPI)")
+CSV_COLUMNS = ("machine", "collective", "hosts", "gpus_per_host", "bytes", "library", "measured_us", "predicted_us",
+               "algorithm", "protocol", "trap")
 GOAL_BYTES = 16384  # the issue's classes: below, and from here on
 WORST = 10
 SIDES = (f"from {GOAL_BYTES >> 10} KiB", f"below {GOAL_BYTES >> 10} KiB")
@@ -31,6 +35,15 @@ LEVELS = {1: "the fitted machine, other calls", 2: "its class, another machine",
 
 def percent(value):
     return f"{100 * value:.1f} %" if value < 10 else f"{value + 1:.0f}x"
+
+
+def place_of(row):
+    return PLACES[2] if library_of(row["library"]) == "mpi" else PLACES[row["hosts"] > 1]
+
+
+def bar_of(row):
+    """The class by which error bars are given."""
+    return f"{place_of(row)}, {next(name for name, least, most in CLASSES if least <= row['bytes'] <= most)}"
 
 
 def class_of(row):
@@ -169,20 +182,6 @@ def put_tables(path, texts):
     write_whole(path, page)
 
 
-def csv_text(scored):
-    """Each row with its prediction, for other tools."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["machine", "collective", "hosts", "gpus_per_host", "bytes", "library", "measured_us", "predicted_us",
-                     "algorithm", "protocol", "trap"])
-    for score in scored:
-        row, answer = score["row"], score["answer"]
-        writer.writerow([row["machine"], row["collective"], row["hosts"], row["gpus_per_host"], row["bytes"], row["library"],
-                         f"{row['time_us']:g}", f"{score['us']:.5g}", answer.get("algo", ""), answer.get("proto", ""),
-                         row["trap"]])
-    return text.getvalue()
-
-
 def bars_text(scored):
     """The p90 of each class: the error bars of --expect."""
     lines = ["# Of tests/published/score.csv, written by gyre validate --bars: class, p90 of predicted / measured, rows"]
@@ -221,6 +220,39 @@ def refit(simulator, calibration, wanted):
         print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in values.items()))
 
 
+def expect(simulator, machine, coll, size, shape):
+    """--expect: prints what a collective should reach on a machine: the bound of its links, the prediction, and an error
+    bar from predictions of published measurements. Returns the exit status. Errors: MachineError, TableError."""
+    folder = simulator.folder
+    known = sorted(name[:-8] for name in os.listdir(folder) if name.endswith(".machine"))
+    if machine not in known and not os.path.exists(machine):
+        raise MachineError(f"there is no machine {machine}; machines are: {', '.join(known)}, or a file")
+    machine = read_machine(os.path.join(folder, f"{machine}.machine") if machine in known else machine, folder)
+    sizes, shapes = re.fullmatch(r"(\d+)([KMG]?)", size), re.fullmatch(r"(\d+)x(\d+)", shape)
+    if sizes is None or int(sizes[1]) < 1 or shapes is None or int(shapes[1]) * int(shapes[2]) < 2:
+        raise TableError(f"{size} {shape}: expected a size and HOSTSxGPUS, such as 1G 64x8, of at least 2 GPUs")
+    hosts, gpus = int(shapes[1]), int(shapes[2])
+    row = {"collective": coll, "bytes": int(sizes[1]) * UNITS[sizes[2]], "hosts": hosts, "gpus_per_host": gpus,
+           "ranks": hosts * gpus, "nic_per_host": 0, "nic_gbit_s": 0, "graph": "no", "algorithm_or_proto": "default",
+           "library": LIBRARIES[machine.words["library"]], "library_version": ""}
+    answer = simulator.ask([query_of(machine, row)])[0]
+    if "error" in answer:
+        raise TableError(answer["error"])
+    time_us, rate, moved = float(answer["time_us"]), line_rate(machine, row), row["bytes"] * bus_factor(row) / 1e3
+    with open(os.path.join(folder, "bars.txt"), encoding="utf-8") as file:
+        bars = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
+    factor, n_rows = next(((float(bar[1]), int(bar[2])) for bar in bars if bar[0] == bar_of(row)), (None, 0))
+    print(f"{coll} of {row['bytes']} B by {row['ranks']} ranks, {hosts} x {gpus}, on {machine.short}")
+    print(f"bound       {moved / rate:12.1f} us {rate:9.1f} GB/s of busbw: its links alone")
+    print(f"prediction  {time_us:12.1f} us {moved / time_us:9.1f} GB/s: {answer['algo']} {answer.get('proto', '')}, busiest: "
+          f"{answer['busiest']} {answer['share']}")
+    print(f"error bar   {time_us / factor:12.1f} to {time_us * factor:.1f} us: nine of ten of the {n_rows} published times "
+          f"of \"{bar_of(row)}\" are within a factor of {factor:.2f}" if factor else
+          f"error bar   none: no published time of \"{bar_of(row)}\" was predicted")
+    print(f"source      {os.path.relpath(machine.path)}; tests/published/score.csv; docs/published.md")
+    return 0
+
+
 def make_parser():
     """The options, whose help is in bench/gyre.c."""
     parser = argparse.ArgumentParser(prog="gyre validate", add_help=False, allow_abbrev=False,
@@ -249,7 +281,10 @@ def validate(tools, options):
     scored, left = score_rows(rows, machines, simulator, calibration)
     texts = report(scored, left)
     if options.csv:
-        written[options.csv] = csv_text(scored)
+        rows = ((score["row"], score["answer"], score["us"]) for score in scored)
+        written[options.csv] = csv_text(CSV_COLUMNS, (
+            [*(row[key] for key in CSV_COLUMNS[:6]), f"{row['time_us']:g}", f"{us:.5g}", answer.get("algo", ""),
+             answer.get("proto", ""), row["trap"]] for row, answer, us in rows))
     if options.svg:
         written[options.svg] = draw(scored)
     if options.bars:

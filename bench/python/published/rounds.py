@@ -114,12 +114,6 @@ def load_of(step, dimensions):
     return 1
 
 
-def ports_of(algorithm):
-    """Interfaces that a uTofu algorithm of Bine trees uses: the last number of its name; else 1."""
-    word = algorithm.rsplit("-", 1)[-1]
-    return int(word) if "UTOFU" in algorithm.upper() and word.isdigit() else 1
-
-
 def predict_us(coll, algorithm, p, n_bytes, constants, dimensions=()):
     """(time in us, algorithm, the part of the time that is busy sending or reducing), or None if the name is unknown.
     "default" and names that say nothing: the fastest of the usual ones."""
@@ -130,7 +124,9 @@ def predict_us(coll, algorithm, p, n_bytes, constants, dimensions=()):
         found = [(predict_us(coll, name, p, n_bytes, constants, dimensions), name) for name in CHOICES.get(coll, ())]
         return min((prediction[0], name, prediction[2]) for prediction, name in found) if found else None
     hop = constants["simple_network_hop_ns"] + constants.get("wire_ns", 0)
-    rate, gamma = constants["nic_bytes_per_ns"] * ports_of(algorithm), constants["worker_read_bytes_per_ns"]
+    word = algorithm.rsplit("-", 1)[-1]  # uTofu's algorithms of Bine trees: the number of interfaces
+    n_ports = int(word) if "UTOFU" in algorithm.upper() and word.isdigit() else 1
+    rate, gamma = constants["nic_bytes_per_ns"] * n_ports, constants["worker_read_bytes_per_ns"]
     total, busy = constants.get("launch_ns", 0), 0.0
     for part in rounds:
         moved = part.n_bytes / rate * load_of(part.step, dimensions) + part.reduced / gamma

@@ -15,6 +15,7 @@ from machines import CHIPS, MachineError, find_machine
 
 COLUMNS = ("machine", "gpu", "gpus_per_host", "hosts", "nic_per_host", "nic_gbit_s", "collective", "library",
            "algorithm_or_proto", "bytes", "time_us", "graph", "trap")
+SERIES = ("machine", "collective", "ranks", "hosts", "library", "algorithm_or_proto")
 COLLECTIVES = {"alltoall": "all_to_all"}
 FIT_ROUNDS, FIT_STEP, FIT_MOST = 12, 0.05, 0.7
 STEP_NS, HOP_NS = 166, 853  # of lamport on H200 (algorithms/simulate/cost.c)
@@ -48,10 +49,6 @@ def read_table(path):
         row["line"], row["ranks"] = number, row["gpus_per_host"] * row["hosts"]
         rows.append(row)
     return rows
-
-
-def series_of(row):
-    return tuple(row[key] for key in ("machine", "collective", "ranks", "hosts", "library", "algorithm_or_proto"))
 
 
 # ---- the simulator ------------------------------------------------------------------------------------------------
@@ -97,11 +94,17 @@ def query_of(machine, row, changed=None, as_given=True):
     if machine.is_mixed:
         own |= {key: constants[key] for key in ("host_egress_bytes_per_ns", "launch_ns")} | \
             {"lamport_step_ns": STEP_NS * machine.clock}
-    if library == "oneshot" and not is_one_barrier(row):  # a flag to each peer before and after the data
+    # SGLang's kernel has no barrier of its own since 0.5.14; vLLM's (csrc/custom_all_reduce.cuh) has two.
+    version = [int(word) for word in row.get("library_version", "").split(".") if word.isdigit()]
+    is_one_barrier = "sglang" in row["library"].lower() and version >= [0, 5, 14]
+    if library == "oneshot" and not is_one_barrier:  # a flag to each peer before and after the data
         own["launch_ns"] = constants["launch_ns"] + 2 * (STEP_NS * machine.clock + HOP_NS)
+    given = row["algorithm_or_proto"].lower() if as_given and library in ("nccl", "rccl") else "default"
+    if as_given and given == "default" and library in ("nccl", "rccl"):
+        given = words.get("algorithm", "default")
     query = {"machine": machine.path, "coll": COLLECTIVES.get(row["collective"], row["collective"]),
              "ranks": row["ranks"], "hosts": row["hosts"], "bytes": row["bytes"], "library": library,
-             "algo": algorithm_of(row, words) if as_given else "default",
+             "algo": given,
              "graph": int(row["graph"] == "yes" and library != "oneshot"),
              "version": row["library_version"].split()[0] if row.get("library_version") else "2.29"}
     if row["hosts"] > 1:
@@ -109,20 +112,6 @@ def query_of(machine, row, changed=None, as_given=True):
                   "nic_gbit": row["nic_gbit_s"] or 8 * constants["nic_bytes_per_ns"]}
     return " ".join(f"{key}={value}" for key, value in query.items()) + "".join(
         f" {key}={value:.9g}" for key, value in sorted(own.items()))
-
-
-def is_one_barrier(row):
-    """SGLang's kernel has no barrier of its own since 0.5.14; vLLM's (csrc/custom_all_reduce.cuh) has two."""
-    version = [int(word) for word in row.get("library_version", "").split(".") if word.isdigit()]
-    return "sglang" in row["library"].lower() and version >= [0, 5, 14]
-
-
-def algorithm_of(row, words):
-    """The simulator's word for the algorithm that a table names."""
-    given = row["algorithm_or_proto"].lower()
-    if words["library"] in ("nccl", "rccl"):
-        return words.get("algorithm", "default") if given == "default" else given
-    return "default"
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
@@ -334,7 +323,7 @@ def score_rows(rows, machines, simulator, calibration):
             lines[machine.short] = alpha_beta(machine, calibration)
         alpha, beta = lines[machine.short]
         moved = row["bytes"] * bus_factor(row) / 1e3
-        score = {"row": row, "machine": machine, "level": level_of(machine, how), "series": series_of(row),
+        score = {"row": row, "machine": machine, "level": level_of(machine, how), "series": tuple(row[key] for key in SERIES),
                  "answer": answer, "us": float(answer["time_us"]),
                  "error": error_of(float(answer["time_us"]), row["time_us"]),
                  "alpha_beta": error_of(alpha + moved / beta, row["time_us"]),
