@@ -193,12 +193,6 @@ def fold_chunks(programs):
     return None
 
 
-def fold_variants(variants):
-    """Variants whose programs are the same are one: gyre's channels all run it."""
-    texts = dict.fromkeys(variant.text() for variant in variants)
-    return variants[:1] if len(texts) == 1 and len(variants) > 1 else None
-
-
 # ---- fuse: steps that hand a value on -------------------------------------------------------------
 
 def connections(step):
@@ -373,7 +367,8 @@ def improve(variants, prove, say):
         why = prove("".join(one.text() for one in changed))
         say(f"{name}: {before} steps become {after}" if why is None else f"{name} is left out: {re.sub(chr(10), ' ', why)}")
         variants = changed if why is None else variants
-    attempt("fold", fold_variants(variants))
+    # Variants whose programs are the same are one: gyre's channels all run it.
+    attempt("fold", variants[:1] if len({one.text() for one in variants}) == 1 < len(variants) else None)
     folded = [fold_chunks(one) for one in variants]
     attempt("fold and coarsen", folded if None not in folded else None)
     attempt("fuse", [fused(one, fuse_chain, fuse_sends, fuse_chain, drop_unread) for one in variants])

@@ -6,6 +6,7 @@ An array must be contiguous, in the byte order of the machine and of an element 
 not is refused: a hidden copy of a result would be lost.
 """
 import ctypes
+import math
 import re
 import sys
 
@@ -96,13 +97,6 @@ def _check_contiguous(shape, strides, elem_bytes):
         expected *= extent
 
 
-def _n_elems(shape):
-    n = 1
-    for extent in shape:
-        n *= extent
-    return n
-
-
 def _of_torch(array, torch):
     if array.layout != torch.strided:
         raise InvalidArgument(f"a tensor of layout {array.layout} is not a plain array")
@@ -120,8 +114,9 @@ def _of_torch(array, torch):
                   ordinal=array.device.index if on_gpu else None)
 
 
-def _check_interface(array, interface):
-    """Refuses an interface that gyre cannot read, such as one that leaves the address to the buffer protocol."""
+def _of_interface(array, interface, device):
+    """__array_interface__ and __cuda_array_interface__. Refuses what gyre cannot read, such as an interface that leaves
+    the address to the buffer protocol."""
     what = f"the array interface of {type(array).__name__}"
     if not isinstance(interface, dict):
         raise InvalidArgument(f"{what} is no dictionary; pass an array, not its class")
@@ -134,13 +129,8 @@ def _check_interface(array, interface):
     if data is not None and not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], int)):
         raise InvalidArgument(f"{what} has {type(data).__name__} as its data, where gyre needs a tuple of address "
                               "and read-only flag; pass numpy.array(x)")
-    if data is None and _n_elems(interface["shape"]) > 0:
+    if data is None and math.prod(interface["shape"]) > 0:
         raise InvalidArgument(f"{what} gives no address of its data; pass numpy.array(x)")
-
-
-def _of_interface(array, interface, device):
-    """__array_interface__ and __cuda_array_interface__."""
-    _check_interface(array, interface)
     found = _TYPESTR.fullmatch(interface["typestr"])
     if found is None:  # such as "<M8[ns]"
         raise InvalidArgument(f"gyre has no element type {getattr(array, 'dtype', interface['typestr'])}; "
@@ -152,34 +142,30 @@ def _of_interface(array, interface, device):
     if name not in DTYPES:
         name = f"{_KINDS[kind]}{elem_bytes * 8}" if kind in _KINDS else name or interface["typestr"]
     _check_contiguous(interface["shape"], interface.get("strides"), elem_bytes)
-    address, is_read_only = interface["data"] or (0, False)
+    address, is_read_only = data or (0, False)
     stream, ordinal = stream_of_interface(interface) if device == CUDA else None, None
     cupy = sys.modules.get("cupy") if device == CUDA else None
     if cupy is not None and isinstance(array, getattr(cupy, "ndarray", ())):
         ordinal = array.device.id
         stream = cupy.cuda.get_current_stream(ordinal).ptr
     # Some objects make the interface anew at each look, and it can be what holds the memory.
-    return Buffer((array, interface), address, _n_elems(interface["shape"]), name, device, not is_read_only,
+    return Buffer((array, interface), address, math.prod(interface["shape"]), name, device, not is_read_only,
                   stream, ordinal)
 
 
-def _export_dlpack(array, stream):
-    """A capsule: versioned, if the array's library has that. On a GPU the library makes @stream wait for what it
+def _of_dlpack(array, stream):
+    """The capsule is versioned, if the array's library has that. On a GPU the library makes @stream wait for what it
     still does to the array."""
     device = getattr(array, "__dlpack_device__", None)
     on_gpu = device is not None and _DLPACK_DEVICES.get(int(device()[0])) == CUDA
     keywords = {"stream": dlpack_stream(stream)} if on_gpu else {}
     try:
         try:
-            return array.__dlpack__(max_version=(1, 0), **keywords)
+            capsule = array.__dlpack__(max_version=(1, 0), **keywords)
         except TypeError:  # older than versions
-            return array.__dlpack__(**keywords)
+            capsule = array.__dlpack__(**keywords)
     except BufferError as error:
         raise InvalidArgument(f"{type(array).__name__} does not give its memory through DLPack: {error}") from error
-
-
-def _of_dlpack(array, stream):
-    capsule = _export_dlpack(array, stream)
     is_writable = True
     if _capsule_is_valid(capsule, b"dltensor_versioned"):
         versioned = _DLVersioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
@@ -198,7 +184,7 @@ def _of_dlpack(array, stream):
         _check_contiguous(shape, [s * elem_bytes for s in tensor.strides[:tensor.n_dims]], elem_bytes)
     address = (tensor.data or 0) + tensor.byte_offset
     device = _DLPACK_DEVICES[tensor.device_type]
-    return Buffer((array, capsule), address, _n_elems(shape), name, device, is_writable,
+    return Buffer((array, capsule), address, math.prod(shape), name, device, is_writable,
                   ordinal=tensor.device_id if device == CUDA else None)
 
 

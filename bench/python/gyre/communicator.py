@@ -36,12 +36,6 @@ def unique_id():
     return bytes(result.bytes)
 
 
-def _id_of(id_bytes):
-    if len(id_bytes) != native.GYRE_UNIQUE_ID_BYTES:
-        raise InvalidArgument(f"a unique id has {native.GYRE_UNIQUE_ID_BYTES} bytes, not {len(id_bytes)}")
-    return native.gyre_unique_id.from_buffer_copy(id_bytes)
-
-
 def init_all(n_ranks, device="auto", devices=None, **settings):
     """A communicator whose ranks all live in this process: a list of handles, by rank.
     @devices: CUDA ordinals, one for each rank; None = 0, 1, 2, ..."""
@@ -79,8 +73,10 @@ class Communicator:
         @id_bytes: from unique_id() of one process."""
         config = config_of(device, settings)
         handle = ctypes.c_void_p()
-        call("gyre_comm_init_rank", ctypes.byref(handle), n_ranks, ctypes.byref(_id_of(id_bytes)), rank,
-             ctypes.byref(config))
+        if len(id_bytes) != native.GYRE_UNIQUE_ID_BYTES:
+            raise InvalidArgument(f"a unique id has {native.GYRE_UNIQUE_ID_BYTES} bytes, not {len(id_bytes)}")
+        unique = native.gyre_unique_id.from_buffer_copy(id_bytes)
+        call("gyre_comm_init_rank", ctypes.byref(handle), n_ranks, ctypes.byref(unique), rank, ctypes.byref(config))
         self._adopt(handle.value)
 
     @classmethod

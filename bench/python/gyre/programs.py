@@ -33,6 +33,11 @@ def _command(program, *arguments, allowed=(0,)):
     return done.stdout, done.stderr.strip()
 
 
+def _words(**options):
+    """Options of a command; those that are None are left out."""
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", value)]
+
+
 def _json_of(program, *arguments, allowed=(0,)):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "result.json")
@@ -62,12 +67,8 @@ def predict(collective, ranks=None, algorithm=None, bytes="1M", cost="h200", hos
     @cost: the machine: "host", "h200", or a file that `gyre tune` wrote.
     @hosts: "2x8" for 2 hosts of 8 ranks, and so on; else `ranks` of one host.
     @fabric: a file of switches and links (docs/fabric.md), which names the hosts, too."""
-    arguments = ["--coll", collective, "--root", root]
-    arguments += ["--ranks", ranks] if ranks is not None else []
-    arguments += ["--hosts", hosts] if hosts is not None else []
-    arguments += ["--algo", algorithm] if algorithm is not None else []
-    arguments += ["--fabric", fabric] if fabric is not None else []
-    return _predictions(arguments, bytes, cost)
+    return _predictions(_words(coll=collective, root=root, ranks=ranks, hosts=hosts, algo=algorithm, fabric=fabric), bytes,
+                        cost)
 
 
 class Verdict:
@@ -99,7 +100,7 @@ class Programs:
                                   "and \"ranks N rank R root R chunks C lanes L depth D\"")
         self.name, self.collective, self.n_ranks = found[1], found[2], int(found[3])
         self._text = text
-        self._hosts = ["--hosts", hosts] if hosts is not None else []
+        self._hosts = _words(hosts=hosts)
 
     @classmethod
     def read(cls, path, hosts=None):
@@ -114,9 +115,7 @@ class Programs:
     @classmethod
     def of_algorithm(cls, algorithm, collective, ranks=None, hosts=None, root=0):
         """What a built-in algorithm emits."""
-        arguments = ["--algo", algorithm, "--coll", collective, "--root", root]
-        arguments += ["--ranks", ranks] if ranks is not None else []
-        arguments += ["--hosts", hosts] if hosts is not None else []
+        arguments = _words(algo=algorithm, coll=collective, root=root, ranks=ranks, hosts=hosts)
         return cls(_command("schedule", *arguments)[0], hosts)
 
     def __str__(self):

@@ -74,11 +74,10 @@ def from_environment(device="auto", wait_seconds=None, **settings):
     found = launch()
     if rank == 0 and found.choice:
         print(text(found.choice), file=sys.stderr, flush=True)
-    local_rank = found.local_rank
+    alone = found.local_rank  # a rank that is alone keeps the current GPU
     id_bytes = _meet(found, wait_seconds)
-    if n_ranks > 1:  # a rank that is alone keeps the current GPU
-        local_rank = found.local_rank
-    return Communicator(n_ranks, id_bytes, rank, _device_of_rank(device, local_rank), **settings)
+    device = _device_of_rank(device, found.local_rank if n_ranks > 1 else alone)
+    return Communicator(n_ranks, id_bytes, rank, device, **settings)
 
 
 def run_threads(n_ranks, function, *arguments, programs=None, device="host", **settings):
@@ -87,10 +86,7 @@ def run_threads(n_ranks, function, *arguments, programs=None, device="host", **s
     With device="cuda" rank 0 has GPU 0, rank 1 GPU 1, ..., or those of `devices`, and each thread's current device
     of torch and of CuPy is its rank's.
     @programs: Programs that the communicator shall use where they fit."""
-    if programs is not None:
-        with programs.active():
-            comms = init_all(n_ranks, device, **settings)
-    else:
+    with programs.active() if programs is not None else contextlib.nullcontext():
         comms = init_all(n_ranks, device, **settings)
     results, errors = [None] * n_ranks, []
 
