@@ -6,6 +6,7 @@
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -231,18 +232,6 @@ static double share_of(enum gyre_collective coll, double n)
     }
 }
 
-static double fewest_nics(const struct gyre_grouping *grouping, unsigned n_ranks)
-{
-    uint16_t n_of[GYRE_MAX_RANKS] = {0};
-    unsigned fewest = n_ranks;
-    for (unsigned rank = 0; rank < n_ranks; rank++)
-        n_of[grouping->host_of[rank]]++;
-    for (unsigned host = 0; host < grouping->n_hosts; host++)
-        if (n_of[host] < fewest)
-            fewest = n_of[host];
-    return grouping->n_nics > 0 && grouping->n_nics < fewest ? grouping->n_nics : fewest;
-}
-
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost, uint64_t n_bytes)
 {
     const struct gyre_grouping *grouping = shape->grouping;
@@ -253,8 +242,16 @@ double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cos
                     cost->egress_bytes_per_ns[GYRE_LINK_HOST];
     if (grouping == NULL || grouping->n_hosts < 2)
         return inside_ns;
+    uint16_t n_of[GYRE_MAX_RANKS] = {0};
+    uint32_t fewest = shape->n_ranks; /* NICs or ranks of a host */
+    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+        n_of[grouping->host_of[rank]]++;
+    for (unsigned host = 0; host < grouping->n_hosts; host++)
+        fewest = gyre_min_u32(fewest, n_of[host]);
+    if (grouping->n_nics > 0)
+        fewest = gyre_min_u32(fewest, grouping->n_nics);
     if (cost->nic_bytes_per_ns > 0)
-        network_ns = bytes * share_of(shape->coll, grouping->n_hosts) /
-                     (cost->nic_bytes_per_ns * fewest_nics(grouping, shape->n_ranks));
+        network_ns =
+            bytes * share_of(shape->coll, grouping->n_hosts) / (cost->nic_bytes_per_ns * fewest);
     return network_ns > inside_ns ? network_ns : inside_ns;
 }

@@ -250,22 +250,6 @@ uint32_t gyre_fabric_longest_route(const struct gyre_fabric *fabric)
     return n_links;
 }
 
-/* Of two equally long ways hosts with even coordinates go forth, the others back. */
-static void add_torus_links(const struct gyre_fabric *fabric, uint32_t from, uint32_t to,
-                            struct gyre_fabric_route *route)
-{
-    for (uint32_t dim = 0; dim < fabric->n_dims; dim++) {
-        const uint32_t stride = torus_stride(fabric, dim), size = fabric->dims[dim];
-        const uint32_t at = from / stride % size, ahead = (to / stride % size + size - at) % size;
-        const bool is_forth = 2 * ahead < size || (2 * ahead == size && at % 2 == 0);
-        for (uint32_t left = is_forth ? ahead : (size - ahead) % size; left > 0; left--) {
-            route->links[route->n_links++] =
-                2 * (fabric->n_nics + from * fabric->n_dims + dim) + (is_forth ? 0 : 1);
-            from = torus_neighbour(fabric, from, dim, is_forth);
-        }
-    }
-}
-
 void gyre_fabric_route_in_leaf(const struct gyre_fabric *fabric, uint32_t from_rank,
                                uint32_t to_rank, struct gyre_fabric_route *route_out)
 {
@@ -295,7 +279,18 @@ gyre_status gyre_fabric_route(const struct gyre_fabric *fabric, uint32_t from_ra
     } else if (fabric->kind == GYRE_FABRIC_DRAGONFLY) {
         route_out->links[route_out->n_links++] = 2 * fabric->n_nics + from * fabric->n_leaves + to;
     } else {
-        add_torus_links(fabric, from, to, route_out);
+        /* Of two equally long ways hosts with even coordinates go forth, the others back. */
+        for (uint32_t dim = 0, host = from; dim < fabric->n_dims; dim++) {
+            const uint32_t stride = torus_stride(fabric, dim), size = fabric->dims[dim];
+            const uint32_t at = host / stride % size;
+            const uint32_t ahead = (to / stride % size + size - at) % size;
+            const bool is_forth = 2 * ahead < size || (2 * ahead == size && at % 2 == 0);
+            for (uint32_t left = is_forth ? ahead : (size - ahead) % size; left > 0; left--) {
+                route_out->links[route_out->n_links++] =
+                    2 * (fabric->n_nics + host * fabric->n_dims + dim) + (is_forth ? 0 : 1);
+                host = torus_neighbour(fabric, host, dim, is_forth);
+            }
+        }
     }
     route_out->latency_ns =
         2 * fabric->nic_latency_ns + (route_out->n_links - 1) * fabric->uplink_latency_ns;

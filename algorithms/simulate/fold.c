@@ -215,22 +215,6 @@ static gyre_status fold_hosts(struct gyre_sim_fold *fold)
     return GYRE_SUCCESS;
 }
 
-/* Inputs are added in the order of ranks, so no two ranks receive in the same relative order. Large
- * shapes ignore this, because a rank that has sent to all has received nearly everything. */
-static gyre_status fold_all_pairs(struct gyre_sim_fold *fold)
-{
-    if (compares_all(fold))
-        return GYRE_SUCCESS;
-    struct gyre_program *program;
-    GYRE_TRY(gyre_sim_fold_emit(fold, 0, 0, &program));
-    fold->any_order = program->n_connections >= 2 * (program->n_ranks - 1U);
-    gyre_program_free(program);
-    if (fold->any_order)
-        GYRE_TRY(fold_hosts(fold));
-    fold->any_order = fold->n_kept_hosts < count_hosts(fold);
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, const struct gyre_machine *machine,
                                enum gyre_sim_folding allowed, struct gyre_sim_fold *fold_out)
@@ -250,8 +234,18 @@ gyre_status gyre_sim_fold_find(const struct gyre_algorithm *algorithm,
         (fold.is_one_host || g > 1 || machine->grouping->n_hosts == n_ranks)) {
         GYRE_TRY(fold_positions(&fold, allowed));
         GYRE_TRY(fold_hosts(&fold));
-        if (fold.n_kept_hosts * fold.n_kept_positions == n_ranks)
-            GYRE_TRY(fold_all_pairs(&fold));
+        /* Inputs are added in the order of ranks, so no two ranks receive in the same relative
+         * order. Large shapes ignore this, because a rank that has sent to all has received nearly
+         * everything. */
+        if (fold.n_kept_hosts * fold.n_kept_positions == n_ranks && !compares_all(&fold)) {
+            struct gyre_program *program;
+            GYRE_TRY(gyre_sim_fold_emit(&fold, 0, 0, &program));
+            fold.any_order = program->n_connections >= 2 * (program->n_ranks - 1U);
+            gyre_program_free(program);
+            if (fold.any_order)
+                GYRE_TRY(fold_hosts(&fold));
+            fold.any_order = fold.n_kept_hosts < count_hosts(&fold);
+        }
     }
     *fold_out = fold;
     return GYRE_SUCCESS;

@@ -153,24 +153,6 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_program(struct build *build, unsigned variant, uint32_t index)
-{
-    struct gyre_program *program;
-    GYRE_TRY(gyre_sim_fold_emit(&build->fold, variant, gyre_sim_fold_rank(&build->fold, index),
-                                &program));
-    build->network->n_chunks = program->n_chunks;
-    build->network->n_lanes = program->n_lanes;
-    build->network->min_depth = program->min_depth;
-    build->network->max_range = program->max_range;
-    build->network->n_workers_of[variant * build->network->n_kept + index] = program->n_workers;
-    const uint32_t first_end = build->n_ends;
-    gyre_status status = add_ends(build, program, variant);
-    for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
-        status = add_steps(build, program, &program->workers[w], variant, first_end);
-    gyre_program_free(program);
-    return status;
-}
-
 static int compare_ends(const void *a, const void *b)
 {
     const struct end *left = a, *right = b;
@@ -286,8 +268,21 @@ static gyre_status fill_network(struct build *build, enum gyre_sim_folding allow
         network->host_of[i] = grouping == NULL ? 0 : grouping->host_of[rank];
         network->nic_of[i] = find_nic(build, rank);
         network->n_nics = (uint32_t)gyre_max_u64(network->n_nics, network->nic_of[i] + 1);
-        for (unsigned variant = 0; variant < network->n_variants; variant++)
-            GYRE_TRY(add_program(build, variant, i));
+        for (unsigned variant = 0; variant < network->n_variants; variant++) {
+            struct gyre_program *program;
+            GYRE_TRY(gyre_sim_fold_emit(fold, variant, rank, &program));
+            network->n_chunks = program->n_chunks;
+            network->n_lanes = program->n_lanes;
+            network->min_depth = program->min_depth;
+            network->max_range = program->max_range;
+            network->n_workers_of[variant * n_kept + i] = program->n_workers;
+            const uint32_t first_end = build->n_ends;
+            gyre_status status = add_ends(build, program, variant);
+            for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
+                status = add_steps(build, program, &program->workers[w], variant, first_end);
+            gyre_program_free(program);
+            GYRE_TRY(status);
+        }
     }
     GYRE_TRY(join_ends(build));
     return build->machine->fabric == NULL ? GYRE_SUCCESS

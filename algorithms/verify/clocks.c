@@ -165,21 +165,6 @@ static void enter(struct gyre_clocks *clocks, uint32_t own, uint32_t number)
         raise(clocks, number, own);
 }
 
-/* Where programs send to one rank after the other, snapshots differ by rank, but not the vectors
- * behind them. So only the vectors' maximum is looked for. */
-static bool add_list(struct gyre_clocks *clocks, uint32_t *known, const struct pending *pending)
-{
-    if (!make_own(clocks, known))
-        return false;
-    void *times = clocks->snapshots.all[*known].times;
-    for (uint32_t i = 0; i < pending->n; i++)
-        enter(clocks, *known, pending->snapshots[i]);
-    for (uint32_t i = 0; i < clocks->n_entries; i++)
-        clocks->list[i] = gyre_snapshots_raise_links(&clocks->snapshots, clocks->list[i], times);
-    gyre_joins_add(clocks->joins, clocks->list, clocks->n_entries, times);
-    return true;
-}
-
 /* False = no memory; the list is kept. */
 static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 {
@@ -187,8 +172,17 @@ static bool settle(struct gyre_clocks *clocks, uint32_t worker)
     uint32_t *known = &clocks->known[worker];
     /* A short list is not worth the pass over all workers. */
     if (pending->n > 8 && pending->n > clocks->n_entries / 16) {
-        if (!add_list(clocks, known, pending))
+        if (!make_own(clocks, known))
             return false;
+        /* Where programs send to one rank after the other, snapshots differ by rank, but not the
+         * vectors behind them. So only the vectors' maximum is looked for. */
+        void *times = clocks->snapshots.all[*known].times;
+        for (uint32_t i = 0; i < pending->n; i++)
+            enter(clocks, *known, pending->snapshots[i]);
+        for (uint32_t i = 0; i < clocks->n_entries; i++)
+            clocks->list[i] =
+                gyre_snapshots_raise_links(&clocks->snapshots, clocks->list[i], times);
+        gyre_joins_add(clocks->joins, clocks->list, clocks->n_entries, times);
     } else {
         for (uint32_t i = 0; i < pending->n; i++)
             if (!add(clocks, known, pending->snapshots[i]))

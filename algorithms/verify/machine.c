@@ -230,38 +230,33 @@ static bool is_ready(const struct machine *machine, struct worker *worker)
     return true;
 }
 
-static void move_slots(struct machine *machine, const struct worker *worker)
-{
-    const struct gyre_network_fifo *fifos = machine->network->fifos;
-    for (uint32_t s = worker->first; s < worker->end; s++) {
-        const struct gyre_step *step = &worker->program->steps[s];
-        for (uint32_t i = 0; i < step->n_ins; i++)
-            if (step->ins[i].kind == GYRE_OPERAND_CONNECTION) {
-                const uint32_t fifo = worker->fifo_of[step->ins[i].index];
-                machine->traffic[fifo].n_received++;
-                if (machine->workers[fifos[fifo].sender].fifo == fifo)
-                    wake(machine, fifos[fifo].sender);
-            }
-        for (uint32_t i = 0; i < step->n_outs; i++)
-            if (step->outs[i].kind == GYRE_OPERAND_CONNECTION) {
-                const uint32_t fifo = worker->fifo_of[step->outs[i].index];
-                machine->traffic[fifo].n_sent++;
-                if (machine->workers[fifos[fifo].receiver].fifo == fifo)
-                    wake(machine, fifos[fifo].receiver);
-            }
-    }
-}
-
 static gyre_status run_worker(struct machine *machine, struct worker *worker)
 {
     const struct gyre_worker *steps = &worker->program->workers[worker->index];
+    const struct gyre_network_fifo *fifos = machine->network->fifos;
     while (!worker->is_done && is_ready(machine, worker)) {
         const struct gyre_firing firing = {worker->rank, worker->index, worker->first,
                                            worker->end - worker->first, worker->tile};
         if (machine->options->fire != NULL)
             GYRE_TRY(machine->options->fire(machine->options->context, &firing));
         machine->n_steps += firing.n_steps;
-        move_slots(machine, worker);
+        for (uint32_t s = worker->first; s < worker->end; s++) {
+            const struct gyre_step *step = &worker->program->steps[s];
+            for (uint32_t i = 0; i < step->n_ins; i++)
+                if (step->ins[i].kind == GYRE_OPERAND_CONNECTION) {
+                    const uint32_t fifo = worker->fifo_of[step->ins[i].index];
+                    machine->traffic[fifo].n_received++;
+                    if (machine->workers[fifos[fifo].sender].fifo == fifo)
+                        wake(machine, fifos[fifo].sender);
+                }
+            for (uint32_t i = 0; i < step->n_outs; i++)
+                if (step->outs[i].kind == GYRE_OPERAND_CONNECTION) {
+                    const uint32_t fifo = worker->fifo_of[step->outs[i].index];
+                    machine->traffic[fifo].n_sent++;
+                    if (machine->workers[fifos[fifo].receiver].fifo == fifo)
+                        wake(machine, fifos[fifo].receiver);
+                }
+        }
         if (worker->end < steps->first_step + steps->n_steps) {
             begin_steps(worker, worker->end);
             continue;

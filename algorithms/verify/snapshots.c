@@ -217,21 +217,16 @@ void gyre_joins_forget(struct gyre_joins *joins)
     joins->n_used = 0;
 }
 
-static struct join *find_join(const struct gyre_joins *joins, uint32_t first, uint32_t second)
-{
-    const uint64_t hash = ((uint64_t)first << 32 | second) * 0x9e3779b97f4a7c15ULL;
-    for (uint64_t at = hash >> 32;; at++) {
-        struct join *join = &joins->table[at & (joins->n_places - 1)];
-        if (join->maximum == GYRE_NO_SNAPSHOT || (join->first == first && join->second == second))
-            return join;
-    }
-}
-
 /* It stays until gyre_joins_forget(). GYRE_NO_SNAPSHOT = no memory. */
 static uint32_t find_maximum(struct gyre_joins *joins, uint32_t first, uint32_t second)
 {
     struct gyre_snapshots *snapshots = joins->snapshots;
-    struct join *join = find_join(joins, first, second);
+    const uint64_t hash = ((uint64_t)first << 32 | second) * 0x9e3779b97f4a7c15ULL;
+    struct join *join;
+    uint64_t at = hash >> 32;
+    do
+        join = &joins->table[at++ & (joins->n_places - 1)];
+    while (join->maximum != GYRE_NO_SNAPSHOT && (join->first != first || join->second != second));
     if (join->maximum != GYRE_NO_SNAPSHOT)
         return join->maximum;
     if (joins->n_used >= joins->n_most)

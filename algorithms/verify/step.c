@@ -25,19 +25,6 @@ static struct gyre_verify_slot *slot_at(const struct gyre_verify_run *run,
     return (struct gyre_verify_slot *)(void *)&first[number % run->depth * run->slot_bytes];
 }
 
-static bool is_same_range(const struct gyre_verify_act *act, const struct gyre_verify_slot *slot)
-{
-    const struct gyre_step *step = act->step;
-    const struct gyre_step sent = {.run = slot->run, .stride = slot->stride};
-    const uint32_t n_parts = gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH);
-    const uint32_t n_chunks = act->program->n_chunks;
-    for (uint32_t i = 0; i < step->n_chunks && n_chunks > 1; i++)
-        if (gyre_step_part(&sent, slot->chunk, i, n_parts) % n_chunks !=
-            gyre_step_part(step, step->chunk, i, n_parts) % n_chunks)
-            return false;
-    return true;
-}
-
 static uint32_t chunk_of_piece(const struct gyre_verify_act *act)
 {
     return gyre_step_part(act->step, act->step->chunk, act->access.piece,
@@ -54,7 +41,15 @@ static gyre_status receive(struct gyre_verify_act *act, struct gyre_operand oper
     if (slot->n_chunks != act->step->n_chunks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gets %u chunks from rank %u, expects %u",
                          slot->n_chunks, run->network->fifos[number].from, act->step->n_chunks);
-    if (slot->tile != act->access.tile || !is_same_range(act, slot))
+    const struct gyre_step sent = {.run = slot->run, .stride = slot->stride};
+    const uint32_t n_parts = gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH);
+    const uint32_t n_chunks = act->program->n_chunks;
+    bool is_same_range = true;
+    for (uint32_t i = 0; i < slot->n_chunks && n_chunks > 1; i++)
+        is_same_range =
+            is_same_range && gyre_step_part(&sent, slot->chunk, i, n_parts) % n_chunks ==
+                                 gyre_step_part(act->step, act->step->chunk, i, n_parts) % n_chunks;
+    if (slot->tile != act->access.tile || !is_same_range)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "gets chunk %u of tile %u from rank %u, expects chunk %u of tile %u",
                          slot->chunk, slot->tile, run->network->fifos[number].from,
@@ -163,35 +158,6 @@ static gyre_status compute(const struct gyre_verify_act *act, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-static gyre_status send_results(struct gyre_verify_act *act, struct gyre_operand operand,
-                                uint32_t snapshot)
-{
-    const uint32_t number = act->fifo_of[operand.index];
-    struct gyre_verify_run *run = act->run;
-    const struct gyre_network_fifo *ends = &run->network->fifos[number];
-    struct gyre_verify_fifo *fifo = fifo_at(run, number);
-    struct gyre_verify_slot *slot = slot_at(run, fifo, fifo->n_sent);
-    slot->snapshot = snapshot;
-    slot->tile = (uint16_t)act->access.tile;
-    slot->chunk = act->step->chunk;
-    slot->n_chunks = act->step->n_chunks;
-    slot->run = act->step->run;
-    slot->stride = act->step->stride;
-    slot->is_placed = operand.is_placed != 0;
-    memcpy(slot->contents, run->results, slot->n_chunks * sizeof(*run->results));
-    if (run->credits_elidable && fifo->n_sent >= GYRE_VERIFY_REMEMBERED) {
-        const uint32_t reused = fifo->n_sent - GYRE_VERIFY_REMEMBERED;
-        run->credits_elidable =
-            fifo->n_received > reused &&
-            gyre_view_is_after(run->clocks, &act->access.view, ends->receiver,
-                               fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
-    }
-    fifo->n_sent++;
-    return operand.is_placed == 0 ? GYRE_SUCCESS
-                                  : gyre_verify_write(run->memory, &act->access, ends->to,
-                                                      act->step->chunk, run->results[0]);
-}
-
 bool gyre_verify_receives(const struct gyre_step *step)
 {
     for (uint32_t i = 0; i < step->n_ins; i++)
@@ -220,9 +186,33 @@ static gyre_status send_outputs(struct gyre_verify_act *act)
         if (snapshot == GYRE_NO_SNAPSHOT)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
     }
-    for (uint32_t i = 0; i < step->n_outs; i++)
-        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
-            GYRE_TRY(send_results(act, step->outs[i], snapshot));
+    for (uint32_t i = 0; i < step->n_outs; i++) {
+        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const uint32_t number = act->fifo_of[step->outs[i].index];
+        const struct gyre_network_fifo *ends = &run->network->fifos[number];
+        struct gyre_verify_fifo *fifo = fifo_at(run, number);
+        struct gyre_verify_slot *slot = slot_at(run, fifo, fifo->n_sent);
+        slot->snapshot = snapshot;
+        slot->tile = (uint16_t)act->access.tile;
+        slot->chunk = step->chunk;
+        slot->n_chunks = step->n_chunks;
+        slot->run = step->run;
+        slot->stride = step->stride;
+        slot->is_placed = step->outs[i].is_placed != 0;
+        memcpy(slot->contents, run->results, slot->n_chunks * sizeof(*run->results));
+        if (run->credits_elidable && fifo->n_sent >= GYRE_VERIFY_REMEMBERED) {
+            const uint32_t reused = fifo->n_sent - GYRE_VERIFY_REMEMBERED;
+            run->credits_elidable =
+                fifo->n_received > reused &&
+                gyre_view_is_after(run->clocks, &act->access.view, ends->receiver,
+                                   fifo->received_at[reused % GYRE_VERIFY_REMEMBERED]);
+        }
+        fifo->n_sent++;
+        if (slot->is_placed)
+            GYRE_TRY(gyre_verify_write(run->memory, &act->access, ends->to, step->chunk,
+                                       run->results[0]));
+    }
     return GYRE_SUCCESS;
 }
 

@@ -42,14 +42,6 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-static uint32_t hash_reduction(const uint32_t *ins, unsigned n_ins, bool is_final)
-{
-    uint64_t hash = (uint64_t)n_ins << 1 | is_final;
-    for (unsigned i = 0; i < n_ins; i++)
-        hash = mix(hash, ins[i]);
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
 static bool reserve(void **array, uint32_t *capacity, uint64_t n_needed, size_t item_bytes)
 {
     if (n_needed <= *capacity)
@@ -245,16 +237,6 @@ static void normalize(struct gyre_values *values, struct gyre_value *result)
         result->first_rank = 0;
 }
 
-static uint32_t hash_set(const struct gyre_values *values, const struct gyre_value *value)
-{
-    uint64_t hash = (uint64_t)value->n_ranks_in << 1 | value->is_final;
-    if (value->set == 0)
-        hash = mix(hash, value->first_rank);
-    for (unsigned word = 0; value->set != 0 && word < values->n_words; word++)
-        hash = mix(hash, words_of(values, value)[word]);
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
 /* By operands or, in any order, by set of ranks. @at_out: with GYRE_NO_VALUE, its place in the
  * index. */
 static uint32_t find_value(const struct gyre_values *values, const struct gyre_value *value,
@@ -289,7 +271,10 @@ enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint3
     struct gyre_value result = {
         .first_in = values->n_operands, .n_ins = (uint16_t)n_ins, .is_final = is_final};
     if (!values->any_order) {
-        hash = hash_reduction(ins, n_ins, is_final);
+        uint64_t mixed = (uint64_t)n_ins << 1 | is_final;
+        for (unsigned i = 0; i < n_ins; i++)
+            mixed = mix(mixed, ins[i]);
+        hash = (uint32_t)(mixed ^ mixed >> 32);
         *value_out = find_value(values, &result, ins, hash, &at);
         if (*value_out != GYRE_NO_VALUE)
             return GYRE_VALUE_FINE;
@@ -301,7 +286,12 @@ enum gyre_value_fault gyre_values_reduce(struct gyre_values *values, const uint3
     }
     if (values->any_order) {
         normalize(values, &result);
-        hash = hash_set(values, &result);
+        uint64_t mixed = (uint64_t)result.n_ranks_in << 1 | is_final;
+        if (result.set == 0)
+            mixed = mix(mixed, result.first_rank);
+        for (unsigned word = 0; result.set != 0 && word < values->n_words; word++)
+            mixed = mix(mixed, words_of(values, &result)[word]);
+        hash = (uint32_t)(mixed ^ mixed >> 32);
         *value_out = find_value(values, &result, ins, hash, &at);
         if (*value_out != GYRE_NO_VALUE) {
             if (n_ins > 1 && result.set != 0 && result.set == values->n_sets - 1)

@@ -152,24 +152,6 @@ gyre_status gyre_accuracy_fill(struct gyre_device *device,
     return GYRE_SUCCESS;
 }
 
-/* What each addition to `high` loses is known exactly (Knuth's TwoSum) and kept in `low`; float64
- * cannot judge itself. */
-static double error_of(const struct gyre_accuracy_inputs *inputs, const struct binades *binades,
-                       uint32_t element, double result)
-{
-    double high = 0, low = 0, magnitude = 0;
-    for (uint32_t rank = 0; rank < inputs->n_ranks; rank++) {
-        const double x = input_of(inputs, binades, rank, element);
-        const double sum = high + x;
-        const double x_part = sum - high;
-        low += (high - (sum - x_part)) + (x - x_part);
-        high = sum;
-        magnitude += fabs(x);
-    }
-    const double error = fabs((result - high) - low) / magnitude;
-    return error <= DBL_MAX ? error : INFINITY; /* false of a NaN */
-}
-
 gyre_status gyre_accuracy_check(struct gyre_device *device,
                                 const struct gyre_accuracy_inputs *inputs, uint64_t count,
                                 const void *buffer, struct gyre_accuracy_error *error)
@@ -183,8 +165,20 @@ gyre_status gyre_accuracy_check(struct gyre_device *device,
         GYRE_TRY(device->ops->copy(device, block, (const unsigned char *)buffer + done * element,
                                    n * element));
         for (uint64_t i = 0; i < n; i++) {
-            const double one = error_of(inputs, &binades, (uint32_t)(done + i),
-                                        load(inputs->dtype, block + i * element));
+            /* What each addition to `high` loses is known exactly (Knuth's TwoSum) and kept in
+             * `low`; float64 cannot judge itself. */
+            double high = 0, low = 0, magnitude = 0;
+            for (uint32_t rank = 0; rank < inputs->n_ranks; rank++) {
+                const double x = input_of(inputs, &binades, rank, (uint32_t)(done + i));
+                const double sum = high + x;
+                const double x_part = sum - high;
+                low += (high - (sum - x_part)) + (x - x_part);
+                high = sum;
+                magnitude += fabs(x);
+            }
+            const double result = load(inputs->dtype, block + i * element);
+            double one = fabs((result - high) - low) / magnitude;
+            one = one <= DBL_MAX ? one : INFINITY; /* false of a NaN */
             error->max = one > error->max ? one : error->max;
             error->sum += one;
         }

@@ -221,20 +221,6 @@ static uint32_t read_operand(struct walk *walk, uint32_t rank, struct gyre_opera
     }
 }
 
-static gyre_status send_value(struct walk *walk, struct fifo *fifo, uint32_t value)
-{
-    GYRE_TRY(reserve(&walk->slots, &walk->slots_capacity, (uint64_t)walk->n_slots + 1,
-                     sizeof(*walk->slots)));
-    const uint32_t number = walk->n_slots++;
-    walk->slots[number] = (struct slot){.value = value};
-    if (fifo->first == 0)
-        fifo->first = number;
-    else
-        walk->slots[fifo->last].next = number;
-    fifo->last = number;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status run_steps(void *context, const struct gyre_round_steps *steps)
 {
     struct walk *walk = context;
@@ -251,10 +237,19 @@ static gyre_status run_steps(void *context, const struct gyre_round_steps *steps
         GYRE_TRY(reduce(walk, step, ins, &drawn->value));
         for (uint32_t i = 0; i < step->n_outs; i++) {
             const struct gyre_operand operand = step->outs[i];
-            if (operand.kind == GYRE_OPERAND_CONNECTION)
-                GYRE_TRY(send_value(walk, fifo_of(walk, rank, operand), drawn->value));
-            else if (operand.kind == GYRE_OPERAND_SCRATCH)
+            if (operand.kind == GYRE_OPERAND_SCRATCH)
                 walk->scratch[(size_t)rank * walk->n_scratch + operand.index] = drawn->value;
+            if (operand.kind != GYRE_OPERAND_CONNECTION)
+                continue;
+            GYRE_TRY(reserve(&walk->slots, &walk->slots_capacity, (uint64_t)walk->n_slots + 1,
+                             sizeof(*walk->slots)));
+            struct fifo *fifo = fifo_of(walk, rank, operand);
+            walk->slots[walk->n_slots] = (struct slot){.value = drawn->value};
+            if (fifo->first == 0)
+                fifo->first = walk->n_slots;
+            else
+                walk->slots[fifo->last].next = walk->n_slots;
+            fifo->last = walk->n_slots++;
         }
         bench_draw_apply(drawing, rank, number, &walk->state);
     }

@@ -68,24 +68,6 @@ static void place_on_ellipse(struct bench_draw_layout *layout, uint32_t n_ranks,
     }
 }
 
-static void place_by_shape(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
-                           double scale)
-{
-    const double gap = PLACE_GAP * scale;
-    const double width = fmin(55, PLACE_ROOM / drawing->n_columns - PLACE_GAP) * scale;
-    const double height = fmax(width / 1.2, 30 * scale);
-    layout->step_x = width + gap;
-    layout->step_y = height + TITLE_ROOM + LEVEL_GAP * scale;
-    for (uint32_t rank = 0; rank < drawing->n_ranks; rank++) {
-        const struct bench_draw_place *place = &drawing->places[rank];
-        layout->ranks[rank] = (struct bench_draw_box){
-            gap / 2 + place->x * layout->step_x,
-            LEVEL_GAP * scale / 2 + TITLE_ROOM + place->y * layout->step_y, width, height};
-    }
-    layout->width = fmax(drawing->n_columns * layout->step_x, 190 * scale);
-    layout->height = drawing->n_rows * layout->step_y;
-}
-
 static void place_in_frame(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            uint32_t host, bool is_row, double scale)
 {
@@ -153,11 +135,22 @@ gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double s
         bench_draw_layout_close(&layout);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to place %u ranks", n);
     }
-    if (layout.n_hosts > 0)
+    if (layout.n_hosts > 0) {
         place_in_hosts(&layout, drawing, scale);
-    else if (drawing->places != NULL)
-        place_by_shape(&layout, drawing, scale);
-    else {
+    } else if (drawing->places != NULL) {
+        const double gap = PLACE_GAP * scale;
+        const double width = fmin(55, PLACE_ROOM / drawing->n_columns - PLACE_GAP) * scale;
+        const double height = fmax(width / 1.2, 30 * scale);
+        layout.step_x = width + gap;
+        layout.step_y = height + TITLE_ROOM + LEVEL_GAP * scale;
+        for (uint32_t rank = 0; rank < n; rank++)
+            layout.ranks[rank] = (struct bench_draw_box){
+                gap / 2 + drawing->places[rank].x * layout.step_x,
+                LEVEL_GAP * scale / 2 + TITLE_ROOM + drawing->places[rank].y * layout.step_y, width,
+                height};
+        layout.width = fmax(drawing->n_columns * layout.step_x, 190 * scale);
+        layout.height = drawing->n_rows * layout.step_y;
+    } else {
         const double around = layout.width + layout.height;
         const double height = fmax(13 * scale, fmin(54 * scale, around / (n + 6.5)));
         const double width = n <= 8 ? height * 1.2 : height;

@@ -73,26 +73,6 @@ static double time_of(struct json_object *row)
     return us > 0 ? us : us_of(row, "out_of_place", "time_us");
 }
 
-static gyre_status add_point(struct bench_time_curve *curve, uint64_t n_bytes, double us)
-{
-    struct bench_time_point *points = curve->points;
-    int at = 0;
-    while (at < curve->n_points && points[at].n_bytes < n_bytes)
-        at++;
-    if (at < curve->n_points && points[at].n_bytes == n_bytes) {
-        points[at].us = (points[at].us * points[at].n_rows + us) / (points[at].n_rows + 1);
-        points[at].n_rows++;
-        return GYRE_SUCCESS;
-    }
-    if (curve->n_points == BENCH_MAX_TIME_POINTS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has more than %d sizes",
-                         BENCH_MAX_TIME_POINTS);
-    memmove(&points[at + 1], &points[at], (size_t)(curve->n_points - at) * sizeof(points[0]));
-    points[at] = (struct bench_time_point){.n_bytes = n_bytes, .us = us, .n_rows = 1};
-    curve->n_points++;
-    return GYRE_SUCCESS;
-}
-
 static unsigned count_hosts(struct json_object *places)
 {
     const size_t n = places == NULL ? 0 : json_object_array_length(places);
@@ -135,7 +115,21 @@ static gyre_status add_report(struct json_object *root, struct bench_report_time
                              "the results of %lld bytes were wrong, so its times say nothing",
                              (long long)n_bytes);
         n_rows++;
-        GYRE_TRY(add_point(&times->of[coll], (uint64_t)n_bytes, us));
+        struct bench_time_curve *curve = &times->of[coll];
+        struct bench_time_point *point = curve->points, *end = &point[curve->n_points];
+        while (point < end && point->n_bytes < (uint64_t)n_bytes)
+            point++;
+        if (point < end && point->n_bytes == (uint64_t)n_bytes) {
+            point->us = (point->us * point->n_rows + us) / (point->n_rows + 1);
+            point->n_rows++;
+            continue;
+        }
+        if (curve->n_points == BENCH_MAX_TIME_POINTS)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has more than %d sizes",
+                             BENCH_MAX_TIME_POINTS);
+        memmove(point + 1, point, (size_t)(end - point) * sizeof(*point));
+        *point = (struct bench_time_point){.n_bytes = (uint64_t)n_bytes, .us = us, .n_rows = 1};
+        curve->n_points++;
     }
     if (n_rows == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "it has no row with a time");
