@@ -170,35 +170,53 @@ static bool find_tree(struct finder *finder)
     return (is_tree || is_double) && place_tree(finder);
 }
 
+/* Does each link change one of a rank's column, row and layer, and each rank have links along all
+ * of them? */
+static bool is_grid(const struct finder *finder, uint32_t columns, uint32_t rows, uint32_t layers)
+{
+    for (uint32_t rank = 0; rank < finder->n; rank++) {
+        uint32_t along = 0;
+        for (uint32_t peer = 0; peer < finder->n; peer++) {
+            if (finder->links[rank * finder->n + peer] == 0)
+                continue;
+            const uint32_t changes = (rank % columns != peer % columns) |
+                                     (rank / columns % rows != peer / columns % rows) << 1 |
+                                     (rank / columns / rows != peer / columns / rows) << 2;
+            if ((changes & (changes - 1)) != 0)
+                return false;
+            along |= changes;
+        }
+        if (along != (layers > 1 ? 7U : 3U))
+            return false;
+    }
+    return true;
+}
+
 /* A torus, or other links along rows and columns of consecutive ranks: the grid that is most nearly
- * square. Each rank has links in both directions. */
+ * square. If a third direction is found, its layers stand behind each other, as in a drawn cube. */
 static bool find_grid(struct finder *finder)
 {
     const uint32_t n = finder->n;
-    uint32_t best = 0;
+    uint32_t columns = 0, layers = 1, least = UINT32_MAX;
     find_links(finder, -1);
-    for (uint32_t rows = 2; rows <= MOST_IN_A_ROW; rows++) {
-        const uint32_t columns = n / rows;
-        bool is_grid = columns * rows == n && columns >= 2 && columns <= MOST_IN_A_ROW &&
-                       (best == 0 || rows * rows <= n);
-        for (uint32_t rank = 0; rank < n && is_grid; rank++) {
-            bool along_row = false, along_column = false;
-            for (uint32_t peer = 0; peer < n && is_grid; peer++) {
-                const bool in_row = rank / columns == peer / columns;
-                const bool in_column = rank % columns == peer % columns;
-                if (finder->links[rank * n + peer] == 0)
-                    continue;
-                is_grid = in_row || in_column;
-                along_row = along_row || in_row;
-                along_column = along_column || in_column;
+    for (uint32_t deep = 1; deep <= MOST_IN_A_ROW / 2; deep++)
+        for (uint32_t rows = 2; rows <= MOST_IN_A_ROW / deep; rows++) {
+            const uint32_t wide = n / (rows * deep);
+            const uint32_t sides = wide + rows + deep;
+            if (wide * rows * deep == n && wide >= 2 && wide <= MOST_IN_A_ROW / deep &&
+                ((deep > 1 && layers == 1) || sides < least) && is_grid(finder, wide, rows, deep)) {
+                columns = wide;
+                layers = deep;
+                least = sides;
             }
-            is_grid = is_grid && along_row && along_column;
         }
-        best = is_grid ? columns : best;
+    for (uint32_t rank = 0; rank < n && columns > 0; rank++) {
+        const uint32_t layer = rank / (n / layers);
+        finder->places[rank] =
+            (struct bench_draw_place){rank % columns * layers + layer,
+                                      rank / columns % (n / layers / columns) * layers + layer};
     }
-    for (uint32_t rank = 0; rank < n && best > 0; rank++)
-        finder->places[rank] = (struct bench_draw_place){rank % best, rank / best};
-    return best > 0;
+    return columns > 0;
 }
 
 gyre_status bench_draw_find_places(struct bench_drawing *drawing)

@@ -10,7 +10,7 @@
  * from dark blue to yellow for more ranks than that. */
 const FEW_COLOURS = ['#e69f00', '#56b4e9', '#009e73', '#cc79a7', '#0072b2', '#d55e00', '#b8a800',
                      '#8a8a8a'];
-const SCALE = [[20, 46, 110], [66, 78, 107], [110, 109, 115], [155, 142, 117], [204, 178, 102],
+const SCALE = [[48, 88, 176], [86, 104, 140], [120, 120, 124], [158, 145, 117], [204, 178, 102],
                [250, 220, 60]];
 
 const TITLE_ROOM = 18; /* above the box of a rank */

@@ -17,8 +17,11 @@
 #define MAX_COLUMNS  4
 #define MARGIN       16
 #define HEADER_ROOM  40
-#define FOOTER_ROOM  64
-#define LINE_LETTERS 150 /* at 1000 pixels */
+#define FOOTER_ROOM  79
+#define LEAST_WIDTH  564
+#define MOST_HEIGHT  1150 /* a higher picture gets more columns */
+#define MOST_NARROW  900  /* pixels whose letters may grow where a page shows them smaller */
+#define LINE_LETTERS 150  /* at 1000 pixels */
 
 static const char style[] =
     "<style>\n"
@@ -30,8 +33,10 @@ static const char style[] =
     ".c{font-size:9px;text-anchor:middle}\n"
     "@media(prefers-color-scheme:dark){text{fill:#eceef2}.b{fill:#15171b}.e{fill:#31363f}\n"
     ".f{stroke:#5a6170}.s{fill:#a4abb8}.a{stroke:#eceef2}.t{fill:#eceef2}.d{stroke:#eceef2}\n"
-    ".w{stroke:#ff8a80}.x{fill:#ff8a80}.h,.c{stroke:#15171b}}\n"
-    "</style>\n";
+    ".w{stroke:#ff8a80}.x{fill:#ff8a80}.h,.c{stroke:#15171b}}\n";
+/* An image's own width is what the query of its style sees. */
+static const char style_of_small[] =
+    "@media(max-width:480px){text{font-size:14px}.c,.s{font-size:13px}.x{font-size:12px}}\n";
 
 static void advance(struct bench_svg *picture, uint32_t n_rounds)
 {
@@ -80,6 +85,12 @@ static gyre_status define_values(struct bench_svg *picture)
     return bench_draw_state_open(picture->drawing, &picture->state);
 }
 
+static double panels_end(const struct bench_svg *picture)
+{
+    const uint32_t n_rows = (picture->n_panels + picture->n_columns - 1) / picture->n_columns;
+    return HEADER_ROOM + n_rows * (picture->layout.height + BENCH_SVG_CAPTION_ROOM + MARGIN);
+}
+
 static void choose_panels(struct bench_svg *picture, int round)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -96,9 +107,13 @@ static void choose_panels(struct bench_svg *picture, int round)
                     ? 0
                     : (uint32_t)((uint64_t)i * (n_moments - 1) / (picture->n_panels - 1));
     }
-    picture->n_columns = gyre_min_u32(picture->n_panels, MAX_COLUMNS);
-    if (picture->layout.width > 250)
-        picture->n_columns = gyre_min_u32(picture->n_panels, picture->layout.width > 400 ? 2 : 3);
+    const double width = picture->layout.width;
+    const uint32_t most = gyre_min_u32(picture->n_panels, width > 400   ? 2
+                                                          : width > 250 ? 3
+                                                                        : MAX_COLUMNS);
+    picture->n_columns = gyre_clamp_u32((uint32_t)(LEAST_WIDTH / (width + 2 * MARGIN)), 1, most);
+    while (picture->n_columns < most && panels_end(picture) + FOOTER_ROOM > MOST_HEIGHT)
+        picture->n_columns++;
 }
 
 static uint32_t draw_finding(const struct bench_svg *picture, double y, size_t most_letters)
@@ -151,8 +166,8 @@ static void draw_legend(const struct bench_svg *picture, double y, double width)
     const char *const lines[] = {
         reduces ? "Bar: a chunk, with a cell for each rank that has contributed."
                 : "Bar: a chunk, in the colour of the rank whose input it holds.",
-        "Left: what the rank works on. Right: its output; framed = complete. Arrows: slots "
-        "that are sent.",
+        "Left: what the rank works on. Right: its output; framed = complete.",
+        "Arrows: slots that are sent.",
         "Some rounds are left out: draw --round R shows one of them, draw --html all."};
     for (uint32_t i = 0; i < GYRE_ARRAY_LENGTH(lines) - !leaves_out(picture); i++)
         fprintf(picture->file, "<text class=\"s\" x=\"%d\" y=\"%.0f\" font-size=\"11\">%s</text>\n",
@@ -163,11 +178,9 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
 {
     const struct bench_draw_layout *layout = &picture->layout;
     const struct bench_drawing *drawing = picture->drawing;
-    const uint32_t n_rows = (picture->n_panels + picture->n_columns - 1) / picture->n_columns;
     const double panel_width = layout->width + 2 * MARGIN;
     const double panel_height = layout->height + BENCH_SVG_CAPTION_ROOM + MARGIN;
-    const double width = fmax(picture->n_columns * panel_width, 560);
-    const double panels_end = HEADER_ROOM + n_rows * panel_height;
+    const double width = fmax(picture->n_columns * panel_width, LEAST_WIDTH);
     const size_t letters = (size_t)(LINE_LETTERS * width / 1000);
     double n_lines = 0;
     if (!drawing->is_proved) {
@@ -175,7 +188,8 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
         for (const char *at = drawing->report.reason; (at = strchr(at, '\n')) != NULL; at++)
             n_lines++;
     }
-    const double height = panels_end + FOOTER_ROOM + 16 * n_lines + (leaves_out(picture) ? 15 : 0);
+    const double height =
+        panels_end(picture) + FOOTER_ROOM + 16 * n_lines + (leaves_out(picture) ? 15 : 0);
     fprintf(picture->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
             "height=\"%.0f\" role=\"img\">\n<title>",
@@ -184,7 +198,8 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
     fputs("</title>\n<desc>", picture->file);
     fprintf(picture->file, "%u of %u moments: the chunks of every rank after each round.",
             picture->n_panels, drawing->n_rounds + 1);
-    fprintf(picture->file, "</desc>\n%s", style);
+    fprintf(picture->file, "</desc>\n%s%s</style>\n", style,
+            width <= MOST_NARROW && layout->ranks[0].width >= 30 ? style_of_small : "");
     fputs("<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
           "markerHeight=\"6\" orient=\"auto\"><path class=\"t\" d=\"M0 0L8 4L0 8Z\"/></marker>\n",
           picture->file);
@@ -205,7 +220,7 @@ static gyre_status draw_all(struct bench_svg *picture, const char *title)
         bench_svg_draw_panel(picture);
         fputs("</g>\n", picture->file);
     }
-    double y = panels_end + 14;
+    double y = panels_end(picture) + 14;
     if (!drawing->is_proved)
         y += 16 * draw_finding(picture, y, letters) + 6;
     draw_legend(picture, y, width);

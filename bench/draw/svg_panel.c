@@ -18,13 +18,13 @@
 #define PLACE_ROOM 1000 /* of all columns */
 #define LEVEL_BEND 0.35 /* past the levels between */
 
-/* Okabe and Ito, "Color Universal Design", 2008, without those hard to see on white, then dark blue
+/* Okabe and Ito, "Color Universal Design", 2008, without those hard to see on white, then blue
  * to yellow. */
 static const uint8_t few_colours[8][3] = {
     {0xe6, 0x9f, 0x00}, {0x56, 0xb4, 0xe9}, {0x00, 0x9e, 0x73}, {0xcc, 0x79, 0xa7},
     {0x00, 0x72, 0xb2}, {0xd5, 0x5e, 0x00}, {0xb8, 0xa8, 0x00}, {0x8a, 0x8a, 0x8a}};
-static const uint8_t scale_colours[6][3] = {{20, 46, 110},   {66, 78, 107},   {110, 109, 115},
-                                            {155, 142, 117}, {204, 178, 102}, {250, 220, 60}};
+static const uint8_t scale_colours[6][3] = {{48, 88, 176},   {86, 104, 140},  {120, 120, 124},
+                                            {158, 145, 117}, {204, 178, 102}, {250, 220, 60}};
 
 void bench_draw_rank_colour(uint32_t rank, uint32_t n_ranks, char text_out[8])
 {

@@ -242,6 +242,10 @@ def case_svg(directory):
     root = parse_svg(draw(directory, options_of(SHAPES[0]) + ["--round", "2"], "svg").stdout)
     captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
     assert captions == ["round 2"], captions
+    # A few small rounds are narrow, so that a page of 400 pixels can show them: with letters that grow there.
+    for shape in (("ring", "all_reduce", ["--ranks", "3"]), ("doubling", "all_reduce", ["--ranks", "4"])):
+        root = parse_svg(draw(directory, options_of(shape), "svg").stdout)
+        assert float(root.get("width")) < 600 and "max-width:480px" in root.find(SVG + "style").text, (shape, root.attrib)
 
 
 def places_of(directory, options, given=None):
@@ -268,9 +272,14 @@ def case_places(directory):
     double = places_of(directory, options_of(SHAPES[6]))
     up = re.findall(r"ranks 8 rank (\d+) .*\nworker 0\n  chunk 0: .*-> to (\d+)\n", text)
     assert len(up) == 7 and all(double[int(child)][1] == double[int(parent)][1] + 1 for child, parent in up), (up, double)
-    for algorithm, ranks, columns in (("bucket:4x3", 12, 3), ("bucket:4x4", 16, 4), ("doubling", 8, 4)):
+    for algorithm, ranks, columns in (("bucket:4x3", 12, 3), ("bucket:4x4", 16, 4)):
         torus = places_of(directory, ["--algo", algorithm, "--coll", "all_reduce", "--ranks", str(ranks)])
         assert torus == [(rank % columns, rank // columns) for rank in range(ranks)], (algorithm, torus)
+    # Layers stand behind each other, so that no two ranks share a place.
+    for algorithm, layers, rows, columns in (("bucket:2x3x4", 2, 3, 4), ("bucket:3x3x3", 3, 3, 3), ("doubling", 2, 2, 2)):
+        cube = places_of(directory, ["--algo", algorithm, "--coll", "all_reduce", "--ranks", str(layers * rows * columns)])
+        assert cube == [(column * layers + layer, row * layers + layer) for layer in range(layers) for row in range(rows)
+                        for column in range(columns)], (algorithm, cube)
     for shape in (SHAPES[0], SHAPES[13], SHAPES[17], ("twoshot", "all_reduce", ["--ranks", "3"])):
         assert places_of(directory, options_of(shape)) is None, shape
     # The SVG's boxes stand in the same order and at the same distances.
