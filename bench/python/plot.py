@@ -23,12 +23,14 @@ PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>body {{ font: 15px/1.5 sans-serif; margin: 2rem; }} svg {{ max-width: 100%; height: auto; }}
-td, th {{ text-align: left; padding: 0 1rem 0 0; }}</style>
+<style>body {{ font: 15px/1.5 sans-serif; margin: 1rem; color: #222; }} div, table {{ display: block; overflow-x: auto; }}
+svg {{ max-width: 100%; min-width: 36rem; height: auto; }} td, th {{ text-align: left; padding: 0 1rem 0 0; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #15171b; color: #eceef2; }} }}</style>
 </head>
 <body>
-{svg}
+<div>{svg}</div>
 <table>
 <tr><th>curve</th><th>file</th><th>collective</th><th>ranks</th><th>hosts</th><th>gyre</th><th>date</th>
 <th>other engine</th></tr>
@@ -273,7 +275,7 @@ def draw(sources, options):
 
 # One call of a trace: each rank has a lane for its launch, for each worker and for its proxy. Ranks with an odd number
 # are upside down, so that the proxies of two ranks face each other. A curve is a slot's way. Needs no packages.
-LEFT, WIDTH, LANE, GAP, TOP = 150, 1000, 26, 10, 58
+LEFT, WIDTH, LANE, GAP, TOP = 148, 640, 26, 10, 58
 COLOURS = {"launch": "#8a8a8a", "copy": "#56b4e9", "reduce": "#e69f00", "send": "#009e73", "receive": "#cc79a7",
            "post": "#009e73", "complete": "#b8a800"}
 WORDS = {"launch": "launch", "copy": "copy", "reduce": "add", "wait for data": "wait for data",
@@ -284,6 +286,7 @@ text{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:11px;
 .t{font-size:17px;font-weight:600}.i{fill:#1a1c20}
 @media(prefers-color-scheme:dark){text{fill:#eceef2}.s{fill:#a4abb8}.b{fill:#15171b}.l{fill:#1f2228}.a{stroke:#eceef2}
 .w{stroke:#5a6170}.i{fill:#15171b}}
+@media(max-width:480px){text{font-size:15px}.t{font-size:20px}.i,.n{display:none}}
 </style>"""
 
 
@@ -340,12 +343,12 @@ def draw_call(files, number, title):
     order = sorted(found, key=place_of)
     begin = min(event["ts"] for events in found.values() for event in events)
     span = max(ends.values()) - begin
-    height = TOP + len(order) * LANE + (len({rank for rank, _ in order}) - 1) * GAP + 62
+    has_proxy = any(name.startswith("proxy") for _, name in order)
+    height = TOP + len(order) * LANE + (len({rank for rank, _ in order}) - 1) * GAP + (80 if has_proxy else 62)
 
     def x(when):
         return LEFT + (when - begin) / span * WIDTH
 
-    has_proxy = any(name.startswith("proxy") for _, name in order)
     title = title or f"{about['collective']} of {about['bytes']} B, {about.get('algorithm', '')}" + \
         (", from the API to the wire" if has_proxy else "")
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" '
@@ -375,7 +378,7 @@ def draw_call(files, number, title):
             lines.append(f'<rect {style} x="{at:.1f}" y="{y + 4}" width="{width:.1f}" height="{LANE - 8}">'
                          f"<title>{word}, {event['dur']:.2f} us: {html.escape(what)}</title></rect>")
             if width > 6.5 * len(word) + 3:
-                lines.append(f'<text class="{"i" if colour else "s"}" x="{at + 3:.1f}" y="{y + 17}">{word}</text>')
+                lines.append(f'<text class="{"i" if colour else "s n"}" x="{at + 3:.1f}" y="{y + 17}">{word}</text>')
             is_step = not name.startswith("proxy")
             for slot in event["args"].get("sent", []) if is_step else []:
                 sent[slot] = at + width, y + LANE / 2
@@ -390,9 +393,12 @@ def draw_call(files, number, title):
     for name in [name for name in COLOURS if any(event["name"] == name for events in found.values() for event in events)]:
         lines.append(f'<rect fill="{COLOURS[name]}" x="{at}" y="{y + 18}" width="9" height="9"/>'
                      f'<text x="{at + 13}" y="{y + 26}">{WORDS[name]}</text>')
-        at += 75
-    lines += [f'<text class="s" x="16" y="{y + 46}">Dashed: waiting. Curves: slots, from the step that sent them to the '
-              f"step that read them.{' Proxies: system calls.' if has_proxy else ''}</text>", "</svg>", ""]
+        at += 85
+    lines.append(f'<text class="s" x="16" y="{y + 46}">Dashed: waiting. Curves: slots, from the step that sent them to the '
+                 "step that read them.</text>")
+    if has_proxy:
+        lines.append(f'<text class="s" x="16" y="{y + 64}">Proxies: system calls.</text>')
+    lines += ["</svg>", ""]
     return "\n".join(lines)
 
 

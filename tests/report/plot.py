@@ -102,6 +102,7 @@ def case_formats(directory, _source, folder):
         with open(os.path.join(folder, name), "rb") as file:
             assert file.read().startswith(start_of_file), name
     page, text = Page(), read(folder, "a.html")
+    assert 'name="viewport"' in text and "prefers-color-scheme: dark" in text, "the page is made for narrow and dark screens"
     page.feed(text)
     assert not page.loads and "a<b" not in text, page.loads
     assert "<td>a&lt;b, all_reduce</td>" in text and "<td>NCCL 2.0, plain buffers</td>" in text
@@ -185,12 +186,12 @@ def case_call(directory, source, folder):
                      "rank 1: worker 0", "rank 1: the API"], lanes
     slices = [box for box in root.iter(svg + "rect") if box.find(svg + "title") is not None]
     shown = [(float(box.get("x")), float(box.get("width"))) for box in slices]
-    # 1000 pixels are the 200 us from the first launch to the last end, from x = 150 on; the later sends are of other calls.
-    wanted = [(150 + 5 * (begin - 1000), 5 * length) for begin, length in
+    # 640 pixels are the 200 us from the first launch to the last end, from x = 148 on; the later sends are of other calls.
+    wanted = [(round(148 + 3.2 * (begin - 1000), 1), round(3.2 * length, 1)) for begin, length in
               ((1000, 10), (1020, 30), (1020, 1), (1150, 1), (1150, 50), (1010, 10))]
     assert shown == wanted, (shown, wanted)
     curves = [path.get("d") for path in root.iter(svg + "path") if path.find(svg + "title") is not None]
-    assert len(curves) == 1 and curves[0].startswith("M400.0 ") and " 900.0 " in curves[0], curves  # 1050 to 1150 us
+    assert len(curves) == 1 and curves[0].startswith("M308.0 ") and " 628.0 " in curves[0], curves  # 1050 to 1150 us
     assert texts.count("done") == 2, texts
     examples = [os.path.join(source, "docs", "examples", f"call.{rank}.json") for rank in (0, 1)]
     plot(directory, folder, *examples, "-o", "call.svg")

@@ -162,6 +162,7 @@ def case_pages(directory, _source, folder):
     assert "DDP iterations on NCCL | no GPU" in page["Not measured"], page["Not measured"]
 
     text = read(folder, "out.html")
+    assert "prefers-color-scheme: dark" in text, "the page is made for dark screens"
     parser = Page()
     parser.feed(text)
     assert parser.headings == HEADINGS, parser.headings
