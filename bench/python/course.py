@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from program_text import Refused, parse, verify
+from program_text import Refused, parse, prove
 
 N_COST_RANKS, COST_BYTES, ALPHA_US, BETA, GAMMA = 8, 1 << 20, 2.0, 1 / 50e3, 1 / 200e3  # us, us a byte
 
@@ -148,7 +148,9 @@ def why_not(name, value, n, n_bytes, right):
     if name.endswith("_us"):
         return "messages x alpha + bytes sent x beta + bytes added x gamma, of the lines above it" \
             if name != "bound_us" else "log2(n) messages, and sent and added as few bytes as the ring"
-    return f"it is {value / right:.3g} times the right number"
+    way = "all but messages x alpha grows as V does: solve ring_us = doubling_us for V" if name == "crossing_bytes" else \
+        "a row of the lesson's table"
+    return f"it is {value / right:.3g} times the right number; {way}"
 
 
 def compare_answers(text, answers, why):
@@ -175,6 +177,18 @@ ORDER = re.compile(r"memory_order_(?!relaxed)\w+")
 FENCE = re.compile(r"^ *atomic_thread_fence.*\n", re.M)
 
 
+def lacking(rc11, text):
+    """Which thread's orders are too weak, if stronger ones of one thread alone help; else that both are."""
+    for thread, role in (("P0", "release"), ("P1", "acquire")):
+        start = text.index(thread + " (")
+        end = text.index("\n}", start)
+        strong = re.sub(r"(store_.*)memory_order_relaxed", r"\1memory_order_release", text[start:end])
+        strong = re.sub(r"(load_.*)memory_order_relaxed", r"\1memory_order_acquire", strong)
+        if rc11.decide(text[:start] + strong + text[end:]) == (False, False):
+            return f"; {thread} lacks {role}"
+    return "; P0 lacks release, and P1 acquire"
+
+
 def exercise_9(given, text):
     """A litmus test of docs/course/orders, mended by its orders and its fence, and by no more than it needs."""
     name = re.search(r"^C (\w+)", text, re.M)
@@ -197,12 +211,16 @@ def exercise_9(given, text):
                       f"{model}/rc11.py, which is not here: start this command from the folder of gyre's sources")
     sys.path.insert(0, model)
     import rc11
+    for line in text.splitlines():
+        if re.search(r"load_.*order_release|store_.*order_acq", line):
+            return [f"\"{line.strip()}\": a load can acquire, and a store can release"]
     holds, races = rc11.decide(text)
     outcome = text[text.index("exists"):].strip()
     if holds:
-        return [f"this outcome can still happen: {outcome}"]
+        return [f"this outcome can still happen: {outcome}{lacking(rc11, text)}"]
     if races:
-        return ["the outcome cannot happen, but there is a data race: a plain access is not ordered against the other one"]
+        return ["the outcome cannot happen, but there is a data race: a plain access is not ordered against the other one" +
+                lacking(rc11, text)]
     code = re.sub(r"\(\*.*?\*\)", lambda note: " " * len(note[0]), text, flags=re.S)
     for strong in list(ORDER.finditer(code)) + list(FENCE.finditer(code)):
         is_fence = strong[0].lstrip().startswith("atomic_thread_fence")
@@ -331,6 +349,11 @@ PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 
             4: (exercise_4, "all_reduce", 4), 5: (exercise_5, "all_reduce", 2), 6: (exercise_6, "all_reduce", 4)}
 
 
+def verify(tools, text):
+    """None, or why the programs are wrong: with the orders of two ranks, if these differ."""
+    return re.sub(" +", " ", prove(tools, text, reason=r"refused.*|step .*|rank \d+  .*")[0] or "") or None
+
+
 def check_program(tools, lesson, path, text):
     exercise, coll, n_ranks = PROGRAMS[lesson]
     names = list(dict.fromkeys(re.findall(r"^program (\w+) ", text, re.M)))
@@ -342,8 +365,10 @@ def check_program(tools, lesson, path, text):
     wrong = [] if shapes[0].coll == coll else [f"the collective is {shapes[0].coll}; the exercise asks for {coll}"]
     if len(shapes[0].ranks) != n_ranks:
         wrong.append(f"there are programs of {len(shapes[0].ranks)} ranks; the exercise has {n_ranks}")
+    if wrong:
+        return wrong  # the verifier would prove another call
     proof = verify(tools, text)
-    if not wrong and (proof is None or lesson != 4):  # lesson 4 predicts, which needs a proof
+    if proof is None or lesson != 4:  # lesson 4 predicts, which needs a proof
         wrong += exercise(shapes[0], Given(tools, path))
     if proof and "deadlock" in proof:  # perhaps with_next allowed a step before the one that frees it
         places = (map(int, place.groups()) for place in re.finditer(r"rank (\d+), worker (\d+), step (\d+)", proof))

@@ -109,9 +109,9 @@ def verify(tools, text, *options):
     return prove(tools, text, *options)[0]
 
 
-def prove(tools, text, *options):
+def prove(tools, text, *options, reason="refused.*|step .*"):
     """(None, the FIFO slots that are enough) if all programs are proved, in place and out of place; else (reason, 0).
-    @options: of gyre schedule, such as --any-order."""
+    @options: of gyre schedule, such as --any-order. @reason: the lines of its proof that are told."""
     with tempfile.NamedTemporaryFile("w", suffix=".gyre", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -119,7 +119,7 @@ def prove(tools, text, *options):
                               capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None, max(map(int, re.findall(r"^# proved .*: depth (\d+) is enough", done.stdout, re.M)), default=1)
-    reasons = re.findall(r"^# (refused.*|step .*)$", done.stdout, re.M)
+    reasons = re.findall(rf"^# *({reason})$", done.stdout, re.M)
     return ": ".join(reasons) or done.stderr.replace(file.name, "the programs").strip(), 0
 
 
