@@ -272,13 +272,12 @@ def answers_of_11(tools):
     switch = predicted_rows(tools, "--library", "nccl,nvls=1", "--ranks", "8", "--bytes", "64M")
     own = predicted_rows(tools, "--algo", "direct", "--proto", "lamport", "--ranks", "8", "--bytes", "1K")
     return {"small_proto": host[1 << 14][1], "large_proto": host[1 << 24][1], "algorithm_1m": hosts[1 << 20][0],
-            "algorithm_1g": hosts[1 << 30][0], "hops_8": 14, "hops_64": 126, "switch_64m": switch[1 << 26][0],
+            "algorithm_1g": hosts[1 << 30][0], "switch_64m": switch[1 << 26][0],
             "ratio_1k": float(f"{host[1024][2] / own[1024][2]:.2g}")}
 
 
 HINTS_11 = {
-    ("hops_8", 7): "results go round, too: 2 (n - 1)", ("hops_8", 8): "2 (n - 1): lesson 1",
-    ("hops_64", 63): "results go round, too: 2 (n - 1)", ("switch_64m", "ring"): "that is without the switch: nccl,nvls=1",
+    ("switch_64m", "ring"): "that is without the switch: nccl,nvls=1",
     ("large_proto", "simple"): "only from 64 MiB on",
     ("algorithm_1m", "ring"): "126 hops would take longer than all bytes of 1 MiB",
     ("algorithm_1g", "tree"): "at 1 GiB bytes count, and a ring sends the fewest",
@@ -286,8 +285,8 @@ HINTS_11 = {
 
 
 TIMEOUT_MS = 4.096e-3 * 2 ** 17
-ANSWERS_12 = {"dscp": 106 >> 2, "ecn": 106 & 3, "first_takes": "RTR", "first_sends": "RTS", "packets_4096": 8,
-              "packets_1024": 32, "first_packet_bytes": 14 + 20 + 8 + 12 + 16 + 4096 + 4, "lacks": "RETH",
+ANSWERS_12 = {"dscp": 106 >> 2, "ecn": 106 & 3, "first_takes": "RTR", "first_sends": "RTS", "packets_1024": 32,
+              "first_packet_bytes": 14 + 20 + 8 + 12 + 16 + 4096 + 4, "lacks": "RETH",
               "timeout_ms": TIMEOUT_MS, "window_ms": 7 * TIMEOUT_MS}
 HINTS_12 = {
     ("dscp", 106): "the class is DSCP x 4 + ECN", ("dscp", 13): "the upper six of eight bits: divide by 4",
@@ -317,19 +316,22 @@ ANSWERS = {10: (lambda _: answers_of_10(), HINTS_10), 11: (answers_of_11, HINTS_
 
 # How to find an answer, for wrong ones that are not among the hints.
 WAYS = {
-    "chunk_bytes": "V / channels / n", "chunk_lines": "the chunk's bytes / 16", "threads_that_scatter": "thread t begins with "
-    "line t; one thread a line", "lines_a_thread": "one for each peer", "lines_sent": "channels x 2 shots x peers x lines of a "
-    "chunk", "lines_cleared": "as many as arrive", "fences": "count fence_acq_rel_sys() in fused_lamport.cuh", "hops": "a shot "
-    "is a hop", "small_proto": "ask gyre schedule --predict --library nccl --ranks 8, row 16384", "large_proto": "row 16777216",
+    "chunk_bytes": "V / channels / n", "chunk_lines": "the chunk's bytes / 16",
+    "threads_that_scatter": "thread t begins with line t; one thread a line", "lines_a_thread": "one for each peer",
+    "lines_sent": "channels x 2 shots x peers x lines of a chunk", "lines_cleared": "as many as arrive",
+    "fences": "count fence_acq_rel_sys() in fused_lamport.cuh", "hops": "a shot is a hop",
+    "small_proto": "ask gyre schedule --predict --library nccl --ranks 8, row 16384", "large_proto": "row 16777216",
     "algorithm_1m": "--library nccl --hosts 8x8, row 1048576", "algorithm_1g": "row 1073741824 of the same table",
-    "hops_8": "2 (n - 1)", "hops_64": "2 (n - 1)", "switch_64m": "--library nccl,nvls=1 --ranks 8, row 67108864",
-    "ratio_1k": "NCCL's predicted us of 1024 B / that of --algo direct --proto lamport", "dscp": "TC / 4", "ecn": "TC modulo 4",
-    "first_takes": "the table of states", "first_sends": "the table of states", "packets_4096": "bytes / MTU",
-    "packets_1024": "bytes / MTU", "first_packet_bytes": "add the headers to 4096", "lacks": "which header says where the bytes "
-    "go?", "timeout_ms": "0.004096 ms x 2^17", "window_ms": "7 times the timeout", "look_at": "the end of the chain",
-    "timeout_slack_ms": "the sentence about GYRE_TIMEOUT in the lesson", "death_ms": "the table of the lesson, a process dies",
-    "cable_ms": "the table of the lesson, a host or cable is gone", "first_again": "arrived counts the slots that it has",
-    "last_allowed": "head + depth slots may be sent in all",
+    "switch_64m": "--library nccl,nvls=1 --ranks 8, row 67108864",
+    "ratio_1k": "NCCL's predicted us of 1024 B / that of --algo direct --proto lamport", "dscp": "TC / 4",
+    "ecn": "TC modulo 4", "first_takes": "the table of states", "first_sends": "the table of states",
+    "packets_1024": "bytes / MTU", "first_packet_bytes": "add the headers to 4096",
+    "lacks": "which header says where the bytes go?", "timeout_ms": "0.004096 ms x 2^17",
+    "window_ms": "7 times the timeout", "look_at": "the end of the chain",
+    "timeout_slack_ms": "the sentence about GYRE_TIMEOUT in the lesson",
+    "death_ms": "the table of the lesson, a process dies",
+    "cable_ms": "the table of the lesson, a host or cable is gone",
+    "first_again": "arrived counts the slots that it has", "last_allowed": "head + depth slots may be sent in all",
 }
 
 
