@@ -213,6 +213,10 @@ static const char head[] =
     ".f tr{border-top:1px solid #d5dae2;padding:.5em}.f small{margin-left:.7em}"
     ".f td:nth-child(-n+4){display:inline;margin-right:.7em}"
     ".f td:last-child pre:not(:empty)::before{content:'fix: '}}\n"
+    "@media(prefers-color-scheme:dark){body{background:#15171b;color:#eceef2}"
+    "th,td,.f tr{border-color:#4a505c}th{background:#1d2026}td[style]{color:#1c2330}"
+    ".ok .s{color:#59d6ad}.skipped{color:#a4abb8}.unknown .s{color:#c9a3f0}.warn .s{color:#ffb454}"
+    ".fail .s{color:#ff8a80}.warn{background:#2a2114}.fail{background:#2d1715}}\n"
     "</style></head><body>\n";
 
 /* gyre_text_put_markup() would make line ends blanks. */
