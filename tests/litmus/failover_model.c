@@ -10,7 +10,8 @@
  * Each slot has N_PARTS parts, one for each rail, and DEPTH places. A place holds the number of the
  * slot whose bytes were written last. A slot must be consumed with its own bytes, in order and
  * once; no state without a next step has a rail up and a slot that was not consumed; no sequence of
- * steps comes back to a state, so every sequence ends.
+ * steps comes back to a state, so every sequence ends; failures and returns bound the number of
+ * epochs.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ enum mutant {
     EVENTS_ONLY,
     NO_REPEAT,
     NO_ANSWER,
+    NO_PROBE,
     N_MUTANTS
 };
 
@@ -51,6 +53,7 @@ static const struct {
     [EVENTS_ONLY] = {"events_only", "a request that fails without a port event is no alarm"},
     [NO_REPEAT] = {"no_repeat", "a STATE that was lost is not sent again"},
     [NO_ANSWER] = {"no_answer", "a repeated STATE is not answered"},
+    [NO_PROBE] = {"no_probe", "a rail is taken again though nothing answers over it"},
 };
 
 struct message {
@@ -103,6 +106,7 @@ static struct {
     enum mutant mutant;
     struct entry *stack;
     size_t n_stack, max_stack;
+    int max_epoch;
     uint64_t *table; /* fingerprint << 1 | is open; 0 = free */
     size_t table_size, n_states, n_steps;
     const char *wrong; /* NULL = nothing so far */
@@ -217,6 +221,8 @@ static void fence(struct state *s, int me)
 static void halt(struct state *s, int me, uint8_t epoch)
 {
     struct side *side = &s->sides[me];
+    if (epoch > search.max_epoch)
+        search.wrong = "the connection halts more often than failures explain";
     *side = (struct side){.state = HALTED, .epoch = epoch, .rails = side->rails};
     fence(s, me);
     side->told = (struct message){.epoch = epoch, .rails = side->rails};
@@ -367,10 +373,19 @@ static void explore_rails(const struct state *from)
         }
         for (int me = 0; me < 2; me++) {
             s = *from;
-            if (((s.sides[me].rails & bit) != 0) == is_up)
+            struct side *side = &s.sides[me];
+            const bool is_known = (side->rails & bit) != 0, runs = side->state == RUN;
+            if (is_known && is_up && runs && (side->set & bit) == 0 &&
+                (s.sides[!me].rails & bit) != 0) {
+                halt(&s, me, (uint8_t)(side->epoch + 1));
+                found(&s, "a rail that answers both sides is taken again");
+            }
+            if (is_known == is_up && (is_known || search.mutant != NO_PROBE))
                 continue;
-            s.sides[me].rails ^= bit;
-            halt(&s, me, (uint8_t)(s.sides[me].epoch + 1));
+            side->rails ^= bit;
+            /* Over a rail that carries no data each side sends a probe. */
+            if (is_known || !runs || search.mutant == NO_PROBE)
+                halt(&s, me, (uint8_t)(side->epoch + 1));
             found(&s, me == SENDER ? "the sender notices a rail" : "the receiver notices a rail");
         }
     }
@@ -514,6 +529,8 @@ static const char *run(enum mutant mutant, const struct limits *limits, bool pri
     memset(first.places, NO_SLOT, sizeof(first.places));
     memset(&search, 0, sizeof(search));
     search.mutant = mutant;
+    /* A credit may also fail because the sender has halted. */
+    search.max_epoch = 4 * (limits->failures + limits->returns + N_SLOTS);
     grow_table();
     found(&first, "the start");
     while (search.n_stack > 0 && search.wrong == NULL) {

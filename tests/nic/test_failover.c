@@ -27,6 +27,7 @@ static struct shared {
     uint32_t n_rounds;
     uint32_t phase;       /* of late bytes */
     uint32_t n_events[2]; /* of connections: failures, moves; of rank 0 */
+    uint32_t n_both;      /* moves of rank 0 onto both rails */
     uint64_t gap_ns;      /* the longest between two ends of calls of rank 0 */
 } * shared;
 
@@ -557,6 +558,9 @@ static void see_connection(void *context, const gyre_connection_event *event)
     (void)context;
     CHECK_HAS(event->text, "wire");
     CHECK(event->peer == 1);
+    if (event->kind == GYRE_CONNECTION_RUNS && strstr(event->text, "wire0") != NULL &&
+        strstr(event->text, "wire1") != NULL)
+        (void)gyre_fetch_add_u32(&shared->n_both, 1);
     (void)gyre_fetch_add_u32(&shared->n_events[event->kind - 1], 1);
 }
 
@@ -649,6 +653,40 @@ TEST_CASE("calls go on after a port went down, and after a rail that loses all i
     (void)unlink(metrics_path);
     print_times("a port reports", times[0], 3);
     print_times("nothing reports", times[1], 3);
+}
+
+/* Until connections of rank 0 have moved onto both rails so often, or for so long. */
+static void wait_for_both_rails(uint32_t n, uint64_t most_ns)
+{
+    const uint64_t until_ns = gyre_now_ns() + most_ns;
+    while (gyre_load_acquire_u32(&shared->n_both) < n && gyre_now_ns() < until_ns)
+        wait_ms(1);
+}
+
+TEST_CASE("a rail that looks active and loses all carries data again only when it answers")
+{
+    pid_t pids[2];
+    start_job(2, call_in_a_loop, pids);
+    bool runs = wait_rounds(100, pids[0]);
+    set_faults("host2 0 lose_in\n");
+    while (runs && gyre_load_acquire_u32(&shared->n_events[1]) == 0)
+        wait_ms(1);
+    runs = runs && wait_rounds(10, pids[0]);
+    shared->gap_ns = 0;
+    /* A probe begins 5 s after a move, ends after 2 s, and is made again a second later. */
+    wait_for_both_rails(1, UINT64_C(7500000000));
+    printf("     a black rail is probed: %u failures, calls stood still for %.1f ms at most\n",
+           shared->n_events[0], (double)shared->gap_ns / 1e6);
+    CHECK_MSG(shared->n_both == 0, "a black rail was taken again");
+    set_faults("# none\n");
+    const uint64_t begin_ns = gyre_now_ns();
+    wait_for_both_rails(1, UINT64_C(60000000000));
+    printf("     it is taken again %.1f s after it answers\n",
+           (double)(gyre_now_ns() - begin_ns) / 1e9);
+    runs = runs && wait_rounds(10, pids[0]);
+    CHECK(end_job(2, pids) && runs);
+    CHECK_MSG(shared->n_both >= 1 && shared->n_wrong == 0,
+              "%u moves to both rails, %u wrong elements", shared->n_both, shared->n_wrong);
 }
 
 /* ---- no rail is left --------------------------------------------------------------------------

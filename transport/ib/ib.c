@@ -127,7 +127,8 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
 
 static void free_transport(struct gyre_ib_transport *ib)
 {
-    if (!gyre_ib_fencer_close(ib)) {
+    const bool is_probed = gyre_ib_worker_close(ib, &ib->prober);
+    if (!gyre_ib_worker_close(ib, &ib->fencer) || !is_probed) {
         GYRE_WARN("NET/IB : a device does not destroy its queue pairs, so it keeps %zu bytes",
                   ib->fifo_bytes + ib->gpu_bytes);
         return;
@@ -142,6 +143,7 @@ static void free_transport(struct gyre_ib_transport *ib)
     gyre_ib_rails_close(ib);
     free(ib->peers);
     pthread_cond_destroy(&ib->fencer.changed);
+    pthread_cond_destroy(&ib->prober.changed);
     pthread_mutex_destroy(&ib->mail_lock);
     free(ib);
 }
@@ -179,6 +181,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->nap_fd = -1;
     pthread_mutex_init(&ib->mail_lock, NULL);
     gyre_cond_init(&ib->fencer.changed);
+    gyre_cond_init(&ib->prober.changed);
     gyre_status status = GYRE_SUCCESS;
     const uint32_t depth = config->spec.depth;
     if (depth < 2 || depth > GYRE_MAX_DEPTH || config->spec.n_fifos > 0xffff)

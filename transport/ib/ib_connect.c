@@ -277,6 +277,8 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
             else if (is_used)
                 peer->control = channel;
             GYRE_TRY(connect_channel(ib, channel, header, theirs, is_used, deadline_ns));
+            peer->move.pairs[pair].remote = channel->path.remote;
+            peer->move.pairs[pair].gid_row = channel->gid_row;
         }
     }
     snprintf(peer->words, sizeof(peer->words), "NET/IB/%d%s", peer->used[0]->rail->index,

@@ -18,13 +18,11 @@
 
 /* A send without an answer for so long, while another rail is usable, breaks the connection. */
 #define SILENT_NS 500000000ULL
-/* A rail where the connection broke is not used for so long, even if its port looks active. */
-#define BAD_NS 4000000000ULL
-/* Rails that were left out are used again after so long, which doubles with each move. */
+/* Rails that were left out are probed after so long, which doubles with each move. */
 #define RETURN_NS    5000000000ULL
 #define MAX_DOUBLING 7
 
-static void want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
+void gyre_ib_want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
 {
     if (!move->is_broken && !move->is_halted)
         snprintf(move->cause, sizeof(move->cause), "%s", cause);
@@ -42,16 +40,16 @@ bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
     const uint64_t now_ns = gyre_now_ns();
     for (int i = 0; i < move->n_pairs; i++) {
         struct gyre_ib_rail_pair *pair = &move->pairs[i];
-        if (&ib->rails[pair->mine] != rail || (pair->bad_until_ns > now_ns && move->is_broken))
+        if (&ib->rails[pair->mine] != rail || (pair->is_bad && move->is_broken))
             continue;
-        pair->bad_until_ns = now_ns + BAD_NS;
+        pair->is_bad = true;
         pair->broken_ns = now_ns;
         snprintf(pair->cause, sizeof(pair->cause), "%s", cause);
     }
     snprintf(text, sizeof(text), "%s/%u: %s", rail->port.name, rail->port.port, cause);
     if (!move->is_broken && !move->is_halted)
         gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, text);
-    want_epoch(ib, move, text);
+    gyre_ib_want_epoch(ib, move, text);
     return true;
 }
 
@@ -90,6 +88,18 @@ void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *pe
     }
 }
 
+static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
+{
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_move *move = &ib->peers[i].move;
+        for (int pair = 0; pair < move->n_pairs; pair++)
+            if (&ib->rails[move->pairs[pair].mine] == rail && move->probe_ns != UINT64_MAX)
+                move->probe_ns = move->n_unanswered = 0;
+        if (move->is_halted) /* its state says that the port is down */
+            gyre_ib_want_epoch(ib, move, "a port is active again");
+    }
+}
+
 static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
 {
     const bool is_answered = channel->n_retired >= channel->signalled_at;
@@ -99,6 +109,36 @@ static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
         return false;
     }
     return now_ns - channel->silent_ns >= SILENT_NS;
+}
+
+static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
+{
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        struct gyre_ib_move *move = &peer->move;
+        const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
+        const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
+        int n_active = 0;
+        uint32_t left_out = 0;
+        if (!move->is_possible || move->is_halted || move->is_broken)
+            continue;
+        for (int pair = 0; pair < move->n_pairs; pair++)
+            if (gyre_ib_is_active(ib, &move->pairs[pair])) {
+                left_out |= (1U << pair) & ~move->used;
+                n_active++;
+            }
+        gyre_store_relaxed_u32(&move->probe.left_out, left_out);
+        for (int c = -1; c < peer->n_used && n_active > 1; c++) {
+            struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
+            if (!is_silent(channel, now_ns))
+                continue;
+            (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+            gyre_ib_suspect(ib, peer, channel->rail);
+        }
+        if (left_out != 0 && now_ns - move->run_ns >= RETURN_NS << doubling &&
+            now_ns >= move->probe_ns)
+            gyre_ib_probe_begin(ib, peer);
+    }
 }
 
 /* ---- errors and events ----------------------------------------------------------------------- */
@@ -214,14 +254,7 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
             GYRE_WARN("NET/IB : port %s/%u is active again after %.2f s", name, rail->port.port,
                       (double)(now_ns - rail->down_since_ns) / 1e9);
             rail->down_since_ns = 0;
-            for (int i = 0; i < ib->config.n_peers; i++) {
-                struct gyre_ib_move *move = &ib->peers[i].move;
-                for (int pair = 0; pair < move->n_pairs; pair++)
-                    if (&ib->rails[move->pairs[pair].mine] == rail)
-                        move->pairs[pair].bad_until_ns = 0;
-                if (move->is_halted) /* its state says that the port is down */
-                    want_epoch(ib, move, "a port is active again");
-            }
+            rail_returned(ib, rail);
         }
         return;
     case IBV_EVENT_DEVICE_FATAL:
@@ -299,28 +332,7 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
         }
         check_down(ib, rail, now_ns);
     }
-    if (ib->can_move && !ib->is_failed) {
-        for (int i = 0; i < ib->config.n_peers; i++) {
-            struct gyre_ib_peer *peer = &ib->peers[i];
-            struct gyre_ib_move *move = &peer->move;
-            const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
-            const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
-            int n_active = 0;
-            if (!move->is_possible || move->is_halted || move->is_broken)
-                continue;
-            for (int pair = 0; pair < move->n_pairs; pair++)
-                n_active += gyre_ib_is_active(ib, &move->pairs[pair]);
-            for (int c = -1; c < peer->n_used && n_active > 1; c++) {
-                struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
-                if (!is_silent(channel, now_ns))
-                    continue;
-                (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
-                gyre_ib_suspect(ib, peer, channel->rail);
-            }
-            if (n_active == move->n_pairs && move->used != (1U << move->n_pairs) - 1 &&
-                now_ns - move->run_ns >= RETURN_NS << doubling)
-                want_epoch(ib, move, "a rail is tried again");
-        }
-    }
+    if (ib->can_move && !ib->is_failed)
+        look_at_rails(ib, now_ns);
     gyre_ib_shares_look(ib, now_ns);
 }

@@ -112,17 +112,23 @@ void gyre_ib_moves_close(struct gyre_ib_transport *ib)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
+void gyre_ib_post_state(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                        const void *bytes, size_t n_bytes)
+{
+    struct gyre_transport_state message = {.kind = GYRE_TRANSPORT_STATE_KIND,
+                                           .for_puts = ib->config.for_puts,
+                                           .n_bytes = (uint32_t)n_bytes};
+    memcpy(message.bytes, bytes, n_bytes);
+    ib->config.post_state(ib->config.check_context, peer->rank, &message);
+}
+
 static void tell(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;
-    struct gyre_transport_state message = {.kind = GYRE_TRANSPORT_STATE_KIND,
-                                           .for_puts = ib->config.for_puts,
-                                           .n_bytes = (uint32_t)ib->state_bytes};
     move->mine->step = (uint8_t)move->step;
     move->mine->seen = (uint8_t)move->seen;
     move->told_ns = now_ns;
-    memcpy(message.bytes, move->mine, ib->state_bytes);
-    ib->config.post_state(ib->config.check_context, peer->rank, &message);
+    gyre_ib_post_state(ib, peer, move->mine, ib->state_bytes);
 }
 
 static void go_to(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, enum gyre_ib_step step,
@@ -166,7 +172,7 @@ static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint
     for (int i = 0; i < move->n_pairs; i++) {
         const uint8_t bit = (uint8_t)(gyre_ib_is_active(ib, &move->pairs[i]) ? 1U << i : 0);
         mine->rails.active |= bit;
-        mine->rails.good |= move->pairs[i].bad_until_ns <= now_ns ? bit : 0;
+        mine->rails.good |= move->pairs[i].is_bad ? 0 : bit;
         mine->rails.last |= (uint8_t)(move->pairs[i].broken_ns > move->run_ns ? 1U << i : 0);
     }
     for (uint32_t i = 0; i < peer->size.n_fifos; i++) {
@@ -183,11 +189,10 @@ static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint
     go_to(ib, peer, GYRE_IB_HALTED, now_ns);
 }
 
-/* The addresses of a port may have moved to other rows of its table. */
-static gyre_status find_gid(struct gyre_ib_transport *ib, struct gyre_ib_channel *channel)
+gyre_status gyre_ib_find_gid(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                             int gid_row, struct gyre_ib_qp_path *path)
 {
-    const struct gyre_ib_rail *rail = channel->rail;
-    const struct gyre_ib_gid_row *known = &rail->gids[channel->gid_row];
+    const struct gyre_ib_gid_row *known = &rail->gids[gid_row];
     int n = 0;
     if (!rail->port.is_roce)
         return GYRE_SUCCESS;
@@ -202,8 +207,8 @@ static gyre_status find_gid(struct gyre_ib_transport *ib, struct gyre_ib_channel
     free(rows);
     if (status == GYRE_SUCCESS && found < 0)
         status = gyre_fail(GYRE_ERROR_SYSTEM, "the port has lost its GID");
-    channel->path.gid_index = (uint8_t)found;
-    memcpy(channel->path.local.gid, known->raw, sizeof(channel->path.local.gid));
+    path->gid_index = (uint8_t)found;
+    memcpy(path->local.gid, known->raw, sizeof(path->local.gid));
     return status;
 }
 
@@ -212,7 +217,7 @@ static gyre_status make_channel(struct gyre_ib_transport *ib, struct gyre_ib_cha
     const struct gyre_ib_qp_end remote = channel->path.remote;
     GYRE_TRY(gyre_ib_channel_open(ib, channel));
     channel->path.remote = remote;
-    return find_gid(ib, channel);
+    return gyre_ib_find_gid(ib, channel->rail, channel->gid_row, &channel->path);
 }
 
 /* On the pairs of `used`; the first one carries credit. */
@@ -308,9 +313,13 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         const size_t n = strlen(rails);
         if ((move->used >> i & 1) == 0)
             continue;
+        move->pairs[i].is_bad = false;
         snprintf(rails + n, sizeof(rails) - n, "%s%s/%u", n_used++ > 0 ? ", " : "", port->name,
                  port->port);
     }
+    if (n_used < move->n_pairs && gyre_ib_prober_start(ib) != GYRE_SUCCESS)
+        gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+    move->probe_ns = move->n_unanswered = 0;
     move->is_halted = false;
     move->n_moves++;
     move->run_ns = now_ns;
@@ -364,12 +373,16 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (is_higher && !move->is_halted && !move->is_broken) {
         snprintf(move->cause, sizeof(move->cause), "rank %d: %.*s", peer->rank,
                  (int)sizeof(move->theirs->cause) - 1, move->theirs->cause);
-        if (move->theirs->rails.last != 0) /* else a rail is tried again */
+        if (move->theirs->rails.last != 0) /* else a rail is taken again */
             gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, move->cause);
     }
-    for (int i = 0; i < move->n_pairs && is_higher; i++)
-        if ((move->theirs->rails.last >> i & 1) != 0)
+    for (int i = 0; i < move->n_pairs && is_news; i++) {
+        if ((move->theirs->rails.last >> i & 1) == 0)
+            continue;
+        move->pairs[i].is_bad = true;
+        if (is_higher)
             gyre_ib_suspect(ib, peer, &ib->rails[move->pairs[i].mine]);
+    }
     if (is_higher)
         halt(ib, peer, move->theirs->epoch, now_ns);
     if (is_news)
@@ -411,6 +424,8 @@ void gyre_ib_move(struct gyre_ib_transport *ib)
         struct gyre_ib_move *move = &peer->move;
         if (!move->is_possible)
             continue;
+        if (gyre_ib_probe_take_result(ib, peer, now_ns) && !move->is_halted)
+            gyre_ib_want_epoch(ib, move, "a rail answers again");
         take_mail(ib, peer, now_ns);
         if (move->is_broken && !ib->is_failed)
             halt(ib, peer, move->epoch + 1, now_ns);
@@ -435,12 +450,17 @@ void gyre_ib_move(struct gyre_ib_transport *ib)
 
 void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *state, size_t n_bytes)
 {
-    if (!ib->can_move || n_bytes != ib->state_bytes)
+    const bool is_probe = n_bytes == sizeof(struct gyre_ib_probe_state);
+    if (!ib->can_move || (n_bytes != ib->state_bytes && !is_probe))
         return;
     for (int i = 0; i < ib->config.n_peers; i++) {
         struct gyre_ib_move *move = &ib->peers[i].move;
         if (ib->peers[i].rank != rank)
             continue;
+        if (is_probe) {
+            gyre_ib_probe_take_mail(ib, &ib->peers[i], state);
+            return;
+        }
         pthread_mutex_lock(&ib->mail_lock);
         memcpy(move->mail, state, n_bytes);
         move->has_mail = true;

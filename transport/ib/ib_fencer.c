@@ -33,7 +33,7 @@ static void destroy_all(const struct gyre_ib_transport *ib, struct gyre_ib_move 
 static void *work(void *argument)
 {
     struct gyre_ib_transport *ib = argument;
-    struct gyre_ib_fencer *fencer = &ib->fencer;
+    struct gyre_ib_worker *fencer = &ib->fencer;
     pthread_mutex_lock(&ib->mail_lock);
     while (!fencer->stops) {
         bool has_worked = false;
@@ -53,8 +53,7 @@ static void *work(void *argument)
         if (!has_worked && !fencer->stops)
             pthread_cond_wait(&fencer->changed, &ib->mail_lock);
     }
-    fencer->has_ended = true;
-    pthread_cond_broadcast(&fencer->changed);
+    gyre_ib_worker_ends(fencer);
     pthread_mutex_unlock(&ib->mail_lock);
     return NULL;
 }
@@ -77,9 +76,7 @@ gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_pee
     }
     move->fence_ns = now_ns;
     move->is_fencing = true;
-    if (!ib->fencer.is_running)
-        GYRE_TRY(gyre_thread_start(&ib->fencer.thread, 0, work, ib, "failover"));
-    ib->fencer.is_running = true;
+    GYRE_TRY(gyre_ib_worker_start(ib, &ib->fencer, work, "failover"));
     pthread_mutex_lock(&ib->mail_lock);
     move->fence = GYRE_IB_FENCE_RUNS;
     pthread_cond_broadcast(&ib->fencer.changed);
@@ -116,22 +113,36 @@ bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
     return false;
 }
 
-bool gyre_ib_fencer_close(struct gyre_ib_transport *ib)
+gyre_status gyre_ib_worker_start(struct gyre_ib_transport *ib, struct gyre_ib_worker *worker,
+                                 void *(*work_of)(void *), const char *name)
 {
-    struct gyre_ib_fencer *fencer = &ib->fencer;
+    if (!worker->is_running)
+        GYRE_TRY(gyre_thread_start(&worker->thread, 0, work_of, ib, name));
+    worker->is_running = true;
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_worker_ends(struct gyre_ib_worker *worker)
+{
+    worker->has_ended = true;
+    pthread_cond_broadcast(&worker->changed);
+}
+
+bool gyre_ib_worker_close(struct gyre_ib_transport *ib, struct gyre_ib_worker *worker)
+{
     const uint64_t deadline_ns = gyre_now_ns() + CLOSE_NS;
-    if (!fencer->is_running)
+    if (!worker->is_running)
         return true;
     pthread_mutex_lock(&ib->mail_lock);
-    fencer->stops = true;
-    pthread_cond_broadcast(&fencer->changed);
-    while (!fencer->has_ended && gyre_now_ns() < deadline_ns)
-        gyre_cond_wait_until(&fencer->changed, &ib->mail_lock, deadline_ns);
-    const bool has_ended = fencer->has_ended;
+    worker->stops = true;
+    pthread_cond_broadcast(&worker->changed);
+    while (!worker->has_ended && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&worker->changed, &ib->mail_lock, deadline_ns);
+    const bool has_ended = worker->has_ended;
     pthread_mutex_unlock(&ib->mail_lock);
     if (has_ended)
-        pthread_join(fencer->thread, NULL);
+        pthread_join(worker->thread, NULL);
     else
-        pthread_detach(fencer->thread);
+        pthread_detach(worker->thread);
     return has_ended;
 }

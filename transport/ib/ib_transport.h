@@ -182,9 +182,11 @@ enum gyre_ib_step { GYRE_IB_NONE, GYRE_IB_HALTED, GYRE_IB_MADE, GYRE_IB_UP };
 struct gyre_ib_rail_pair {
     int mine;
     int theirs;
-    uint64_t bad_until_ns; /* the connection broke there; 0 = it did not */
-    uint64_t broken_ns;    /* when it did last; 0 = never */
-    char cause[200];       /* of its last failure; "" = none */
+    struct gyre_ib_qp_end remote; /* this and gid_row: as at set-up */
+    int gid_row;
+    bool is_bad;        /* the connection broke there, and no probe was answered since */
+    uint64_t broken_ns; /* when it did last; 0 = never */
+    char cause[200];    /* of its last failure; "" = none */
 };
 
 struct gyre_ib_state;
@@ -192,12 +194,53 @@ struct gyre_ib_state;
 enum gyre_ib_fence_state { GYRE_IB_FENCE_NONE, GYRE_IB_FENCE_RUNS, GYRE_IB_FENCE_ENDED };
 
 /* A thread, from the first failure on. */
-struct gyre_ib_fencer {
+struct gyre_ib_worker {
     pthread_t thread;
     bool is_running;
     pthread_cond_t changed; /* this and the rest: under mail_lock */
+    bool has_work;
     bool stops;
     bool has_ended;
+};
+
+/* Sent between ranks: the layout is fixed. */
+struct gyre_ib_probe_state {
+    uint32_t number;
+    uint8_t step;     /* GYRE_IB_MADE or GYRE_IB_UP */
+    uint8_t rails;    /* with a queue pair: a bit for each pair of rails, as in the next one */
+    uint8_t answered; /* own messages */
+    uint8_t pad;
+    struct {
+        uint32_t qpn;
+        uint32_t psn;
+    } qps[GYRE_IB_MAX_RAILS];
+};
+
+struct gyre_ib_probe_result {
+    uint64_t begun_ns;
+    uint8_t answered;
+    uint8_t both; /* the peer's message, too */
+    bool has_ended;
+};
+
+/* Of the rails of a peer that were left out (ib_probe.c); by its thread where nothing else is said.
+ */
+struct gyre_ib_probe {
+    uint32_t left_out; /* active rails that carry no data; written by the proxy */
+    bool is_due;       /* this and the next four: under mail_lock */
+    bool has_mail;
+    struct gyre_ib_probe_state mail;
+    bool has_result;
+    struct gyre_ib_probe_result result;
+    bool runs;
+    bool has_sent;
+    uint64_t begun_ns;
+    uint64_t told_ns;
+    struct gyre_ib_probe_state mine;
+    struct gyre_ib_probe_state theirs;
+    struct gyre_ib_qp_path paths[GYRE_IB_MAX_RAILS];
+    struct ibv_qp *qps[GYRE_IB_MAX_RAILS]; /* NULL = none, as in the next one */
+    struct ibv_cq *cqs[GYRE_IB_MAX_RAILS];
 };
 
 /* How the peer's connection moves to other rails (ib_failover.c). */
@@ -229,6 +272,9 @@ struct gyre_ib_move {
     struct ibv_qp *old[GYRE_IB_MAX_QPS];
     int n_old;
     int fence_error; /* an errno; by the fencer until the fence has ended */
+    struct gyre_ib_probe probe;
+    uint64_t probe_ns; /* when the next one may begin */
+    uint32_t n_unanswered;
 };
 
 struct gyre_ib_peer {
@@ -319,7 +365,8 @@ struct gyre_ib_transport {
     uint32_t needs_move; /* a message has come, or a connection is broken */
     size_t state_bytes;
     pthread_mutex_t mail_lock;
-    struct gyre_ib_fencer fencer;
+    struct gyre_ib_worker fencer;
+    struct gyre_ib_worker prober;
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
@@ -408,22 +455,6 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-static inline bool gyre_ib_is_active(const struct gyre_ib_transport *ib,
-                                     const struct gyre_ib_rail_pair *pair)
-{
-    return ib->rails[pair->mine].down_since_ns == 0 && !ib->rails[pair->mine].is_dead;
-}
-
-/** The peer's connection broke on this rail: a new epoch shall begin. False if it cannot move. */
-bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
-                   const struct gyre_ib_rail *rail, const char *cause);
-
-/** The peer's connection broke on this rail: those to other ranks of its host may not use it
- * either.
- */
-void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
-                     const struct gyre_ib_rail *rail);
-
 /** Raises the fault, or breaks connections, if a device failed or a port is down. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
@@ -440,30 +471,6 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_chann
 const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
                                     const struct gyre_ib_channel *channel, char *text_out,
                                     size_t text_bytes);
-
-/* ---- ib_fencer.c --------------------------------------------------------------------------- */
-
-/** The peer's queue pairs go. Errors: those of starting a thread. */
-gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
-                                uint64_t now_ns);
-
-/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed, or not in 10 s.
- */
-bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns);
-
-/** False: a call has not returned, and the thread may still use the transport. */
-bool gyre_ib_fencer_close(struct gyre_ib_transport *ib);
-
-/* ---- ib_failover.c ------------------------------------------------------------------------- */
-
-/** After the channels are open, before the blob: may connections move? */
-gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib);
-void gyre_ib_moves_close(struct gyre_ib_transport *ib);
-
-/** If needs_move. */
-void gyre_ib_move(struct gyre_ib_transport *ib);
-
-void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *state, size_t n_bytes);
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 

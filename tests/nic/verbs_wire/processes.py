@@ -384,7 +384,7 @@ def run_through_failures(rig, name, options, draw, times):
             def read():
                 for line in job.stdout:
                     said.append(line)
-                    if "It runs again after" in line and "a rail is tried again" not in line:
+                    if "It runs again after" in line and "a rail answers again" not in line:
                         runs.append(time.monotonic())
 
             reader = threading.Thread(target=read)
