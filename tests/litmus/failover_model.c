@@ -383,7 +383,7 @@ static void explore_rails(const struct state *from)
             if (is_known == is_up && (is_known || search.mutant != NO_PROBE))
                 continue;
             side->rails ^= bit;
-            /* Over a rail that carries no data each side sends a probe. */
+            /* While data move, a probe does not halt them. */
             if (is_known || !runs || search.mutant == NO_PROBE)
                 halt(&s, me, (uint8_t)(side->epoch + 1));
             found(&s, me == SENDER ? "the sender notices a rail" : "the receiver notices a rail");

@@ -16,8 +16,10 @@
 
 /* ---- connections that can move (ib_failover.c) ----------------------------------------------- */
 
-/* A send without an answer for so long, while another rail is usable, breaks the connection. */
-#define SILENT_NS 500000000ULL
+/* A send without an answer for so long breaks the connection, if another rail is usable. One where
+ * it broke before is worth more patience: it may answer no more than this one. */
+#define SILENT_NS     500000000ULL
+#define ALL_SILENT_NS 2000000000ULL
 /* Rails that were left out are probed after so long, which doubles with each move. */
 #define RETURN_NS    5000000000ULL
 #define MAX_DOUBLING 7
@@ -100,7 +102,7 @@ static void rail_returned(struct gyre_ib_transport *ib, const struct gyre_ib_rai
     }
 }
 
-static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
+static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns, uint64_t limit_ns)
 {
     const bool is_answered = channel->n_retired >= channel->signalled_at;
     if (is_answered || channel->silent_ns == 0 || channel->n_retired != channel->n_retired_seen) {
@@ -108,7 +110,7 @@ static bool is_silent(struct gyre_ib_channel *channel, uint64_t now_ns)
         channel->silent_ns = is_answered ? 0 : now_ns;
         return false;
     }
-    return now_ns - channel->silent_ns >= SILENT_NS;
+    return now_ns - channel->silent_ns >= limit_ns;
 }
 
 static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
@@ -118,7 +120,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
         struct gyre_ib_move *move = &peer->move;
         const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
         const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
-        int n_active = 0;
+        int n_active = 0, n_good = 0;
         uint32_t left_out = 0;
         if (!move->is_possible || move->is_halted || move->is_broken)
             continue;
@@ -126,13 +128,17 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
             if (gyre_ib_is_active(ib, &move->pairs[pair])) {
                 left_out |= (1U << pair) & ~move->used;
                 n_active++;
+                n_good += !move->pairs[pair].is_bad;
             }
         gyre_store_relaxed_u32(&move->probe.left_out, left_out);
         for (int c = -1; c < peer->n_used && n_active > 1; c++) {
             struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
-            if (!is_silent(channel, now_ns))
+            const uint64_t limit_ns = n_good > 1 ? SILENT_NS : ALL_SILENT_NS;
+            char cause[40];
+            if (!is_silent(channel, now_ns, limit_ns))
                 continue;
-            (void)gyre_ib_break(ib, peer, channel->rail, "no answer for 0.5 s");
+            snprintf(cause, sizeof(cause), "no answer for %.1f s", (double)limit_ns / 1e9);
+            (void)gyre_ib_break(ib, peer, channel->rail, cause);
             gyre_ib_suspect(ib, peer, channel->rail);
         }
         if (left_out != 0 && now_ns - move->run_ns >= RETURN_NS << doubling &&

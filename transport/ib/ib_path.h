@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only the proxy thread uses this, but for the threads of ib_fencer.c and ib_probe.c.
+ * For the proxy thread, and those of ib_fencer.c and ib_probe.c.
  */
 #ifndef GYRE_IB_PATH_H
 #define GYRE_IB_PATH_H
@@ -56,22 +56,20 @@ static inline bool gyre_ib_is_active(const struct gyre_ib_transport *ib,
     return ib->rails[pair->mine].down_since_ns == 0 && !ib->rails[pair->mine].is_dead;
 }
 
-/** Of a move: an epoch shall begin. @cause: for the log, if the connection runs. */
+/** @cause: for the log, if the connection runs. */
 void gyre_ib_want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause);
 
-/** The peer's connection broke on this rail: a new epoch shall begin. False if it cannot move. */
+/** A new epoch shall begin without this rail. False if the connection cannot move. */
 bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                    const struct gyre_ib_rail *rail, const char *cause);
 
-/** The peer's connection broke on this rail: those to other ranks of its host may not use it
- * either.
- */
+/** Moves the connections to other ranks of the peer's host off this rail. */
 void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                      const struct gyre_ib_rail *rail);
 
 /* ---- ib_fencer.c --------------------------------------------------------------------------- */
 
-/** The peer's queue pairs go. Errors: those of starting a thread. */
+/** The peer's queue pairs go. */
 gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                 uint64_t now_ns);
 
@@ -79,11 +77,10 @@ gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_pee
  */
 bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns);
 
-/** If it does not run yet. Errors: those of starting a thread. */
 gyre_status gyre_ib_worker_start(struct gyre_ib_transport *ib, struct gyre_ib_worker *worker,
                                  void *(*work)(void *), const char *name);
 
-/** The thread's last words, under mail_lock. */
+/** Under mail_lock. */
 void gyre_ib_worker_ends(struct gyre_ib_worker *worker);
 
 /** False: a call has not returned, and the thread may still use the transport. */
@@ -91,13 +88,10 @@ bool gyre_ib_worker_close(struct gyre_ib_transport *ib, struct gyre_ib_worker *w
 
 /* ---- ib_probe.c ---------------------------------------------------------------------------- */
 
-/** If it does not run yet. Errors: those of starting a thread. */
 gyre_status gyre_ib_prober_start(struct gyre_ib_transport *ib);
 
-/** Of the rails in probe.left_out, here and at the peer. */
 void gyre_ib_probe_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** @state: a gyre_ib_probe_state. */
 void gyre_ib_probe_take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                              const void *state);
 
@@ -129,15 +123,13 @@ static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine
 gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib);
 void gyre_ib_moves_close(struct gyre_ib_transport *ib);
 
-/** If needs_move. */
 void gyre_ib_move(struct gyre_ib_transport *ib);
 
-/** To the same transport of the peer. Any thread. */
+/** Any thread. */
 void gyre_ib_post_state(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                         const void *bytes, size_t n_bytes);
 
-/** The addresses of a port may have moved to other rows of its table. @gid_row: in the rail's list.
- */
+/** The addresses of a port may have moved to other rows of its table. */
 gyre_status gyre_ib_find_gid(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                              int gid_row, struct gyre_ib_qp_path *path);
 

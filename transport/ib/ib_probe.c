@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rail that was left out carries data again only after a probe, because a port that looks active
- * may still lose all packets. A probe is a queue pair of its own on that rail; each side sends one
- * empty message over it. A thread does this, because a call to connect a queue pair may wait for
- * seconds for a peer that does not answer.
+ * A port that looks active may still lose all packets, so a rail that was left out carries data
+ * again only after each side's empty message over a queue pair of its own was answered. A thread
+ * does this: a call that connects a queue pair may wait for seconds.
  */
 #include "transport/ib/ib_path.h"
 
@@ -13,11 +12,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROBE_NS  2000000000ULL /* then a rail without an answer has failed it */
+#define PROBE_NS  2000000000ULL
 #define RTR_NS    500000000ULL
 #define REPEAT_NS 200000000ULL
 #define POLL_NS   2000000ULL
-/* A probe that failed is made again after so long, which doubles with each. */
+/* Until the next probe after one without an answer; doubles with each. */
 #define AGAIN_NS     1000000000ULL
 #define MAX_DOUBLING 6
 
@@ -107,7 +106,7 @@ static void send_all(struct gyre_ib_peer *peer)
     probe->has_sent = true;
 }
 
-/* True if there were any of own messages. */
+/* To own messages. */
 static bool take_answers(struct gyre_ib_peer *peer)
 {
     struct gyre_ib_probe *probe = &peer->move.probe;
@@ -120,7 +119,6 @@ static bool take_answers(struct gyre_ib_peer *peer)
     return probe->mine.answered != known;
 }
 
-/* For the proxy. */
 static void report(struct gyre_ib_transport *ib, struct gyre_ib_probe *probe, bool has_ended)
 {
     pthread_mutex_lock(&ib->mail_lock);
@@ -135,7 +133,6 @@ static void report(struct gyre_ib_transport *ib, struct gyre_ib_probe *probe, bo
         gyre_proxy_wake(ib->proxy);
 }
 
-/* True if a probe runs. */
 static bool advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_probe *probe = &peer->move.probe;
@@ -199,9 +196,6 @@ static void *work(void *argument)
     pthread_mutex_unlock(&ib->mail_lock);
     return NULL;
 }
-
-/* ---- for the proxy and the health thread ------------------------------------------------------
- */
 
 static void wake(struct gyre_ib_transport *ib)
 {

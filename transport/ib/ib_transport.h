@@ -207,7 +207,7 @@ struct gyre_ib_worker {
 struct gyre_ib_probe_state {
     uint32_t number;
     uint8_t step;     /* GYRE_IB_MADE or GYRE_IB_UP */
-    uint8_t rails;    /* with a queue pair: a bit for each pair of rails, as in the next one */
+    uint8_t rails;    /* with a queue pair: a bit for each pair of rails */
     uint8_t answered; /* own messages */
     uint8_t pad;
     struct {
@@ -219,12 +219,11 @@ struct gyre_ib_probe_state {
 struct gyre_ib_probe_result {
     uint64_t begun_ns;
     uint8_t answered;
-    uint8_t both; /* the peer's message, too */
+    uint8_t both; /* and the peer's message */
     bool has_ended;
 };
 
-/* Of the rails of a peer that were left out (ib_probe.c); by its thread where nothing else is said.
- */
+/* Of a peer's rails that were left out; by the thread of ib_probe.c where nothing else is said. */
 struct gyre_ib_probe {
     uint32_t left_out; /* active rails that carry no data; written by the proxy */
     bool is_due;       /* this and the next four: under mail_lock */
@@ -239,7 +238,7 @@ struct gyre_ib_probe {
     struct gyre_ib_probe_state mine;
     struct gyre_ib_probe_state theirs;
     struct gyre_ib_qp_path paths[GYRE_IB_MAX_RAILS];
-    struct ibv_qp *qps[GYRE_IB_MAX_RAILS]; /* NULL = none, as in the next one */
+    struct ibv_qp *qps[GYRE_IB_MAX_RAILS]; /* NULL = none */
     struct ibv_cq *cqs[GYRE_IB_MAX_RAILS];
 };
 
