@@ -106,6 +106,7 @@ TEST_CASE("a port that stays down ends in retry exceeded")
     wait_for_fault(&rig);
     CHECK_HAS(gyre_cause(), "RETRY_EXC");
     CHECK_HAS(gyre_cause(), "after 7x0.54s");
+    CHECK_HAS(gyre_cause(), "This port is down.");
     ib_rig_close(&rig);
 }
 

@@ -185,46 +185,6 @@ const char *gyre_ib_channel_to_text(const struct gyre_ib_transport *ib,
     return text_out;
 }
 
-/* The others are bugs. A port that is down may give LOC_QP_OP (rxe). */
-static bool may_move(enum ibv_wc_status status)
-{
-    return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
-           status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
-           status == IBV_WC_GENERAL_ERR || status == IBV_WC_FATAL_ERR;
-}
-
-void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
-                              const struct ibv_wc *wc)
-{
-    char text[GYRE_CAUSE_MAX_BYTES];
-    char ends[400];
-    char after[48] = "";
-    char remote[48];
-    const char *failure = wc->status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
-                          : wc->status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
-                                                                   : "the request failed";
-    if (wc->status == IBV_WC_RETRY_EXC_ERR)
-        snprintf(after, sizeof(after), " after %ux%.2fs", ib->retries + 1,
-                 (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
-    if (may_move(wc->status) && !ib->is_closing) {
-        snprintf(text, sizeof(text), "%s (%s)%s", failure, gyre_ib_wc_name(wc->status), after);
-        if (gyre_ib_break(ib, channel->peer, channel->rail, text))
-            return;
-    }
-    snprintf(
-        text, sizeof(text),
-        "E401 RDMA %s/%u->%s (rank %d on %s, %s channel): %s (%s, status %d, vendor error 0x%x)%s; "
-        "%s%s. %s.",
-        channel->rail->port.name, channel->rail->port.port,
-        gyre_ib_gid_to_text(channel->path.remote.gid, remote, sizeof(remote)), channel->peer->rank,
-        ib->config.infos[channel->peer->rank].host_name, channel->is_control ? "control" : "data",
-        failure, gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err, after,
-        gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
-        channel->path.local.mtu != channel->path.remote.mtu ? ". MTU differs" : "",
-        channel->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
-    gyre_ib_raise(ib, GYRE_ERROR_REMOTE, text);
-}
-
 void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
                         const char *what, int error_number)
 {
@@ -300,6 +260,60 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
                   gyre_param_called(ib->config.params, GYRE_PARAM_IB_RETURN_ASYNC_EVENTS));
 }
 
+/* -1 = no event is pending. ibv_destroy_qp() and the like wait for each acknowledgement. */
+static void take_events(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail, uint64_t now_ns)
+{
+    struct ibv_async_event event;
+    while (ib->verbs->get_async_event(rail->context, &event) == 0) {
+        handle_event(ib, rail, &event, now_ns);
+        ib->verbs->ack_async_event(&event);
+    }
+}
+
+/* The others are bugs. A port that is down may give LOC_QP_OP (rxe). */
+static bool may_move(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
+           status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+           status == IBV_WC_GENERAL_ERR || status == IBV_WC_FATAL_ERR;
+}
+
+void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_channel *channel,
+                              const struct ibv_wc *wc)
+{
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char ends[400];
+    char after[48] = "";
+    char remote[48];
+    const char *failure = wc->status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
+                          : wc->status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
+                                                                   : "the request failed";
+    /* The event that tells why may not have been looked at. */
+    take_events(ib, channel->rail, gyre_now_ns());
+    if (ib->is_failed)
+        return;
+    if (wc->status == IBV_WC_RETRY_EXC_ERR)
+        snprintf(after, sizeof(after), " after %ux%.2fs", ib->retries + 1,
+                 (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
+    if (may_move(wc->status) && !ib->is_closing) {
+        snprintf(text, sizeof(text), "%s (%s)%s", failure, gyre_ib_wc_name(wc->status), after);
+        if (gyre_ib_break(ib, channel->peer, channel->rail, text))
+            return;
+    }
+    snprintf(
+        text, sizeof(text),
+        "E401 RDMA %s/%u->%s (rank %d on %s, %s channel): %s (%s, status %d, vendor error 0x%x)%s; "
+        "%s%s. %s.",
+        channel->rail->port.name, channel->rail->port.port,
+        gyre_ib_gid_to_text(channel->path.remote.gid, remote, sizeof(remote)), channel->peer->rank,
+        ib->config.infos[channel->peer->rank].host_name, channel->is_control ? "control" : "data",
+        failure, gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err, after,
+        gyre_ib_channel_to_text(ib, channel, ends, sizeof(ends)),
+        channel->path.local.mtu != channel->path.remote.mtu ? ". MTU differs" : "",
+        channel->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
+    gyre_ib_raise(ib, GYRE_ERROR_REMOTE, text);
+}
+
 static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                        uint64_t now_ns)
 {
@@ -329,14 +343,8 @@ static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
     for (int i = 0; i < ib->n_rails && !ib->is_failed; i++) {
-        struct gyre_ib_rail *rail = &ib->rails[i];
-        struct ibv_async_event event;
-        /* -1 = no event is pending. ibv_destroy_qp() and the like wait for each acknowledgement. */
-        while (ib->verbs->get_async_event(rail->context, &event) == 0) {
-            handle_event(ib, rail, &event, now_ns);
-            ib->verbs->ack_async_event(&event);
-        }
-        check_down(ib, rail, now_ns);
+        take_events(ib, &ib->rails[i], now_ns);
+        check_down(ib, &ib->rails[i], now_ns);
     }
     if (ib->can_move && !ib->is_failed)
         look_at_rails(ib, now_ns);
