@@ -61,9 +61,6 @@ gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_c
 /** Of a random kind and size, awaited and checked. */
 gyre_status victim_call(struct victim_rank *own, gyre_comm *comm);
 
-/** Or cancel it if a call in it failed with `of_calls`. */
-gyre_status victim_end_group(gyre_status of_calls);
-
 /** One round; NULL if there is none of this name. It sets is_done once rank 0's time is over. */
 typedef gyre_status (*victim_phase)(struct victim_rank *own);
 victim_phase victim_find_phase(const char *name);

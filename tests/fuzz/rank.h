@@ -107,12 +107,6 @@ struct fuzz_rank {
     atomic_int issuing; /* which of `calls` */
 };
 
-/** @comm: the world communicator if it is made already, else NULL. */
-void fuzz_rank_run(struct fuzz_rank *rank, gyre_comm *comm);
-
-/** Memory that other ranks may have addressed. */
-void fuzz_rank_free(struct fuzz_rank *rank);
-
 /** The rank goes on with this. @phase: a literal. */
 void fuzz_rank_phase(struct fuzz_rank *rank, const char *phase);
 

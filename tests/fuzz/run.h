@@ -57,9 +57,6 @@ _Noreturn void fuzz_fail(const struct fuzz_rank *rank, enum fuzz_exit verdict, c
 void fuzz_describe(const struct fuzz_rank *rank, const struct fuzz_call *call, char *text_out,
                    size_t n_bytes);
 
-/** And its round's calls, to stderr. */
-void fuzz_print_rank(const struct fuzz_rank *rank);
-
 /** To stderr. */
 void fuzz_print_command(void);
 

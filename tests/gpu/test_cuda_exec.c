@@ -8,7 +8,7 @@
 #include "core/engine/plan/plan_cache.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/state.h"
-#include "tests/gpu/gpu_run.h"
+#include "tests/gpu/gpu_rig.h"
 #include "tests/support/gpus.h"
 #include "tests/support/host_rig.h"
 #include "tests/support/test_work.h"

@@ -7,7 +7,7 @@
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/state.h"
-#include "tests/gpu/gpu_run.h"
+#include "tests/gpu/gpu_rig.h"
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"
 #include "tests/support/test_work.h"

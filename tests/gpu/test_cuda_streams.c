@@ -8,7 +8,7 @@
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
-#include "tests/gpu/gpu_run.h"
+#include "tests/gpu/gpu_rig.h"
 #include "tests/gpu/hog.h"
 #include "tests/support/gpus.h"
 #include "tests/support/test_work.h"

@@ -1,12 +1,61 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/nic/verbs_memory_state.h"
-
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Completions, moving data, queue pair states of the device in memory.
+ */
 #include "core/foundation/base/sync.h"
+#include "tests/nic/verbs_memory_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+struct vm_hidden {
+    struct vm_hidden *next;
+    const void *nic;
+    unsigned char *to;
+    size_t n_bytes;
+    unsigned char bytes[];
+};
+
+/* *first begins as NULL. */
+static void hide(struct vm_hidden **first, const void *nic, unsigned char *to, const void *from,
+                 size_t n_bytes)
+{
+    struct vm_hidden *own = malloc(sizeof(*own) + n_bytes);
+    own->next = NULL;
+    own->nic = nic;
+    own->to = to;
+    own->n_bytes = n_bytes;
+    memcpy(own->bytes, from, n_bytes);
+    while (*first != NULL)
+        first = &(*first)->next;
+    *first = own;
+}
+
+/* In order. */
+static void show_hidden(struct vm_hidden **first, const void *nic)
+{
+    while (*first != NULL) {
+        struct vm_hidden *own = *first;
+        if (own->nic != nic) {
+            first = &own->next;
+            continue;
+        }
+        memcpy(own->to, own->bytes, own->n_bytes);
+        *first = own->next;
+        free(own);
+    }
+}
+
+void vm_hidden_drop(struct vm_hidden **first)
+{
+    while (*first != NULL) {
+        struct vm_hidden *own = *first;
+        *first = own->next;
+        free(own);
+    }
+}
 
 void vm_raise_event(const struct device *device, const struct ibv_async_event *event)
 {
@@ -166,7 +215,7 @@ static enum ibv_wc_status move(struct queue_pair *qp, struct queue_pair *peer,
         !is_covered(peer, wr->wr.rdma.rkey, access, wr->wr.rdma.remote_addr, n_bytes))
         return IBV_WC_REM_ACCESS_ERR;
     if (wr->opcode == IBV_WR_RDMA_READ) {
-        vm_hidden_show(&vm.hidden, peer->ibv.context);
+        show_hidden(&vm.hidden, peer->ibv.context);
         return IBV_WC_SUCCESS; /* no test reads these bytes */
     }
     const bool hides = vm.is_hiding && wr->opcode == IBV_WR_RDMA_WRITE;
@@ -174,7 +223,7 @@ static enum ibv_wc_status move(struct queue_pair *qp, struct queue_pair *peer,
     for (int i = 0; i < wr->num_sge; i++) {
         const void *from = (const void *)(uintptr_t)wr->sg_list[i].addr;
         if (hides)
-            vm_hidden_add(&vm.hidden, peer->ibv.context, to, from, wr->sg_list[i].length);
+            hide(&vm.hidden, peer->ibv.context, to, from, wr->sg_list[i].length);
         else
             write_bytes(to, from, wr->sg_list[i].length,
                         vm.is_scrambling && wr->opcode == IBV_WR_RDMA_WRITE);

@@ -6,7 +6,6 @@
 #ifndef GYRE_TESTS_VERBS_MEMORY_STATE_H
 #define GYRE_TESTS_VERBS_MEMORY_STATE_H
 
-#include "tests/nic/verbs_hidden.h"
 #include "tests/nic/verbs_memory.h"
 
 #include <pthread.h>
@@ -61,6 +60,8 @@ struct device {
     struct vm_device model;
 };
 
+struct vm_hidden; /* bytes that a NIC has written, but that are not in memory yet */
+
 /* All of it is under vm_lock. */
 struct vm_state {
     struct device devices[VM_MAX_DEVICES];
@@ -97,6 +98,9 @@ static inline struct vm_port *port_of(const struct queue_pair *qp)
 }
 
 /* The caller holds the lock. */
+
+/** What was written and is not in memory yet never comes. */
+void vm_hidden_drop(struct vm_hidden **first);
 
 /** On all contexts of the device. */
 void vm_raise_event(const struct device *device, const struct ibv_async_event *event);

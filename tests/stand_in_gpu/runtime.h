@@ -185,8 +185,6 @@ struct CUgraph_st {
     size_t n_nodes;
 };
 
-void stand_in_graph_release(cudaGraph_t graph);
-
 enum stand_in_memory_kind {
     STAND_IN_MEMORY_DEVICE,
     STAND_IN_MEMORY_IMPORTED, /* device memory of another process */
@@ -204,9 +202,6 @@ struct stand_in_memory {
     int gpu;
     int fd; /* DEVICE */
 };
-
-/** Or NULL. The lock is held. */
-const struct stand_in_memory *stand_in_memory_find(const void *ptr);
 
 /** Given out by a GPU. The lock is held. */
 size_t stand_in_memory_in_use(int gpu);

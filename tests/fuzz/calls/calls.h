@@ -47,9 +47,6 @@ void fuzz_issue_round(struct fuzz_rank *rank, struct fuzz_rng *pace);
 /** For all streams; no communicator may have failed. */
 void fuzz_issue_wait(struct fuzz_rank *rank, struct fuzz_rng *pace);
 
-/** Now and then, so that ranks drift apart. */
-void fuzz_issue_pause(struct fuzz_rng *pace);
-
 void fuzz_check_prepare(struct fuzz_rank *rank, const struct fuzz_call *call);
 
 /** The run fails unless every byte of the call's buffers and guards is as it must be. */

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-void fuzz_issue_pause(struct fuzz_rng *pace)
+/* Now and then, so that ranks drift apart. */
+static void pause_shortly(struct fuzz_rng *pace)
 {
     const uint64_t how = fuzz_below(pace, 64);
     if (how == 0)
@@ -115,7 +116,7 @@ static void issue_call(struct fuzz_rank *rank, int number, struct fuzz_rng *pace
     const struct fuzz_call *call = &rank->calls[number];
     const struct pointers at = find_pointers(rank, call, pace);
     char text[512];
-    fuzz_issue_pause(pace);
+    pause_shortly(pace);
     const bool sends_first = fuzz_once_in(pace, 2);
     if (call->fate == FUZZ_LEFT_OUT)
         return;

@@ -5,12 +5,10 @@
  * its host moves the bytes. README.md has the variables.
  *
  *   client_start.c   joining the job, starting the NIC process, the helper thread, the end
- *   client_device.c  devices, ports, GIDs
- *   client_memory.c  protection domains and regions; client_gpu.c where GPU memory is
- *   client_queue.c   completion queues and channels
- *   client_pair.c    queue pairs and their states; client_request.c posting, messages, completions
- *   client_staged.c  payload of processes that are closed to NICs
- *   client_faults.c  what tests inject
+ *   client_device.c  devices, ports, GIDs, and what tests inject
+ *   client_memory.c  protection domains and regions; where GPU memory is
+ *   client_pair.c    queue pairs and their states
+ *   client_move.c    posting, messages, completion queues and channels; payload of closed processes
  *   client_words.c   names of statuses and events; client_refused.c what this device does not have
  */
 #ifndef GYRE_TESTS_WIRE_CLIENT_H
@@ -137,27 +135,8 @@ int wire_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 /** Store payloads from the ring, and complete at most n receives. */
 int wire_take(struct wire_pair *pair, int n, struct ibv_wc *wcs);
 
-/** In state ERR, at most n. */
-int wire_flush_receives(struct wire_pair *pair, int n, struct ibv_wc *wcs);
-
-int wire_take_sends(struct wire_pair *pair, int n, struct ibv_wc *wcs);
-
-bool wire_has_news(const struct wire_pair *pair);
-
-/** Not yet polled, of one side. */
-uint64_t wire_count_completions(const struct wire_pair *pair, bool is_recv);
-
 /** If this process is closed to NICs, put payload where its NIC finds it, as far as there is room.
  */
 void wire_stage(struct wire_pair *pair);
-
-/** Does VERBS_WIRE_GPU allow this way? */
-bool wire_gpu_takes(const char *way);
-
-/** False with errno, and says why: no libcuda, not GPU memory, no IPC handle. */
-bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place *place_out);
-
-/** Of at least n bytes? False with errno. */
-bool wire_gpu_is_dmabuf(int fd, uint64_t n_bytes);
 
 #endif

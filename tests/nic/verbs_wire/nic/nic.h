@@ -4,8 +4,7 @@
  *
  *   nic_main.c     start, the loop, clients that ended, the end
  *   nic_pair.c     one queue pair: what was posted, when it goes out, arrives, and is complete
- *   nic_deliver.c  one request that has arrived at its peer (with nic_delivery.h)
- *   nic_check.c    what is checked of a request at both ends
+ *   nic_deliver.c  one request that has arrived at its peer (with nic_delivery.h), and its checks
  *   nic_move.c     how a request's bytes travel
  *   nic_faults.c   what tests inject
  *   nic_capture.c  the packets of delivered requests, as a file

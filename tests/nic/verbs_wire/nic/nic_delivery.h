@@ -74,11 +74,6 @@ static inline enum nic_verdict nic_ask_peer(const struct nic_delivery *delivery,
     return verdict;
 }
 
-/** Lists the segments of both ends, and notes whether one is GPU memory. Local elements lie in the
- * sender's domain, the target in the peer's. Returns the status with which the request fails, or
- * IBV_WC_SUCCESS. */
-enum ibv_wc_status nic_check(struct nic_delivery *delivery);
-
 /** As many of a checked request's next bytes as go at once, counted in bytes_moved. NIC_DELIVERED:
  * they are in place, or pair->copies tells of them: under way or held. delivery->status is set if
  * it fails. */
