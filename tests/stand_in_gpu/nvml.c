@@ -15,31 +15,24 @@ struct nvml_pci_info {
     char bus_id[32];
 };
 
-int nvmlInit_v2(void);
-int nvmlShutdown(void);
-int nvmlDeviceGetCount_v2(unsigned *n_out);
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device_out);
-int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device_out);
-int nvmlDeviceGetPciInfo_v3(void *device, struct nvml_pci_info *info_out);
-int nvmlDeviceGetCudaComputeCapability(void *device, int *major_out, int *minor_out);
-int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *is_up_out);
-int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type_out);
-int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz_out);
+#define NVML(name, ...)    \
+    int name(__VA_ARGS__); \
+    int name(__VA_ARGS__)
 
 /* A device points to the element of its number; nobody follows it. */
 static char devices[256];
 
-int nvmlInit_v2(void)
+NVML(nvmlInit_v2, void)
 {
     return NVML_SUCCESS;
 }
 
-int nvmlShutdown(void)
+NVML(nvmlShutdown, void)
 {
     return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetCount_v2(unsigned *n_out)
+NVML(nvmlDeviceGetCount_v2, unsigned *n_out)
 {
     int n = 0;
     (void)cudaGetDeviceCount(&n);
@@ -47,7 +40,7 @@ int nvmlDeviceGetCount_v2(unsigned *n_out)
     return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device_out)
+NVML(nvmlDeviceGetHandleByIndex_v2, unsigned index, void **device_out)
 {
     unsigned n = 0;
     (void)nvmlDeviceGetCount_v2(&n);
@@ -57,7 +50,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device_out)
     return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device_out)
+NVML(nvmlDeviceGetHandleByPciBusId_v2, const char *bus_id, void **device_out)
 {
     int gpu = 0;
     if (cudaDeviceGetByPCIBusId(&gpu, bus_id) != cudaSuccess)
@@ -65,7 +58,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device_out)
     return nvmlDeviceGetHandleByIndex_v2((unsigned)gpu, device_out);
 }
 
-int nvmlDeviceGetPciInfo_v3(void *device, struct nvml_pci_info *info_out)
+NVML(nvmlDeviceGetPciInfo_v3, void *device, struct nvml_pci_info *info_out)
 {
     memset(info_out, 0, sizeof(*info_out));
     return cudaDeviceGetPCIBusId(info_out->bus_id, (int)sizeof(info_out->bus_id),
@@ -74,7 +67,7 @@ int nvmlDeviceGetPciInfo_v3(void *device, struct nvml_pci_info *info_out)
                : NVML_INVALID_ARGUMENT;
 }
 
-int nvmlDeviceGetCudaComputeCapability(void *device, int *major_out, int *minor_out)
+NVML(nvmlDeviceGetCudaComputeCapability, void *device, int *major_out, int *minor_out)
 {
     (void)device;
     *major_out = 9;
@@ -82,21 +75,21 @@ int nvmlDeviceGetCudaComputeCapability(void *device, int *major_out, int *minor_
     return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *is_up_out)
+NVML(nvmlDeviceGetNvLinkState, void *device, unsigned link, unsigned *is_up_out)
 {
     (void)device;
     *is_up_out = link < NVML_N_LINKS;
     return link < NVML_N_LINKS ? NVML_SUCCESS : NVML_INVALID_ARGUMENT;
 }
 
-int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type_out)
+NVML(nvmlDeviceGetNvLinkRemoteDeviceType, void *device, unsigned link, int *type_out)
 {
     (void)device;
     *type_out = NVML_LINK_TO_SWITCH;
     return link < NVML_N_LINKS ? NVML_SUCCESS : NVML_INVALID_ARGUMENT;
 }
 
-int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz_out)
+NVML(nvmlDeviceGetClockInfo, void *device, int type, unsigned *mhz_out)
 {
     (void)device;
     *mhz_out = NVML_CLOCK_MHZ;
