@@ -5,14 +5,13 @@ import math
 import os
 import tempfile
 
-from running import bench, clean_environment, run
+from running import bench, clean_environment, read_json, run, write_text
 
 MODEL = ["--params", "1e9", "--tokens", "1e6", "--layers", "10", "--dtype", "bf16"]
 
 
 def start(directory, *arguments, status=0):
-    return run([bench(directory, "bottleneck"), *arguments], status=status,
-               environment=clean_environment())
+    return run([bench(directory, "bottleneck"), *arguments], status=status, environment=clean_environment())
 
 
 def result_of(directory, *arguments):
@@ -20,8 +19,7 @@ def result_of(directory, *arguments):
         path = os.path.join(folder, "result.json")
         done = start(directory, *arguments, "--json", path)
         if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                return json.load(file), done.stdout
+            return read_json(path), done.stdout
     return None, done.stdout
 
 
@@ -39,8 +37,7 @@ def report(collective, times, ranks=4, hosts=2, wrong=0):
 
 def write(folder, name, value):
     path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(value if isinstance(value, str) else json.dumps(value))
+    write_text(path, value if isinstance(value, str) else json.dumps(value))
     return path
 
 
@@ -83,8 +80,7 @@ def check_measured(directory, folder):
         assert near(strategy["communication_us"], us), (strategy, us)
         assert near(strategy["ratio"], us / compute_us), strategy
         assert near(strategy["share"], us / (us + compute_us)), strategy
-        assert strategy["bottleneck"] == ("communication" if us / compute_us > 0.3
-                                          else "computation"), strategy
+        assert strategy["bottleneck"] == ("communication" if us / compute_us > 0.3 else "computation"), strategy
     assert "extrapolated" not in text, text
     # Groups of all ranks reach over both hosts: a finding. By default they stay within a host, whose times are
     # needed, and have half of the tokens.
@@ -192,16 +188,14 @@ def check_predicted(directory, folder):
     path = os.path.join(folder, "predicted.json")
     run([bench(directory, "schedule"), "--predict", "--coll", "all_reduce", *common, "--bytes",
          "100000000", "--json", path], environment=clean_environment())
-    with open(path, encoding="utf-8") as file:
-        times = [row["time_us"] for row in json.load(file)["predictions"]]
+    times = [row["time_us"] for row in read_json(path)["predictions"]]
     assert near(call["us"], min(times)), (call, times)
     # Groups within a host know no network: predicted as ranks of one host.
     path = os.path.join(folder, "one_host.json")
     tensor = found["strategies"][2]["calls"][0]
     run([bench(directory, "schedule"), "--predict", "--coll", "all_reduce", "--ranks", "4", "--bytes",
          str(int(tensor["bytes"])), "--json", path], environment=clean_environment())
-    with open(path, encoding="utf-8") as file:
-        assert near(tensor["us"], min(row["time_us"] for row in json.load(file)["predictions"])), tensor
+    assert near(tensor["us"], min(row["time_us"] for row in read_json(path)["predictions"])), tensor
     assert tensor["bytes"] == 1e6 * 4 / 8 * 2944 * 2, tensor
     found7, _ = result_of(directory, *MODEL, "--hosts", "7+8", "--nic-rate", "50")
     assert "no group of ranks fits" in found7["strategies"][2]["unknown"], found7

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from running import bench, clean_environment, run
+from running import bench, clean_environment, read_json, read_text, run, write_text
 
 
 def start(directory, *arguments, status=0, **variables):
@@ -15,15 +15,13 @@ def start(directory, *arguments, status=0, **variables):
 
 
 def table_of_commands(source):
-    with open(os.path.join(source, "bench", "gyre.c"), encoding="utf-8") as file:
-        rows = re.findall(r'^    \{\.name = "([\w-]+)",', file.read(), re.M)
+    rows = re.findall(r'^    \{\.name = "([\w-]+)",', read_text(os.path.join(source, "bench", "gyre.c")), re.M)
     assert "bench" in rows and "env" in rows, rows
     return rows
 
 
 def names_of_variables(source):
-    with open(os.path.join(source, "core", "foundation", "base", "param_table.h"), encoding="utf-8") as file:
-        return re.findall(r"^X\((\w+),", file.read(), re.M)
+    return re.findall(r"^X\((\w+),", read_text(os.path.join(source, "core", "foundation", "base", "param_table.h")), re.M)
 
 
 TWO_GPUS = """<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
@@ -36,15 +34,13 @@ def check_topo_json(directory, folder):
     """topo --json has what the text shows: nodes, both directions of a link, paths."""
     xml, out = os.path.join(folder, "two.xml"), os.path.join(folder, "two.json")
     first, second = "0000:18:00.0", "0000:19:00.0"
-    with open(xml, "w", encoding="utf-8") as file:
-        file.write(TWO_GPUS.format(GPU.format(first, 0, second), GPU.format(second, 1, first)))
+    write_text(xml, TWO_GPUS.format(GPU.format(first, 0, second), GPU.format(second, 1, first)))
     done = subprocess.run([bench(directory, "topo"), "--xml", xml, "--json", out], capture_output=True, text=True,
                           env=clean_environment(), check=False)
     if "libxml2" in done.stderr or "json-c" in done.stderr:
         return  # this build cannot read or write the file, and says so
     assert done.returncode == 0, done
-    with open(out, encoding="utf-8") as file:
-        topo = json.load(file)
+    topo = read_json(out)
     gpus = [node["index"] for node in topo["nodes"] if node["kind"] == "GPU"]
     assert [topo["nodes"][gpu]["name"] for gpu in gpus] == ["GPU0", "GPU1"], topo
     assert all(node["parent"] < node["index"] for node in topo["nodes"]), topo
@@ -64,8 +60,7 @@ def check_file_choices(directory):
         for name, ranks in (("ring", "4"), ("twoshot", "2"), ("twoshot", "8"), ("direct", "4"), ("tree", "4")):
             done = subprocess.run([os.path.join(directory, "schedule"), "--algo", name, "--coll", "all_reduce", "--ranks",
                                    ranks], capture_output=True, text=True, check=True)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(done.stdout)
+            write_text(path, done.stdout)
             for size in ("1K", "64K", "1M", "16M", "1G"):
                 words = ["explain-choice", size, "--ranks", ranks, "--machine", "h200", "--json"]
                 own, given = (json.loads(start(directory, *words, **{key: value}).stdout)
@@ -74,8 +69,7 @@ def check_file_choices(directory):
                 assert {**given, "won": own["won"], "lost": own["lost"]} == own, (given, own)
         shown = start(directory, *words[:-1], GYRE_ALGO_FILE=path).stdout
         assert f"by GYRE_ALGO_FILE {path}: run as the built-in tree" in shown, shown
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(done.stdout.replace("depth 1", "depth 2"))
+        write_text(path, done.stdout.replace("depth 1", "depth 2"))
         shown = start(directory, *words[:-1], GYRE_ALGO_FILE=path).stdout
         assert "programs of no built-in algorithm" in shown and "the steps are interpreted" in shown, shown
 
@@ -116,8 +110,7 @@ def case_command(directory, source):
     assert "the NICs with 50 % of their rate" in shown and ": ring simple" in shown, shown
     with tempfile.TemporaryDirectory() as folder:
         rows = os.path.join(folder, "mine.rows")
-        with open(rows, "w", encoding="utf-8") as file:
-            file.write("measured here\nway all_reduce hosts=2 -> tree simple\n")
+        write_text(rows, "measured here\nway all_reduce hosts=2 -> tree simple\n")
         known = json.loads(start(directory, "explain-choice", "1M", "--ranks", "8", "--hosts", "2", "--json",
                                  GYRE_TUNING_FILE=rows).stdout)
     assert known["algorithm"] == "tree" and known["won"]["file"] == "mine.rows", known
@@ -192,8 +185,7 @@ def check_env(directory, source):
         assert len(rows) == 1, f"{name}: {rows}"
 
     # The value in force, and the variable that it comes from: GYRE_X wins over NCCL_X.
-    done = start(directory, "env", "--set", NCCL_SOCKET_IFNAME="eth1", GYRE_IB_HCA="mlx5_0",
-                 NCCL_IB_HCA="mlx5_1")
+    done = start(directory, "env", "--set", NCCL_SOCKET_IFNAME="eth1", GYRE_IB_HCA="mlx5_0", NCCL_IB_HCA="mlx5_1")
     rows = [line.split()[:3] for line in done.stdout.split("\n")[1:] if line]
     assert sorted(rows) == [["GYRE_IB_HCA", "mlx5_0", "GYRE_IB_HCA"],
                             ["GYRE_SOCKET_IFNAME", "eth1", "NCCL_SOCKET_IFNAME"]], rows

@@ -1,7 +1,6 @@
 """A bench beside something else: another engine's times (--compare), its errors (--accuracy), the
 limits of the machine (--limits)."""
 
-import csv
 import glob
 import itertools
 import json
@@ -13,13 +12,12 @@ import tempfile
 
 from report_schema import check_schema, has_json, schema_of_reports
 from running import (BENCHES, SKIPPED, SMALL, bench, clean_environment, mpirun, needs_mpi_build,
-                     run, start)
+                     read_csv, read_json, run, start, write_json)
 
 
 def check_comparisons(path, schema):
     """Checks a report of a comparison with MPI, which has one mode."""
-    with open(path, encoding="utf-8") as file:
-        report = json.load(file)
+    report = read_json(path)
     check_schema(report, schema)
     for row in report["results"]:
         compared = row["comparison"]
@@ -37,8 +35,7 @@ def case_compare(directory, source):
             mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi",
                        "--rounds", "3", "-J", path, "--csv", table] + SMALL)
             check_comparisons(path, schema_of_reports(source))
-            with open(table, newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
+            rows = read_csv(table)
             assert all(None not in row.values() for row in rows), rows
             assert [row["reference_mode"] for row in rows] == ["plain", ""] * 4, rows
             for row in rows:
@@ -48,8 +45,7 @@ def case_compare(directory, source):
                 assert float(row["host_us"]) > 0, row
                 assert row["reference_host_us"] == ("0.000" if compared else ""), row
     for name in BENCHES:
-        done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi",
-                          "--rounds", "3"] + SMALL)
+        done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi", "--rounds", "3"] + SMALL)
         rows = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
         assert len(rows) == 4, done.stdout
         for row in rows:
@@ -63,8 +59,7 @@ def case_compare(directory, source):
 
 
 # The variables that tests/gpu/compare sets for both engines, by path.
-SHM = {"GYRE_P2P_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "GYRE_SHM_DISABLE": "0",
-       "NCCL_SHM_DISABLE": "0"}
+SHM = {"GYRE_P2P_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "GYRE_SHM_DISABLE": "0", "NCCL_SHM_DISABLE": "0"}
 PATHS = {"nvlink": {}, "shm": SHM, "socket": {"GYRE_NET": "Socket", "NCCL_NET": "Socket"},
          "nic": {"GYRE_NET": "IB", "NCCL_NET": "IB"}}
 # Without an RDMA device, VIA=nic takes the stand-in.
@@ -99,8 +94,7 @@ def gpu_compare(source, status=0, **variables):
     for words in map(shlex.split, done.stdout.splitlines()):
         assert words.pop(0) == "env", words
         pairs = itertools.takewhile(lambda word: word != "timeout", words)
-        commands.append((dict(word.split("=", 1) for word in pairs),
-                         words[words.index("mpirun"):]))
+        commands.append((dict(word.split("=", 1) for word in pairs), words[words.index("mpirun"):]))
     return commands if status == 0 else done.stderr
 
 
@@ -159,8 +153,7 @@ def check_eager_table(source, work):
            "out_of_place": {"time_us": 10, "busbw_gbytes_per_s": 50},
            "comparison": {"gyre_us": 8, "reference_us": 12, "ratio": 1.5, "gyre_host_us": 2.25,
                           "reference_host_us": 3, "reference_mode": "zero-sm"}}
-    with open(os.path.join(folder, "gather-2.json"), "w", encoding="utf-8") as file:
-        json.dump({"results": [row]}, file)
+    write_json(os.path.join(folder, "gather-2.json"), {"results": [row]})
     lines = run([os.path.join(source, "tests/gpu/table.py"), "--print", folder]).stdout.splitlines()
     assert lines[0].startswith("||size|2 GPUs, host us|gyre us|NCCL us|ratio|GB/s|4 GPUs, host us|")
     # the bus bandwidth is that of the compared time: 50 GB/s * 10 us / 8 us
@@ -179,8 +172,7 @@ def accuracy_lines(done):
         if line and line[0] != "#":
             match = ACCURACY.match(line)
             assert match, line
-            lines.append((match[2], float(match[3]), float(match[4]), match[5], match[6], match[7],
-                          float(match[8])))
+            lines.append((match[2], float(match[3]), float(match[4]), match[5], match[6], match[7], float(match[8])))
     assert f"# Accuracy: 0 of {len(lines)} lines FAILED" in done.stdout, done.stdout
     return lines
 
@@ -220,9 +212,8 @@ def case_accuracy(directory, _):
 def limits_of(path, rings):
     """Writes a file like those of `limits`, with rings of these numbers of GPUs and their
     ceilings."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"schema_version": 1, "bench": "limits", "rings": [
-            {"gpus": gpus, "ceilings_gbytes_per_s": ceilings} for gpus, ceilings in rings]}, file)
+    write_json(path, {"schema_version": 1, "bench": "limits", "rings": [
+        {"gpus": gpus, "ceilings_gbytes_per_s": ceilings} for gpus, ceilings in rings]})
 
 
 def case_limits(directory, source):
@@ -253,8 +244,7 @@ def case_limits(directory, source):
                                         ("allgather", 4, 0.25, "push"), ("sendrecv", 2, 2, "push")]:
             if n > n_gpus:
                 continue
-            done = run([bench(directory, name), "-g", str(n), "--device", "cuda", "-J", report] +
-                       limited)
+            done = run([bench(directory, name), "-g", str(n), "--device", "cuda", "-J", report] + limited)
             assert check_shares(done.stdout, limit, ceiling) > 1, "no share that could be wrong"
             with open(report, encoding="utf-8") as file, \
                     open(os.path.join(source, "bench", "report", "report.schema.json"),
@@ -263,11 +253,9 @@ def case_limits(directory, source):
                 check_schema(parsed, json.load(schema))
             assert parsed["settings"]["limit"] == ceiling, parsed["settings"]
             assert parsed["settings"]["limit_gbytes_per_s"] == limit, parsed["settings"]
-        for n, words in [(3, "no ring of 3 GPUs, but of 4 2"),
-                         (2, "no ceiling all_reduce_push_push")]:
+        for n, words in [(3, "no ring of 3 GPUs, but of 4 2"), (2, "no ceiling all_reduce_push_push")]:
             if n <= n_gpus:
-                done = run([bench(directory, "allreduce"), "-g", str(n), "--device", "cuda"] +
-                           limited, status=1)
+                done = run([bench(directory, "allreduce"), "-g", str(n), "--device", "cuda"] + limited, status=1)
                 assert words in done.stderr, (n, done.stderr)
 
 
@@ -276,8 +264,7 @@ def check_limits(done, path):
     ring."""
     assert done.returncode == 0, done
     assert done.stdout.startswith("# gyre limits: "), done.stdout
-    with open(path, encoding="utf-8") as file:
-        parsed = json.load(file)
+    parsed = read_json(path)
     assert parsed["local_copy_gbytes_per_s"] > 0 and parsed["launch_us"] > 0, parsed
     for ring in parsed["rings"]:
         assert all(rate["gbytes_per_s"] > 0 for rate in ring["rates"]), ring

@@ -1,7 +1,6 @@
 """How the ranks of a bench are started: by mpirun, as threads of one process, with torchrun's
 variables, and by launchers that a bench cannot join."""
 
-import json
 import os
 import re
 import socket
@@ -9,8 +8,8 @@ import tempfile
 import threading
 
 from report_schema import has_json
-from running import (BENCHES, SMALL, bench, free_port, mpirun, needs_mpi_build, parse, run, start,
-                     start_ranks)
+from running import (BENCHES, SMALL, bench, free_port, mpirun, needs_mpi_build, parse, read_json,
+                     run, start, start_ranks)
 
 
 def case_mpi(directory, _):
@@ -39,8 +38,7 @@ def check_plan_of_sends(directory):
         path = os.path.join(folder, "report.json")
         mpirun(2, ["sh", "-c", "GYRE_HOSTID=h$OMPI_COMM_WORLD_RANK exec \"$@\"", "sh",
                    bench(directory, "sendrecv"), "--device", "host", "-b", "1M", "-e", "1M", "-n", "2", "-J", path])
-        with open(path, encoding="utf-8") as file:
-            row, = json.load(file)["results"]
+        row, = read_json(path)["results"]
     assert row["channels"] == 4 and "Socket" in row["transports"], row
 
 

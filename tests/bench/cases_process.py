@@ -1,6 +1,5 @@
 """What a bench does as a process: signals, standard streams, memory."""
 
-import json
 import os
 import resource
 import select
@@ -10,8 +9,8 @@ import tempfile
 import time
 
 from report_schema import has_json
-from running import (SMALL, bench, clean_environment, ends_by, free_port, read_until, run, start,
-                     start_ranks)
+from running import (SMALL, bench, clean_environment, ends_by, free_port, read_json, read_until,
+                     run, start, start_ranks)
 
 
 def case_interrupt(directory, _):
@@ -28,8 +27,7 @@ def case_interrupt(directory, _):
         assert process.wait(timeout=100) == -signal.SIGINT, text
         assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
         if report:
-            with open(path, encoding="utf-8") as file:
-                assert json.load(file)["summary"]["interrupted"] is True
+            assert read_json(path)["summary"]["interrupted"] is True
     for first, second in [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT),
                           (signal.SIGINT, signal.SIGTERM)]:
         process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
@@ -72,8 +70,7 @@ def case_interrupt(directory, _):
     waiting = [start(two[:1] + ["--device", "host"], {
         "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(at)})
         for rank, at in ((0, port), (2, free_port()))]
-    for process, words in zip(waiting, ["rank 0 waits for ranks 1 2 to come",
-                                       "rank 2 waits for rank 0 to listen"]):
+    for process, words in zip(waiting, ["rank 0 waits for ranks 1 2 to come", "rank 2 waits for rank 0 to listen"]):
         line = process.stderr.readline()
         assert words in line and ", 120 s at most" in line, line
         ends_by(process, signal.SIGTERM)

@@ -1,7 +1,5 @@
 """Programs from files: they run, are predicted, and are made from MSCCL's XML."""
 
-import csv
-import json
 import os
 import re
 import socket
@@ -9,15 +7,14 @@ import tempfile
 
 import msccl_algorithms as msccl
 from report_schema import check_schema, has_json, schema_of_reports
-from running import bench, free_port, parse, run, start_ranks
+from running import bench, free_port, parse, read_csv, read_json, run, start_ranks, write_text
 
 HOST = ["--device", "host", "-w", "1", "-n", "2"]
 
 
 def write(folder, name, text):
     path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    write_text(path, text)
     return path
 
 
@@ -40,8 +37,7 @@ def check_refusals(directory, folder, ring):
     done = run(allreduce, environment={"GYRE_ALGO_FILE": wrong}, status=1)
     assert "GYRE_ALGO_FILE " + wrong in done.stderr, done.stderr
     # The other rank has other programs.
-    ranks = start_ranks(directory, 2, free_port(), odd=1,
-                        environment={"GYRE_ALGO_FILE": ring})
+    ranks = start_ranks(directory, 2, free_port(), odd=1, environment={"GYRE_ALGO_FILE": ring})
     errors = [rank.communicate(timeout=60)[1] for rank in ranks]
     assert all("the programs in GYRE_ALGO_FILE differ" in error for error in errors), errors
 
@@ -73,8 +69,7 @@ def check_predictions(directory, folder):
     for options, words in [(["--predict", "--hosts", "3x2"], "expected 4 numbers"),
                            (["--hosts", "2x2"], "do not go with --file"),
                            (["--json", "x"], "--json needs --verify or --predict")]:
-        done = run([bench(directory, "schedule"), "--file", path] + options,
-                   status=1 if "expected" in words else 2)
+        done = run([bench(directory, "schedule"), "--file", path] + options, status=1 if "expected" in words else 2)
         assert words in done.stderr, (options, done.stderr)
     return path
 
@@ -84,8 +79,7 @@ def check_json(directory, folder, path, wrong_text):
     done = run([bench(directory, "schedule"), "--predict", "--file", path, "--cost", "host",
                 "--bytes", "4K:64K", "--json", out])
     rows = re.findall(r"^ +(\d+) +simple +(\d+) +(\d+) +([\d.]+)", done.stdout, re.M)
-    with open(out, encoding="utf-8") as file:
-        report = json.load(file)
+    report = read_json(out)
     assert report["schema_version"] == 1 and report["command"][1] == "--predict", report
     assert [(row["bytes"], row["channels"], row["tile_bytes"], f"{row['time_us']:.2f}")
             for row in report["predictions"]] == \
@@ -101,15 +95,12 @@ def check_json(directory, folder, path, wrong_text):
     program = re.split("^program ", wrong_text, flags=re.M)[1 + int(place.group(1))]
     steps = re.split(r"^worker \d\n", program, flags=re.M)[1 + int(place.group(2))].split("\n")
     assert steps[int(place.group(3))].strip() == place.group(7), (place.group(0), steps)
-    with open(out, encoding="utf-8") as file:
-        proofs = json.load(file)["proofs"]
+    proofs = read_json(out)["proofs"]
     assert [proof["proved"] for proof in proofs] == [False] and \
         "holds all contributions" in proofs[0]["reason"], proofs
     run([bench(directory, "schedule"), "--file", path, "--verify", "--json", out])
-    with open(out, encoding="utf-8") as file:
-        proofs = json.load(file)["proofs"]
-    assert [(proof["proved"], proof["in_place"]) for proof in proofs] == \
-        [(True, False), (True, True)], proofs
+    proofs = read_json(out)["proofs"]
+    assert [(proof["proved"], proof["in_place"]) for proof in proofs] == [(True, False), (True, True)], proofs
 
 
 def case_programs(directory, _):
@@ -140,8 +131,7 @@ def case_programs(directory, _):
         # Programs that place data, which need results in windows.
         path = write(folder, "placed.gyre", printed(
             directory, "--algo", "ring", "--coll", "all_reduce", "--ranks", "4", "--placed"))
-        command = [bench(directory, "allreduce"), "-g", "4", "-b", "64K", "-e", "64K",
-                   "--algo-file", path] + HOST
+        command = [bench(directory, "allreduce"), "-g", "4", "-b", "64K", "-e", "64K", "--algo-file", path] + HOST
         done = run(command + ["-R", "2"], environment=logged)
         assert "(from the file) simple placed" in done.stderr, done.stderr
         assert "# Out of bounds values : 0 OK" in done.stdout, done.stdout
@@ -229,8 +219,7 @@ def check_contender_files(directory, source, allreduce, folder):
     command = allreduce + ["--rounds", "3", "--compare-algos", "ring,twoshot", "--csv", table]
     done = run(command + (["--json", report] if has_json(directory) else []))
     lines = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
-    with open(table, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(table)
     assert [(row["bytes"], row["algorithm"]) for row in rows] == \
         [(line[0], name) for line in lines for name in ("ring", "twoshot")], rows
     for at, row in enumerate(rows):
@@ -248,8 +237,7 @@ def check_contender_files(directory, source, allreduce, folder):
         assert shown == ["", "", ""] if is_first else \
             all(abs(float(a) - float(b)) < 0.0006 for a, b in zip(shown, line[3:])), (row, line)
     if has_json(directory):
-        with open(report, encoding="utf-8") as file:
-            value = json.load(file)
+        value = read_json(report)
         check_schema(value, schema_of_reports(source))
         assert [(row["bytes"], row["algorithm"]) for row in value["contenders"]] == \
             [(int(row["bytes"]), row["algorithm"]) for row in rows] and value["results"] == [], value
@@ -264,9 +252,8 @@ def check_contender_files(directory, source, allreduce, folder):
                 mean = sum(row["samples_us"][turn * of_round:(turn + 1) * of_round]) / of_round
                 assert mean / 3 * 0.9999 <= us <= mean * 1.0001, (us, mean)
         run(allreduce + ["--compare-algos", "gyre,ring@simple", "--sizes", "1K,8", "--json", report])
-        with open(report, encoding="utf-8") as file:
-            assert [(row["bytes"], row["algorithm"]) for row in json.load(file)["contenders"]] == \
-                [(size, name) for size in (1024, 8) for name in ("gyre", "ring@simple")], "order of --sizes"
+        assert [(row["bytes"], row["algorithm"]) for row in read_json(report)["contenders"]] == \
+            [(size, name) for size in (1024, 8) for name in ("gyre", "ring@simple")], "order of --sizes"
     done = run(allreduce + ["--compare-algos", "ring,tree", "--csv", "/nonexistent/x"], status=1)
     assert "--csv /nonexistent/x: No such file" in done.stderr and done.stdout == "", done
 
@@ -277,8 +264,7 @@ def check_predicted_csv(directory, folder):
     predict = [bench(directory, "schedule"), "--predict", "--coll", "all_gather", "--hosts", "2x4", "--bytes", "1M",
                "--algo", "ring"]
     shown = run(predict + ["--csv", path]).stdout.split("\n")[3].split()
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(path)
     assert len(rows) == 1 and [rows[0][key] for key in ("engine", "ranks", "hosts", "algorithm", "protocol", "channels",
                                                         "bytes")] == \
         ["predicted", "8", "2", "ring", shown[1], shown[2], "1048576"], (rows, shown)

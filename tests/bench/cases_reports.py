@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from report_schema import check_schema, has_json, schema_of_reports
-from running import SKIPPED, SMALL, bench, run
+from running import SKIPPED, SMALL, bench, read_csv, read_json, read_text, run, write_text
 
 
 def case_reports(directory, source):
@@ -20,12 +20,10 @@ def case_reports(directory, source):
     with tempfile.TemporaryDirectory() as work:
         # "\udce9" is the byte 0xe9, which is no UTF-8.
         report, table = os.path.join(work, "r\udce9.json"), os.path.join(work, "t.csv")
-        command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
-                   table] + SMALL
+        command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv", table] + SMALL
         run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
                                   "HOME_TOKEN": "hush", "GYRE_HOSTID": "caf\udce9"})
-        with open(report, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(report)
         parsed = json.loads(text)
         check_schema(parsed, schema)
         assert "hush" not in text, "a secret is in the report"
@@ -48,8 +46,7 @@ def case_reports(directory, source):
         placed = command[:command.index("-J")] + ["-R", "2", "--algo", "all_reduce:ring", "-J",
                                                   report, "-b", "64K", "-e", "64K"]
         run([bench(directory, "allreduce")] + placed[1:])
-        with open(report, encoding="utf-8") as file:
-            assert [r["path"] for r in json.load(file)["results"]] == ["placed"]
+        assert [r["path"] for r in read_json(report)["results"]] == ["placed"]
         # A path that is not a regular file must not be replaced by one, least of all a device node.
         pipe = os.path.join(work, "pipe")
         os.mkfifo(pipe)
@@ -58,14 +55,11 @@ def case_reports(directory, source):
         assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
         # Another user may have planted a link in a folder that both users can write to.
         victim = os.path.join(work, "victim")
-        with open(victim, "w", encoding="utf-8") as file:
-            file.write("mine")
+        write_text(victim, "mine")
         os.symlink(victim, report + ".part")
         run(command)
-        with open(victim, encoding="utf-8") as file:
-            assert file.read() == "mine", "the report was written through a planted link"
-        with open(table, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        assert read_text(victim) == "mine", "the report was written through a planted link"
+        rows = read_csv(table)
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
         assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
 
@@ -76,13 +70,11 @@ def case_kept(directory, _):
     two = ["-g", "2", "--device", "host", "-b", "8", "-e", "64"]
     with tempfile.TemporaryDirectory() as work:
         def text_of(name):
-            with open(os.path.join(work, name), encoding="utf-8") as file:
-                return file.read()
+            return read_text(os.path.join(work, name))
 
         def write_old():
             for name in ("t.csv", "r.json", "constants"):
-                with open(os.path.join(work, name), "w", encoding="utf-8") as file:
-                    file.write("old")
+                write_text(os.path.join(work, name), "old")
 
         write_old()
         outputs = [word for option, name in files for word in (option, os.path.join(work, name))]
@@ -106,8 +98,7 @@ def case_kept(directory, _):
             path = os.path.join(work, "t.csv")
             for _ in range(2):
                 run([bench(directory, "allreduce")] + two + ["--csv", path])
-            with open(path, encoding="utf-8") as file:
-                assert file.read().count("collective,bytes") == 1
+            assert read_text(path).count("collective,bytes") == 1
 
 
 def case_sweep(directory, _):
@@ -116,13 +107,10 @@ def case_sweep(directory, _):
                "--algo", "ring,tree", "--channels", "1,2"] + SMALL
     combinations = [("ring", "1"), ("ring", "2"), ("tree", "1"), ("tree", "2")]
     with tempfile.TemporaryDirectory() as work:
-        with open(os.path.join(work, "z.csv"), "w", encoding="utf-8") as file:
-            file.write("of an earlier sweep\n")
+        write_text(os.path.join(work, "z.csv"), "of an earlier sweep\n")
         run(command + ["--csv", os.path.join(work, "z.csv")])
         for algo, channels in combinations:
-            with open(os.path.join(work, f"z.{algo}-{channels}.csv"), newline="",
-                      encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
+            rows = read_csv(os.path.join(work, f"z.{algo}-{channels}.csv"))
             assert len(rows) == 8, rows
             assert {(row["algorithm"], row["channels"]) for row in rows} == {(algo, channels)}, rows
         with open(os.path.join(work, "z.csv"), newline="", encoding="utf-8") as file:
@@ -133,14 +121,11 @@ def case_sweep(directory, _):
         if has_json(directory):
             run(command + ["-J", os.path.join(work, "s.json")])
             for algo, channels in combinations:
-                with open(os.path.join(work, f"s.{algo}-{channels}.json"), encoding="utf-8") as file:
-                    rows = json.load(file)["results"]
-                assert [(row["algorithm"], row["channels"]) for row in rows] == \
-                    [(algo, int(channels))] * 4, rows
+                rows = read_json(os.path.join(work, f"s.{algo}-{channels}.json"))["results"]
+                assert [(row["algorithm"], row["channels"]) for row in rows] == [(algo, int(channels))] * 4, rows
             constants = os.path.join(work, "constants")
             run([bench(directory, "tune"), "--from", work, "--output", constants])
-            with open(constants, encoding="utf-8") as file:
-                assert "constants from 16 calls" in file.read()
+            assert "constants from 16 calls" in read_text(constants)
         assert len(os.listdir(work)) == (10 if has_json(directory) else 5), os.listdir(work)
     if has_json(directory):
         check_sweep_with_failures(directory)

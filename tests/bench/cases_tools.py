@@ -1,6 +1,5 @@
 """The programs and options around the simulator: tune, --predict, schedule."""
 
-import csv
 import json
 import os
 import re
@@ -8,7 +7,7 @@ import shutil
 import tempfile
 
 from report_schema import has_json
-from running import bench, mpirun, needs_mpi_build, run
+from running import bench, mpirun, needs_mpi_build, read_csv, read_json, read_text, run, write_text
 
 
 PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)"
@@ -20,15 +19,12 @@ def check_restrictions(directory, sizes):
     done = run([bench(directory, "tune"), "--algo", "ring"] + sizes)
     tried = re.findall(r"^(?:all|reduce)_\w+ +\d+  (\w+) ", done.stdout, re.M)
     assert len(tried) > 6 and set(tried) == {"ring"}, done.stdout
-    for options, variables in [(["--algo", "^direct,ring"], {}),
-                               ([], {"GYRE_ALGO": "broadcast:tree,twoshot"})]:
-        done = run([bench(directory, "broadcast"), "--predict", "1"] + sizes + options,
-                   environment=variables)
+    for options, variables in [(["--algo", "^direct,ring"], {}), ([], {"GYRE_ALGO": "broadcast:tree,twoshot"})]:
+        done = run([bench(directory, "broadcast"), "--predict", "1"] + sizes + options, environment=variables)
         lines = [PREDICTION.match(line) for line in done.stdout.split("\n")]
         used = [line[i] for line in lines if line for i in (2, 9)]
         assert len(used) == 6 and set(used) <= {"tree", "twoshot"}, done.stdout
-    done = run([bench(directory, "allreduce"), "--predict", "1", "--path", "placed", "-R", "2"] +
-               sizes, status=1)
+    done = run([bench(directory, "allreduce"), "--predict", "1", "--path", "placed", "-R", "2"] + sizes, status=1)
     assert "planned as if in no window: --path wants" in done.stderr, done.stderr
 
 
@@ -41,13 +37,11 @@ def case_tune(directory, source):
         done = run([bench(directory, "tune"), "--output", path] + sizes)
         assert "constants fitted" in done.stdout, done.stdout
         run([bench(directory, "tune"), "--output", path, "-b", "0"] + sizes[2:])  # sizes from 0 on
-        with open(path) as file:
-            text = file.read()
+        text = read_text(path)
         assert re.search(r"^simple_host_hop_ns = [\d.e+-]+$", text, re.M), text
         for name in ["allreduce", "allgather", "broadcast", "reduce", "reducescatter", "alltoall"]:
             for environment in [{}, {"GYRE_TUNING_FILE": path}]:
-                done = run([bench(directory, name), "--predict", "1"] + sizes,
-                           environment=environment)
+                done = run([bench(directory, name), "--predict", "1"] + sizes, environment=environment)
                 lines = [line for line in done.stdout.split("\n") if line and line[0] != "#"]
                 assert len(lines) == 3, done.stdout
                 for line in lines:
@@ -110,16 +104,13 @@ def check_fabric_files(schedule, rails):
         assert "--csv and --cost are the same file" in done.stderr, done.stderr
         with open(fabric, encoding="utf-8") as file, open(rails, encoding="utf-8") as original:
             assert file.read() == original.read(), "the input was changed"
-        with open(table, "w", encoding="utf-8") as file:
-            file.write("kept")
+        write_text(table, "kept")
         run(schedule + small + ["--fabric", "/nonexistent", "--csv", table], status=1)
-        with open(table, encoding="utf-8") as file:
-            assert file.read() == "kept", "a failure has emptied the table"
+        assert read_text(table) == "kept", "a failure has emptied the table"
         quoted = os.path.join(work, 'a "fast", one.fabric')
         shutil.copy(rails, quoted)
         run(schedule + small + ["--fabric", quoted, "--csv", table])
-        with open(table, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv(table)
         assert len(rows) == 1, rows
         expected = {"machine": "h200", "device": "cuda", "dtype": "float", "fabric": quoted,
                     "bytes": "1048576", "ranks": "64"}
@@ -131,8 +122,7 @@ def case_fabric(directory, source):
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
     examples = os.path.join(source, "docs", "examples")
     common = ["--algo", "ring", "--bytes", "1G", "--fabric"]
-    for name, link in [("rails", "from host 0 nic 0"), ("racks", "leaf 2 to spine 0"),
-                       ("hurt", "from host 3 nic 5")]:
+    for name, link in [("rails", "from host 0 nic 0"), ("racks", "leaf 2 to spine 0"), ("hurt", "from host 3 nic 5")]:
         done = run(schedule + common + [os.path.join(examples, name + ".fabric")])
         assert re.search(rf"^ +1073741824 .*  {link} \d+%", done.stdout, re.M), done.stdout
     check_fabric_files(schedule, os.path.join(examples, "rails.fabric"))
@@ -168,10 +158,9 @@ def case_fabric(directory, source):
 def check_libraries(schedule, folder):
     """The same call as a row and as a line of a table; wrong rows have an answer, too."""
     path = os.path.join(folder, "calls.rows")
-    with open(path, "w") as file:
-        file.write("# a comment\ncoll=all_reduce ranks=8 bytes=1048576 nvls=1\n"
-                   "coll=all_reduce ranks=9 hosts=2 bytes=1\ncoll=all_reduce ranks=8 bytes=1 speed=2\n"
-                   "coll=all_gather ranks=8 bytes=8 algo=tree\n")
+    write_text(path, "# a comment\ncoll=all_reduce ranks=8 bytes=1048576 nvls=1\n"
+               "coll=all_reduce ranks=9 hosts=2 bytes=1\ncoll=all_reduce ranks=8 bytes=1 speed=2\n"
+               "coll=all_gather ranks=8 bytes=8 algo=tree\n")
     answers = run([schedule, "--predict", "--rows", path]).stdout.splitlines()
     assert len(answers) == 4, answers
     words = dict(word.split("=") for word in answers[0].split())
@@ -191,8 +180,7 @@ def times_of(directory, folder, options):
     """Rows of `schedule --predict`."""
     path = os.path.join(folder, "predicted.json")
     run([bench(directory, "schedule"), "--predict", *options, "--json", path])
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)["predictions"]
+    return read_json(path)["predictions"]
 
 
 def check_net_times(directory):
@@ -212,8 +200,7 @@ def check_net_times(directory):
         assert 2 < socket["time_us"] - lines["time_us"] < 4, (socket, lines)
         large = [*pair[:-1], "1M", "--net", "socket"]
         assert times_of(directory, folder, large)[0]["channels"] >= 8
-        drawn = json.loads(run([bench(directory, "draw"), *pair, "--net", "socket", "--json",
-                                "-"]).stdout)
+        drawn = json.loads(run([bench(directory, "draw"), *pair, "--net", "socket", "--json", "-"]).stdout)
         assert abs(drawn["times"]["time_ns"] / 1e3 - lines["time_us"]) < 0.01, drawn["times"]
 
 

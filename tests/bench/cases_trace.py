@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from report_schema import has_json
-from running import SKIPPED, bench, mpirun, needs_mpi_build, run
+from running import SKIPPED, bench, mpirun, needs_mpi_build, read_json, run, write_json, write_text
 
 PHASES = {"M": set(), "X": {"dur", "cat", "args"}, "s": {"id", "cat"}, "t": {"id", "cat", "bp"},
           "f": {"id", "cat", "bp"}}
@@ -20,8 +20,7 @@ def read_trace(paths, source):
     """The events of trace files. Each must have what the format demands of its phase."""
     events = []
     for path in paths:
-        with open(path) as file:
-            trace = json.load(file)
+        trace = read_json(path)
         assert trace["otherData"]["tool"] == "gyre" and trace["otherData"]["source"] == source
         events += trace["traceEvents"]
     for event in events:
@@ -168,8 +167,7 @@ def case_trace_processes(directory, source):
         assert ranks[0]["clock_offset_ns"] == 0 and ranks[0]["clock_error_ns"] == 0
         assert 0 < ranks[1]["clock_error_ns"]
         assert abs(ranks[1]["clock_offset_ns"]) <= ranks[1]["clock_error_ns"], ranks[1]
-        done = mpirun(2, bench_line, status=1,
-                      environment={"GYRE_TRACE_FILE": os.path.join(place, "one.json")})
+        done = mpirun(2, bench_line, status=1, environment={"GYRE_TRACE_FILE": os.path.join(place, "one.json")})
         assert "put %r (the rank) into its name" in done.stderr, done.stderr
 
 
@@ -194,8 +192,7 @@ def case_trace_simulated(directory, source):
         for algorithm in ("ring", "tree"):
             shape = ["--algo", algorithm, "--coll", "all_reduce", "--ranks", "4"]
             programs = os.path.join(place, "mine.gyre")
-            with open(programs, "w") as file:
-                file.write(run([bench(directory, "schedule")] + shape).stdout)
+            write_text(programs, run([bench(directory, "schedule")] + shape).stdout)
             done = run([bench(directory, "schedule"), "--predict", "--cost", "host", "--file",
                         programs, "--bytes", "1M", "--trace", simulated])
             predicted_us = float(done.stdout.split("\n")[3].split()[4])
@@ -203,8 +200,7 @@ def case_trace_simulated(directory, source):
             check_flows(events, 0)
             assert check_steps(directory, events, shape, 4) == 1
             calls = [e for e in events if e["name"] == "all_reduce"]
-            ends = [e["ts"] + e["dur"] - min(c["ts"] for c in events if c["name"] == "launch")
-                    for e in calls]
+            ends = [e["ts"] + e["dur"] - min(c["ts"] for c in events if c["name"] == "launch") for e in calls]
             assert len(calls) == 4 and abs(max(ends) - predicted_us) <= 0.01, (ends, predicted_us)
         done = run(predict + ["--trace", simulated], status=1)
         assert "--trace shows one call" in done.stderr, done.stderr
@@ -279,8 +275,7 @@ def case_trace_gpu(directory, source):
         # Copies in windows: the kernel reduces, copy engines gather.
         events = traced("4M", "-R", "2", "--path", "copy_engine")
         assert not any(e["args"]["left_out_launches"] for e in events if e["name"] == "gyre_rank")
-        copied = [e for e in events if e.get("cat") == "step" and not e["args"]["received"] and
-                  not e["args"]["sent"]]
+        copied = [e for e in events if e.get("cat") == "step" and not e["args"]["received"] and not e["args"]["sent"]]
         n_calls = len({e["args"]["call"] for e in copied})
         assert n_calls > 0 and len(copied) == 2 * 4 * n_calls, (n_calls, len(copied))
 
@@ -326,16 +321,14 @@ def case_explain(directory, source):
     with tempfile.TemporaryDirectory() as place:
         path = os.path.join(place, "made.json")
         if not has_json(directory):
-            with open(path, "w") as file:
-                json.dump(made_trace(0, dict.fromkeys(EXPLAINED, 1), True), file)
+            write_json(path, made_trace(0, dict.fromkeys(EXPLAINED, 1), True))
             done = run([bench(directory, "gyre"), "explain", path], status=1)
             assert "built without json-c" in done.stderr, done.stderr
             return
         for seed in range(6):
             spent = {name: 3 + (seed * 7 + i * 5) % 11 for i, name in enumerate(EXPLAINED)}
             shares = seed % 2 == 0
-            with open(path, "w") as file:
-                json.dump(made_trace(1e6 * seed, spent, shares), file)
+            write_json(path, made_trace(1e6 * seed, spent, shares))
             done = run([bench(directory, "gyre"), "explain", "--json", "-", path])
             explained = json.loads(done.stdout)["measured"]
             assert [group["algorithm"] for group in explained["groups"]] == ['made "\u00e9'], explained
@@ -354,16 +347,14 @@ def case_explain(directory, source):
             for event in trace["traceEvents"]:
                 if event["name"] == "gyre_rank":
                     event["args"] |= {"communicator": f"c{i}", "left_out_launches": 3}
-            with open(name, "w") as file:
-                json.dump(trace, file)
+            write_json(name, trace)
         done = run([bench(directory, "gyre"), "explain", "--json", "-"] + paths)
         calls = json.loads(done.stdout)["measured"]["calls"]
         assert sorted(call["launch_us"] for call in calls if call["rank"] == 1) == [2, 3], calls
         done = run([bench(directory, "gyre"), "explain"] + paths)
         assert "# not recorded: 12 launches of a rank" in done.stdout, done.stdout
         for text, message in [("{", "is not JSON"), ("{}", "is not a trace that gyre wrote")]:
-            with open(path, "w") as file:
-                file.write(text)
+            write_text(path, text)
             done = run([bench(directory, "gyre"), "explain", path], status=1)
             assert message in done.stderr, done.stderr
         command = [bench(directory, "gyre"), "explain", path]
@@ -372,12 +363,10 @@ def case_explain(directory, source):
             for event in trace["traceEvents"]:
                 if event["name"] == "gyre_rank":
                     event["args"]["rank"] = rank
-            with open(path, "w") as file:
-                json.dump(trace, file)
+            write_json(path, trace)
             done = run(command, status=1)
             assert f"rank {rank} is not one of" in done.stderr, done.stderr
-        with open(path, "w") as file:
-            json.dump(made_trace(0, dict.fromkeys(EXPLAINED, 1), True), file)
+        write_json(path, made_trace(0, dict.fromkeys(EXPLAINED, 1), True))
         done = run([*command, path], status=1)
         assert "stands in an earlier file" in done.stderr, done.stderr
         trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "step"]
@@ -386,13 +375,11 @@ def case_explain(directory, source):
         for event in trace["traceEvents"]:
             if event["name"] == "gyre_rank":
                 event["args"]["rank"] = 0
-        with open(path, "w") as file:
-            json.dump(trace, file)
+        write_json(path, trace)
         done = run(command, status=1)
         assert "no size in bytes" in done.stderr, done.stderr
         trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "call"]
-        with open(path, "w") as file:
-            json.dump(trace, file)
+        write_json(path, trace)
         done = run(command, status=1)
         assert "no call with steps was recorded" in done.stderr, done.stderr
         run([bench(directory, "gyre"), "explain"], status=2)

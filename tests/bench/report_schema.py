@@ -1,11 +1,10 @@
 """The schema of reports, and a validator for the part of JSON Schema that it uses."""
 
-import json
 import os
 import subprocess
 import tempfile
 
-from running import bench, clean_environment, run
+from running import bench, clean_environment, read_json, run
 
 
 def check_schema(value, schema, where="report"):
@@ -13,8 +12,7 @@ def check_schema(value, schema, where="report"):
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
              "number": (int, float), "integer": int}
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    fits = any(isinstance(value, kinds[t]) and (t == "boolean" or not isinstance(value, bool))
-               for t in types)
+    fits = any(isinstance(value, kinds[t]) and (t == "boolean" or not isinstance(value, bool)) for t in types)
     assert fits, f"{where}: {value!r} is not {types}"
     if isinstance(value, dict):
         known = schema.get("properties", {})
@@ -33,8 +31,7 @@ def check_schema(value, schema, where="report"):
 
 
 def schema_of_reports(source):
-    with open(os.path.join(source, "bench", "report", "report.schema.json"), encoding="utf-8") as file:
-        return json.load(file)
+    return read_json(os.path.join(source, "bench", "report", "report.schema.json"))
 
 
 def has_json(directory):

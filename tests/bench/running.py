@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_csv, read_json, read_text, write_json, write_text  # for the modules that import this one
 from open_mpi import for_open_mpi
 
 SKIPPED = 77

@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../bench"))
-from running import SKIPPED, clean_environment, needs_mpi_build, run
+from running import SKIPPED, clean_environment, needs_mpi_build, read_text, run, write_text
 from open_mpi import for_open_mpi
 
 INDENT = "    "
@@ -117,8 +117,7 @@ def open_folder(folder, source, bench_folder):
 
 
 def read_lines(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read().split("\n")
+    return read_text(path).split("\n")
 
 
 def pictures_in(folder, source):
@@ -259,8 +258,7 @@ def check_course_command(source, bench_folder):
             for old, new in zip((change or ())[::2], (change or ())[1::2]):
                 assert old in text, (name, change)
                 text = text.replace(old, new, 1)
-            with open(os.path.join(folder, "mine"), "w", encoding="utf-8") as file:
-                file.write(text)
+            write_text(os.path.join(folder, "mine"), text)
             done = run([os.path.realpath(os.path.join(bench_folder, "gyre")), "course", str(lesson), "mine"],
                        status=0 if words is None else 1, cwd=folder)
             assert (words or f"exercise {lesson}: right") in done.stdout, (lesson, name, change, done.stdout)
@@ -288,8 +286,7 @@ def case_update(bench_folder, source, *only):
             for new, old in pictures_in(folder, source):
                 with open(new, encoding="utf-8") as drawn, open(old, "w", encoding="utf-8") as file:
                     file.write(drawn.read())
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("\n".join(lines))
+            write_text(path, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ for folder in ("../bench", "../course", "../doctor"):
     sys.path.insert(0, os.path.join(HERE, folder))
 import machines
 from course import INDENT, commands_of, read_lines
-from running import clean_environment
+from running import clean_environment, read_text
 
 SECONDS = 100
 GYRE = "build/bench/gyre "
@@ -110,8 +110,7 @@ def check_names(commands, text, tools, source):
         assert variable in variables, f"there is no variable {variable}"
     for words, (printed, path) in MESSAGES.items():
         assert words in re.sub(r"\s+", " ", text), f"the page does not quote {words!r}"
-        with open(os.path.join(source, path), encoding="utf-8") as file:
-            assert printed in file.read(), f"{path} does not print {printed!r}"
+        assert printed in read_text(os.path.join(source, path)), f"{path} does not print {printed!r}"
 
 
 def main():

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../bench"))
-from running import clean_environment
+from running import clean_environment, read_text, write_text
 
 SMALL = ["-b", "1K", "-e", "4K", "-f", "4", "-n", "2", "-w", "1", "--device", "host"]
 # Entries of libraries that are none. `void *` is the table of gyre's functions.
@@ -38,8 +38,7 @@ def blocks_of(page):
 class Rig:
     def __init__(self, bench, source, folder, cc):
         self.bench, self.source, self.folder, self.cc = bench, source, folder, cc
-        with open(os.path.join(source, "docs", "extend.md"), encoding="utf-8") as file:
-            self.blocks = blocks_of(file.read())
+        self.blocks = blocks_of(read_text(os.path.join(source, "docs", "extend.md")))
 
     def block(self, first):
         found = [block for block in self.blocks if block.startswith(first)]
@@ -50,8 +49,7 @@ class Rig:
         return os.path.join(self.folder, name)
 
     def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
+        write_text(self.path(name), text)
         return self.path(name)
 
     def library(self, name, text):
@@ -186,8 +184,7 @@ def check_agreement(rig, xor, source, programs):
 def check_kernel(rig):
     """The row stands first in the table and is found; nvcc compiles the kernel, where there is one."""
     rig.write("fused_own.cuh", rig.block("// fused_own.cuh"))
-    with open(os.path.join(rig.source, "kernels/cuda/host/kernel_rows.c"), encoding="utf-8") as file:
-        table = file.read()
+    table = read_text(os.path.join(rig.source, "kernels/cuda/host/kernel_rows.c"))
     first = '#include "kernels/cuda/fused/'
     assert first in table
     source = rig.write("rows.c", table.replace(first, '#include "fused_own.cuh"\n' + first, 1))
@@ -227,15 +224,12 @@ int main(void)
 def check_protocol(rig):
     """With its line in the table the tables of names, payloads and costs have it; nvcc compiles its step."""
     rig.write("own.cuh", rig.block("// own.cuh"))
-    with open(os.path.join(rig.source, "docs", "extend.md"), encoding="utf-8") as file:
-        line = re.search(r"`(X\(OWN, [^`]*\))`", file.read()).group(1)
-    with open(os.path.join(rig.source, "core/foundation/model/types.h"), encoding="utf-8") as file:
-        types = file.read()
+    line = re.search(r"`(X\(OWN, [^`]*\))`", read_text(os.path.join(rig.source, "docs", "extend.md"))).group(1)
+    types = read_text(os.path.join(rig.source, "core/foundation/model/types.h"))
     last = "    X(LAMPORT, lamport, 16, 16)\n"
     assert last in types
     os.makedirs(rig.path("own/core/foundation/model"))
-    rig.write("own/core/foundation/model/types.h",
-              types.replace(last, f"{last[:-1]} \\\n    {line}\n", 1))
+    rig.write("own/core/foundation/model/types.h", types.replace(last, f"{last[:-1]} \\\n    {line}\n", 1))
     asks = rig.write("asks_own.c", '''#include "core/foundation/model/connector.h"
 #include "algorithms/simulate/simulate.h"
 #include <stdio.h>

@@ -17,7 +17,7 @@ for folder in ("../bench", "../course"):
     sys.path.insert(0, os.path.join(HERE, folder))
 from course import INDENT, commands_of, read_lines
 from extend import blocks_of
-from running import clean_environment
+from running import clean_environment, read_text, write_text
 
 NO_GPU = 77
 N_PROGRAMS = 10
@@ -25,10 +25,8 @@ N_PROGRAMS = 10
 
 def build_plug_in(source, folder, cc):
     """libxor.so, from the page that has its source."""
-    with open(os.path.join(source, "docs", "extend.md"), encoding="utf-8") as file:
-        text = next(block for block in blocks_of(file.read()) if block.startswith("// xor.c"))
-    with open(os.path.join(folder, "xor.c"), "w", encoding="utf-8") as file:
-        file.write(text)
+    text = next(block for block in blocks_of(read_text(os.path.join(source, "docs", "extend.md"))) if block.startswith("// xor.c"))
+    write_text(os.path.join(folder, "xor.c"), text)
     subprocess.run([cc, "-shared", "-fPIC", f"-I{source}", "-o", "libxor.so", "xor.c"], cwd=folder, check=True)
 
 
@@ -69,8 +67,7 @@ def main():
         else:
             assert output in (None, shown), "\n".join(["$ " + command.text, "the page shows:", *shown, "it prints:", *output])
     if is_update:
-        with open(page, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
+        write_text(page, "\n".join(lines))
     print(f"{N_PROGRAMS - n_skipped} programs print what docs/tutorials shows, {n_skipped} need a GPU")
 
 

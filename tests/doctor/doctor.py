@@ -7,7 +7,6 @@
 
 import contextlib
 import glob
-import json
 import os
 import random
 import re
@@ -25,7 +24,7 @@ import machines
 import sick
 from machines import Disk
 from report_schema import check_schema
-from running import clean_environment, ephemeral_ports, free_port
+from running import clean_environment, ephemeral_ports, free_port, read_json, read_text, write_text
 
 GYRE = SOURCE = ""
 DISK = None
@@ -70,8 +69,7 @@ def examine(root, *options, user=None, **variables):
                               env={**environment(), **variables})
         report = None
         if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
+            report = read_json(path)
     return Result(done, report)
 
 
@@ -81,22 +79,19 @@ def examine_machine(machine, *options, **variables):
 
 def schema():
     """The schema with its references put in place, as check_schema() knows none."""
-    with open(os.path.join(SOURCE, "bench/doctor/doctor.schema.json"), encoding="utf-8") as file:
-        whole = json.load(file)
+    whole = read_json(os.path.join(SOURCE, "bench/doctor/doctor.schema.json"))
     matrix = whole["$defs"]["matrix"]
     whole["properties"]["matrix"]["properties"] = {"gpus": matrix, "hosts": matrix, "rails": matrix}
     return whole
 
 
 def ids_of_table():
-    with open(os.path.join(SOURCE, "bench/doctor/check_table.h"), encoding="utf-8") as file:
-        return [f"{group}.{name}" for group, name in
-                re.findall(r"^X\((\w+), (\w+),", file.read(), re.M)]
+    return [f"{group}.{name}" for group, name in
+            re.findall(r"^X\((\w+), (\w+),", read_text(os.path.join(SOURCE, "bench/doctor/check_table.h")), re.M)]
 
 
 def test_every_check_has_a_section_of_the_page():
-    with open(os.path.join(SOURCE, "docs/doctor.md"), encoding="utf-8") as file:
-        headings = re.findall(r"^### (\S+)$", file.read(), re.M)
+    headings = re.findall(r"^### (\S+)$", read_text(os.path.join(SOURCE, "docs/doctor.md")), re.M)
     assert headings == ids_of_table(), set(headings) ^ set(ids_of_table())
 
 
@@ -174,8 +169,7 @@ def example():
 
 def test_the_example_of_the_page_is_what_is_printed():
     path, text = example()
-    with open(path, encoding="utf-8") as file:
-        assert file.read() == text, f"with --write-example the test writes {path}:\n{text}"
+    assert read_text(path) == text, f"with --write-example the test writes {path}:\n{text}"
 
 
 def test_the_variables_to_set_are_printed():
@@ -246,12 +240,10 @@ def test_checks_obey_the_limit_of_gpudirect():
 
 
 def test_pages_and_findings_name_one_traffic_class():
-    with open(os.path.join(SOURCE, "bench/doctor/doctor.h"), encoding="utf-8") as file:
-        [value] = re.findall(r'BENCH_TRAFFIC_CLASS "(\d+) ', file.read())
+    [value] = re.findall(r'BENCH_TRAFFIC_CLASS "(\d+) ', read_text(os.path.join(SOURCE, "bench/doctor/doctor.h")))
     assert int(value) == 26 * 4 + 2  # DSCP 26, ECT(0) of RFC 3168
     for page in ("cluster.md", "roce.md", "doctor.md"):
-        with open(os.path.join(SOURCE, "docs", page), encoding="utf-8") as file:
-            named = set(re.findall(r"GYRE_IB_TC=(\d+)", file.read()))
+        named = set(re.findall(r"GYRE_IB_TC=(\d+)", read_text(os.path.join(SOURCE, "docs", page))))
         assert named <= {value}, (page, named)
 
 
@@ -314,10 +306,8 @@ def test_outputs_agree():
     with tempfile.TemporaryDirectory() as work:
         markdown, html = os.path.join(work, "r.md"), os.path.join(work, "r.html")
         result = examine_machine(machine, "--markdown", markdown, "--html", html)
-        with open(markdown, encoding="utf-8") as file:
-            markdown = file.read()
-        with open(html, encoding="utf-8") as file:
-            html = file.read()
+        markdown = read_text(markdown)
+        html = read_text(html)
     check_schema(result.report, schema())
     assert result.status == result.report["exit_status"] == 2, result.status
     assert "\033" not in result.text, "colours outside a terminal"
@@ -336,8 +326,7 @@ def test_outputs_agree():
 def test_counters_are_listed():
     with tempfile.TemporaryDirectory() as work:
         for rank in (0, 1):
-            with open(f"{work}/metrics.{rank}", "w", encoding="utf-8") as file:
-                file.write(f'gyre_connection_moves_total{{rank="{rank}"}} {rank + 3}\n')
+            write_text(f"{work}/metrics.{rank}", f'gyre_connection_moves_total{{rank="{rank}"}} {rank + 3}\n')
         done = examine_machine(sick.HEALTHY["roce_server"](), "--counters", "0", GYRE_METRICS_FILE=f"{work}/metrics.%r")
     assert done.status == 0, done
     lines = done.text.split("\n")
@@ -375,8 +364,7 @@ def test_an_unwritable_report_is_an_error():
     assert result.status == 3 and "folder.html" in result.errors, result.errors
 
 
-GARBAGE = ["", "\0" * 40, "\xff\xfe" * 20, "-1", "99999999999999999999999", "max\nmax", "%s%n%d",
-           "A" * 5000]
+GARBAGE = ["", "\0" * 40, "\xff\xfe" * 20, "-1", "99999999999999999999999", "max\nmax", "%s%n%d", "A" * 5000]
 
 
 def test_garbage_crashes_nothing():
@@ -387,8 +375,7 @@ def test_garbage_crashes_nothing():
             machine = {path: garbage if type(content) is str and chance.random() < 0.3 else content
                        for path, content in make().items()}
             result = examine_machine(machine)
-            assert result.report and 0 <= result.status <= 3, f"{garbage!r}: {result.status} " \
-                f"{result.errors}"
+            assert result.report and 0 <= result.status <= 3, f"{garbage!r}: {result.status} " f"{result.errors}"
             check_schema(result.report, schema())
 
 
@@ -478,8 +465,7 @@ def examine_job(machines_of_ranks, *options, of_last=None):
                      "MASTER_PORT": port, "GYRE_HOSTID": f"host{rank}",
                      **(of_last or {} if rank == len(machines_of_ranks) - 1 else {})}))
         outputs = wait_for(ranks)
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
+        report = read_json(path)
     assert not any(out for out, _ in outputs[1:]), "only rank 0 prints"
     done = subprocess.CompletedProcess("gyre", ranks[0].returncode, *outputs[0])
     return Result(done, report)
@@ -495,14 +481,12 @@ def test_ranks_that_differ_are_named():
         result = examine_job([make(), make(), last])
         for check, (_, severity, words) in differences.items():
             [found] = result.of(check)
-            assert found["severity"] == severity and words in found["evidence"], \
-                f"{check}: {found}\n{result.errors}"
+            assert found["severity"] == severity and words in found["evidence"], f"{check}: {found}\n{result.errors}"
             assert found["ranks"] == "0-2", found
 
 
 def test_variables_that_differ_are_named():
-    result = examine_job([sick.roce(), sick.roce()], "--only", "job.variables_differ",
-                         of_last={"NCCL_ALGO": "ring"})
+    result = examine_job([sick.roce(), sick.roce()], "--only", "job.variables_differ", of_last={"NCCL_ALGO": "ring"})
     [found] = result.of("job.variables_differ")
     assert found["severity"] == "fail" and "ALGO=ring" in found["evidence"], found
 
@@ -585,8 +569,7 @@ def test_nvml_is_read():
             ("no_start=1", "link", "skipped", "nvmlInit fails"),
             ("absent=1", "link", "skipped", "no GPU")):
         found = examine_nvml(sickness, check).of("gpu." + check)
-        assert any(c["severity"] == severity and words in c["evidence"] for c in found), \
-            f"{sickness}: {found}"
+        assert any(c["severity"] == severity and words in c["evidence"] for c in found), f"{sickness}: {found}"
         assert not any("-1" in c["evidence"] for c in found), f"{sickness}: {found}"
 
 
@@ -614,8 +597,7 @@ def test_cuda_is_tried():
             ("busy", "ipc", ("unknown",), "CUDA_ERROR_OUT_OF_MEMORY (2)"),
             ("crash", "copies", ("fail",), "the process that tries CUDA has ended")):
         found = examine_cuda(sickness).of("gpu." + check)
-        assert any(c["severity"] in severity and words in c["evidence"] for c in found), \
-            f"{sickness}: {found}"
+        assert any(c["severity"] in severity and words in c["evidence"] for c in found), f"{sickness}: {found}"
     assert [c["severity"] for c in examine_machine(sick.gpu()).of("gpu.ipc")] == ["skipped"]
 
 
@@ -629,8 +611,7 @@ def stop_for(seconds, job_names, ranks):
     stopped = [rank.pid for rank in ranks]
     for process in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            with open(f"/proc/{process}/cmdline", encoding="utf-8") as file:
-                words = file.read().split("\0")
+            words = read_text(f"/proc/{process}/cmdline").split("\0")
             if words[0].endswith("verbs_nic") and words[1] in job_names:
                 stopped.append(int(process))
     for number in (signal.SIGSTOP, signal.SIGCONT):
@@ -671,8 +652,7 @@ def examine_rails(of_last=None, n_ranks=2, stops_s=0, only="job.rail", **variabl
                 stop_for(stops_s, names, ranks)
             outputs = wait_for(ranks)
             assert os.path.exists(path), outputs
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
+            report = read_json(path)
     finally:
         end(ranks)
         for name in {job, (of_last or {}).get("VERBS_WIRE_JOB", job)}:
@@ -782,8 +762,7 @@ def main():
         sys.exit(77)
     if "--write-example" in wanted:
         path, text = example()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        write_text(path, text)
         return
     for name, function in list(globals().items()):
         if name.startswith("test_") and (not wanted or name[5:] in wanted):

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_text, write_text
 from replay import embedded_values, replay, wanted
 
 SKIPPED = 77
@@ -67,8 +69,7 @@ def draw(directory, options, kind, given=None):
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="drawing">(.*?)</script>', page,
-                                re.S).group(1))
+    return json.loads(re.search(r'<script type="application/json" id="drawing">(.*?)</script>', page, re.S).group(1))
 
 
 def programs_of(directory, shape):
@@ -184,8 +185,7 @@ def case_measured(directory):
              "0", "--device", "host", "--algo", "tree"], environment={"GYRE_TRACE_FILE": trace})
         shape = ["--algo", "tree", "--coll", "all_reduce", "--ranks", "4"]
         text = run([os.path.join(directory, "schedule")] + shape).stdout
-        done = run([os.path.join(directory, "draw")] + shape +
-                   ["--from-trace", trace, "--json", "-"], status=None)
+        done = run([os.path.join(directory, "draw")] + shape + ["--from-trace", trace, "--json", "-"], status=None)
         if "built without json-c" in done.stderr:
             print("the tools were built without json-c")
             sys.exit(77)
@@ -332,8 +332,7 @@ def case_pictures(directory):
     made["hurt.svg"] = ["--fabric", os.path.join(pictures, "../examples/hurt.fabric")]
     assert sorted(os.listdir(pictures)) == sorted([*made, "published.svg", "call.svg"])  # of gyre validate and gyre plot
     for name, options in made.items():
-        with open(os.path.join(pictures, name), encoding="utf-8") as file:
-            assert file.read() == draw(directory, options, "svg", given=wrong).stdout, name
+        assert read_text(os.path.join(pictures, name)) == draw(directory, options, "svg", given=wrong).stdout, name
         assert os.path.getsize(os.path.join(pictures, name)) < 60000, name
 
 
@@ -364,8 +363,7 @@ def case_wrong(directory):
     for shape, old, new, which, place, words in MISTAKES:
         text = change(programs_of(directory, shape), old, new, which)
         if place is None:  # the structure is refused while the text is read
-            done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
-                       given=text)
+            done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1, given=text)
             assert re.match(r"draw: -: (line \d+|lines \d+ to \d+): ", done.stderr), done.stderr
             continue
         done = draw(directory, ["--file", "-"], "json", given=text)
@@ -384,8 +382,7 @@ def case_wrong(directory):
     assert n_drawn == len(MISTAKES) - 1
     drawing = json.loads(draw(directory, ["--file", "-"], "json", given=text).stdout)
     assert drawing["stuck"], "a ring without a second slot stands still"
-    never = [lists["rounds"].count(-1) for program in drawing["programs"]
-             for lists in program["workers"]]
+    never = [lists["rounds"].count(-1) for program in drawing["programs"] for lists in program["workers"]]
     assert never == [6] * 4, "each rank sends once, and then none of its other 6 steps can run"
 
 
@@ -425,8 +422,7 @@ def case_options(directory):
                               text=True, timeout=60, stdin=subprocess.DEVNULL)
         assert done.returncode in (1, 2) and words in done.stderr, (options, done.stderr)
     one_of_two = programs_of(directory, SHAPES[16]).split("end\n")[0] + "end\n"
-    done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
-               given=one_of_two)
+    done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1, given=one_of_two)
     assert "program 0 of 1 is of rank 0 of 2" in done.stderr, done.stderr
     many = one_of_two.replace("ranks 2 ", "ranks 1025 ")
     done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1, given=many)
@@ -474,8 +470,7 @@ document.title = JSON.stringify({presses, isSameBack, rows, verdict: document.ge
 
 def browse(browser, page, view, place):
     path = os.path.join(place, "page.html")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(page.replace("</body>", PRESS.replace("VIEW", json.dumps(view)) + "</body>"))
+    write_text(path, page.replace("</body>", PRESS.replace("VIEW", json.dumps(view)) + "</body>"))
     done = subprocess.run(
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          f"--user-data-dir={place}/profile", "--dump-dom", f"file://{path}"],
@@ -497,14 +492,12 @@ def numbers(text):
 def case_browser(directory):
     """In a browser, the page steps forward to its end, in rounds and in time, and then shows what the
     collective demands; a wrong program shows its finding."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or \
-        shutil.which("google-chrome")
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         print("no chromium here (apt-get install chromium)")
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as place:
-        for shape, view in [(SHAPES[0], None), (SHAPES[13], "view-times"),
-                            (SHAPES[17], None), (SHAPES[10], None)]:
+        for shape, view in [(SHAPES[0], None), (SHAPES[13], "view-times"), (SHAPES[17], None), (SHAPES[10], None)]:
             page = draw(directory, options_of(shape), "html").stdout
             drawing = data_of(page)
             shown = browse(browser, page, view, place)

@@ -15,6 +15,7 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 from cases import cases_of, check, run_cases
+from files import read_text, write_text
 
 LIMIT_S = 100
 
@@ -45,8 +46,7 @@ class Rig:
         for name, text in (("python", PYTHON), ("mpirun", "#!/bin/bash" + STAY),
                            ("nvidia-cuda-mps-control", MPS_CONTROL), ("nvidia-cuda-mps-server", "#!/bin/bash\n")):
             path = os.path.join(folder, name)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            write_text(path, text)
             os.chmod(path, 0o755)
 
     def environment(self, **variables):
@@ -74,8 +74,7 @@ class Rig:
                 time.sleep(0.05)
             script.send_signal(signal.SIGTERM)
             status = script.wait(LIMIT_S)
-        with open(self.pids, encoding="utf-8") as file:
-            pids = file.read().split()
+        pids = read_text(self.pids).split()
         # What was killed may take a moment to go; what was not killed stays for LIMIT_S.
         until = time.monotonic() + LIMIT_S / 2
         while any(lives(pid) for pid in pids) and time.monotonic() < until:
@@ -90,8 +89,7 @@ class Rig:
 
 def lives(pid):
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return read_text(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
 
@@ -126,8 +124,7 @@ def case_line(rig):
 def case_skipped(rig):
     """what cannot run is skipped with the reason, and nothing is claimed if that was all"""
     expect(*rig.clients("echo first: skipped: no package", CASES="first"), 77, "1 skipped")
-    expect(*rig.clients("echo skipped: no such thing; exit 77", CASES="first"), 77,
-           "first: skipped: no such thing")
+    expect(*rig.clients("echo skipped: no such thing; exit 77", CASES="first"), 77, "first: skipped: no such thing")
     expect(*rig.clients("exit 1", CASES="jax cupy", VIA="nic"), 77, "2 skipped",
            "jax: skipped: one process is one host, and VIA=nic needs two")
 
@@ -136,9 +133,9 @@ def case_parts(rig):
     """run skips a step for which the build lacks a part"""
     build = os.path.join(rig.folder, "build")
     os.makedirs(os.path.join(build, "bench"))
-    with open(os.path.join(build, "bench", "limits"), "w", encoding="utf-8") as file:
-        file.write("#!/bin/sh\necho 'limits: --json: built without json-c; install it' >&2; exit 1\n")
-    os.chmod(file.name, 0o755)
+    limits = os.path.join(build, "bench", "limits")
+    write_text(limits, "#!/bin/sh\necho 'limits: --json: built without json-c; install it' >&2; exit 1\n")
+    os.chmod(limits, 0o755)
     done = subprocess.run([f"{HERE}/run", build], env={**rig.environment(JOB=""), "N": "1"}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
@@ -155,8 +152,7 @@ def case_unknown(rig):
 def case_with_mps(rig):
     """a signal to with_mps ends the command, and then MPS"""
     rig.end([f"{HERE}/with_mps", "bash", "-c", STAY])
-    with open(rig.mps_log, encoding="utf-8") as file:
-        check(file.read() == "quit\n", "MPS was not ended")
+    check(read_text(rig.mps_log) == "quit\n", "MPS was not ended")
 
 
 def case_compare(rig):

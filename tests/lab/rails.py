@@ -22,6 +22,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_json, write_text
 from open_mpi import for_open_mpi
 from rails_net import Rails, Skip, check_machine, clean_up_when_told_to_end
 
@@ -84,12 +85,11 @@ def write_agent(args, directory, rails):
     session = "setsid -w nice -n -20 " if args.priority else ""
     priority = "echo -20 > /proc/self/autogroup; " if args.priority else ""
     path = os.path.join(directory, "agent")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write('#!/bin/bash\naddress=$1\nshift\nhost=$((${address##*.} - 1))\n'
-                   'export GYRE_HOSTID=host$host TMPDIR=%s/h$host\n'
-                   'exec %sip netns exec %sh$host unshare --uts bash -c '
-                   '"%shostname host$host; mkdir -p $TMPDIR; $*"\n' % (
-                       directory, session, rails.prefix, priority))
+    write_text(path, '#!/bin/bash\naddress=$1\nshift\nhost=$((${address##*.} - 1))\n'
+               'export GYRE_HOSTID=host$host TMPDIR=%s/h$host\n'
+               'exec %sip netns exec %sh$host unshare --uts bash -c '
+               '"%shostname host$host; mkdir -p $TMPDIR; $*"\n' % (
+                   directory, session, rails.prefix, priority))
     os.chmod(path, 0o755)
     return path
 
@@ -130,8 +130,7 @@ def run(args, rails, agent, directory, words):
     for line in (done.stdout + done.stderr).splitlines():
         if "network: " in line:
             print(line[line.index("network: "):])
-    with open(report, encoding="utf-8") as file:
-        return json.load(file)["results"]
+    return read_json(report)["results"]
 
 
 def bound_us(args, collective, n_bytes):
@@ -216,8 +215,7 @@ def main():
             raise Skip("no mpirun (apt-get install openmpi-bin)")
         if not os.path.exists(os.path.join(args.build, "bench", "allreduce")):
             raise Skip("%s/bench/allreduce is not built" % args.build)
-        with tempfile.TemporaryDirectory() as directory, \
-                Rails(args.hosts, args.rails, args.mbit) as rails:
+        with tempfile.TemporaryDirectory() as directory, Rails(args.hosts, args.rails, args.mbit) as rails:
             agent = write_agent(args, directory, rails)
             for collective in args.collectives.split(","):
                 rows += measure(args, rails, agent, directory, collective)

@@ -4,14 +4,15 @@
 the summary of a sample, and the command itself.
 
     tests/published/published.py CASE BUILD_FOLDER SOURCE_FOLDER"""
-import csv
-import json
 import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_csv, read_json, write_text
 
 NAMES = ("machine gpu gpus_per_host hosts nic_per_host nic_gbit_s net collective library library_version "
          "algorithm_or_proto dtype bytes time_us busbw_gb_s graph trap source").split()
@@ -30,8 +31,7 @@ def row_text(**changed):
 
 def write(folder, name, *lines):
     path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n")
     return path
 
 
@@ -114,8 +114,7 @@ def planted(folder, **changed):
     """A copy of the machines whose table of calibration has one changed or added row."""
     shutil.copytree(os.path.join(folder, "machines"), place := tempfile.mkdtemp(), dirs_exist_ok=True)
     path = os.path.join(place, "calibrate.csv")
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(path)
     for row in rows:
         if row["bytes"] == "4096" and row["collective"] == "all_gather":
             row |= changed
@@ -166,8 +165,7 @@ def case_command(build, source):
         for part in ("|GPUs of one host, from 16 KiB|1|1|", "|trap: a shared fabric|1|1|", "no machine file is for "
                      "\"Nobody's host\"", "|all|1|2|"):
             assert part in text, (part, text)
-        with open(rows, encoding="utf-8") as file:
-            found = list(csv.DictReader(file))
+        found = read_csv(rows)
         assert len(found) == 3 and all(float(row["predicted_us"]) > 0 for row in found), found
         near(float(found[0]["predicted_us"]), 6.52, 0.1)
         assert "line 2" in run("validate", write(place, "bad.csv", ",".join(NAMES), row_text(hosts="two")), status=1)
@@ -185,8 +183,7 @@ def case_command(build, source):
             path = os.path.join(place, f"{library}.json")
             told = run("schedule", "--predict", "--library", library, *words, "--coll", "all_reduce", "--bytes", "1M",
                        "--trace", path).splitlines()[-1].split()[5]
-            with open(path, encoding="utf-8") as file:
-                events = json.load(file)["traceEvents"]
+            events = read_json(path)["traceEvents"]
             near(max(event.get("ts", 0) + event.get("dur", 0) for event in events), float(told), 0.01)
         assert "one size" in run("schedule", "--predict", "--library", "nccl", "--ranks", "4", "--coll", "all_reduce",
                                  "--trace", path, status=1)

@@ -5,16 +5,16 @@ host memory as a user starts it.
     python3 tests/python/compare.py CASE BUILD_DIR SOURCE_DIR      (CASE: the name of a case_* function)
 """
 import copy
-import csv
 import itertools
-import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
 from common import skip
+from files import read_csv, read_json, write_text
 
 sys.dont_write_bytecode = True
 
@@ -107,8 +107,7 @@ def case_launches(build, _source):
         out, own = os.path.join(folder, "out"), os.path.join(folder, "own.gyre")
         programs = subprocess.run([os.path.join(build, "bench", "schedule"), "--algo", "ring", "--coll", "all_reduce",
                                    "--ranks", "2"], capture_output=True, text=True, check=True).stdout
-        with open(own, "w", encoding="utf-8") as file:
-            file.write(programs)
+        write_text(own, programs)
         words = ["--coll", "all_reduce", "-g", "2", "--device", "host", "--bytes", "8,4K", "--out", out,
                  "--candidates", f"twoshot,ring@simple,gyre,nccl,file:{own}"]
         first = start(build, *words, "--launches", "2", "--seed", "7")
@@ -118,18 +117,15 @@ def case_launches(build, _source):
         assert has_nccl or "# left out: nccl: " in first.stdout, first.stdout
         assert "no verdict" in first.stdout
         path = os.path.join(out, "launch_002.json")
-        with open(path, encoding="utf-8") as file:
-            launch = json.load(file)
+        launch = read_json(path)
         os.unlink(path)
         kept = os.stat(os.path.join(out, "launch_001.json")).st_mtime_ns
         start(build, *words, "--launches", "2")
         assert os.stat(os.path.join(out, "launch_001.json")).st_mtime_ns == kept, "a launch ran twice"
-        with open(path, encoding="utf-8") as file:
-            again = json.load(file)
+        again = read_json(path)
         assert again["order"] == launch["order"] and again["seed"] == 7, "another order on the second way"
         check_launch(again, f"file:{own}")
-        with open(os.path.join(out, "summary.csv"), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv(os.path.join(out, "summary.csv"))
         names = ["twoshot", "ring@simple", "gyre", *(["nccl"] if has_nccl else []), f"file:{own}"]
         assert [(row["bytes"], row["candidate"]) for row in rows] == \
             [(size, name) for size in ("8", "4096") for name in names], rows

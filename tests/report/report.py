@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../bench"))
 sys.path.insert(0, os.path.join(HERE, "../doctor"))
 import machines
-from running import clean_environment
+from running import clean_environment, read_json, read_text, write_text
 
 SKIPPED = 77
 SYSTEM_PYTHON = "/usr/bin/python3"  # has the packages of apt-get
@@ -72,8 +72,7 @@ def write(folder, name, value):
 
 
 def read(folder, name):
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
-        return file.read()
+    return read_text(os.path.join(folder, name))
 
 
 def sections_of(page):
@@ -525,8 +524,7 @@ def case_browser(directory, _source, folder):
     machine = machines.roce_server()
     machine["proc/self/limits"] = machines.limits(memlock="8388608")  # a finding with a long fix
     doctor = doctor_of(directory, folder, machine)
-    with open(doctor, encoding="utf-8") as file:
-        value = json.load(file)
+    value = read_json(doctor)
     names = [f"host{i} (rank {8 * i})" for i in range(8)]
     cells = [[None if i == j else 23.25 for j in range(8)] for i in range(8)]
     value["matrix"] = {"hosts": {"names": names, "slowest": [], "gbytes_per_s": cells, "latency_us": cells}}
@@ -596,8 +594,7 @@ def case_absent(directory, source, folder):
     done = start(directory, folder, status=127, PATH="/no/such/folder")
     assert "apt-get install python3" in done.stderr, done.stderr
     bare = os.path.join(folder, "python3")  # a python3 without packages, whatever this machine has
-    with open(bare, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    write_text(bare, f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     os.chmod(bare, 0o755)
     probe = subprocess.run([bare, os.path.join(HERE, "without_packages.py"),
                             os.path.join(source, "bench", "python"), "report"], capture_output=True, text=True, check=False)
