@@ -12,6 +12,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_text
+
 
 def of_nccl():
     """The functions of NCCL 2.32: name to version."""
@@ -27,25 +30,20 @@ def theirs():
         path = os.path.join(folder, "nccl.h")
         if not os.path.exists(path):
             continue
-        with open(path, encoding="utf-8") as file:
-            text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+        text = re.sub(r"/\*.*?\*/", "", read_text(path), flags=re.S)
         if not re.search(r"^#define NCCL_MINOR 28$", text, re.M):
             continue
         names = set(re.findall(r"^\w[\w* ]*[ *](p?nccl\w+) *\(", text, re.M))
         for path in glob.glob(os.path.join(folder, "nccl_device", "*.h")):
-            with open(path, encoding="utf-8") as file:
-                names |= set(re.findall(r"^NCCL_EXTERN_C __host__ \w+ (nccl\w+)\(", file.read(),
-                                        re.M))
+            names |= set(re.findall(r"^NCCL_EXTERN_C __host__ \w+ (nccl\w+)\(", read_text(path), re.M))
         return names
     return set()
 
 
 def of_device_table(shim):
     """The functions that nccl_real.c makes of one table, all of them refused."""
-    with open(os.path.join(shim, "nccl_real.c"), encoding="utf-8") as file:
-        assert re.search(r"^NCCL_DEVICE_FUNCTIONS\(REFUSE\)$", file.read(), re.M)
-    with open(os.path.join(shim, "nccl_device.h"), encoding="utf-8") as file:
-        table = re.search(r"^#define NCCL_DEVICE_FUNCTIONS\(X\)(.*?)\n\n", file.read(), re.M | re.S)
+    assert re.search(r"^NCCL_DEVICE_FUNCTIONS\(REFUSE\)$", read_text(os.path.join(shim, "nccl_real.c")), re.M)
+    table = re.search(r"^#define NCCL_DEVICE_FUNCTIONS\(X\)(.*?)\n\n", read_text(os.path.join(shim, "nccl_device.h")), re.M | re.S)
     return {"nccl" + name for name in re.findall(r"^\s+X\([^,]+, (\w+),", table[1], re.M)}
 
 
@@ -54,16 +52,12 @@ def main():
     errors = []
     names = []
     for header in ("nccl.h", "nccl_later.h", "nccl_device.h"):
-        with open(os.path.join(shim, header), encoding="utf-8") as file:
-            names += re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
-    with open(table, encoding="utf-8") as file:
-        found = re.findall(r"^\| (nccl[\w, ]+) \| ([\d.]+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
+        names += re.findall(r"^\s+X\([^,]+, (\w+),", read_text(os.path.join(shim, header)), re.M)
+    found = re.findall(r"^\| (nccl[\w, ]+) \| ([\d.]+) \| (\w+) \| ?(.*)\|$", read_text(table), re.M)
     rows = [(name, *rest) for names_of_row, *rest in found for name in names_of_row.split(", ")]
     refused = set()
     for path in glob.glob(os.path.join(shim, "*.c")):
-        with open(path, encoding="utf-8") as file:
-            bodies = re.findall(r"^NCCL_EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}",
-                                file.read(), re.M | re.S)
+        bodies = re.findall(r"^NCCL_EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}", read_text(path), re.M | re.S)
         # Refused: all that a function does without another library is to say so.
         refused |= {name for name, body in bodies if re.search(r"\b(nccl_unsupported|unsupported_unless_real)\(", body)}
     refused |= of_device_table(shim)
@@ -91,8 +85,7 @@ def main():
     if not shutil.which("nm") or not shutil.which("readelf"):
         print("skipped the library: no nm or no readelf")
         return 1 if errors and not print(*errors, sep="\n") else 77
-    run = lambda *command: subprocess.run(command, check=True, text=True,
-                                          stdout=subprocess.PIPE).stdout
+    run = lambda *command: subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
     exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()}
     wanted = set(declared) | {"p" + name for name in declared}
     if exported != wanted:

@@ -3,9 +3,9 @@
 """Programs compiled against headers of several versions of NCCL run on gyre's libnccl.so.2, and what
 gyre's headers declare is what NCCL's declare.
 
-usage: clients.py own|nccl SOURCE_FOLDER LIBNCCL LIBGYRE
+usage: clients.py own|installed|nccl SOURCE_FOLDER LIBNCCL LIBGYRE
 
-own: against gyre's headers. nccl: against NCCL's of 2.28, 2.30 and 2.32; the variable NCCL_HEADERS
+own: against gyre's headers. installed: against one of NCCL 2.28 in a folder of the system. nccl: against NCCL's of 2.28, 2.30 and 2.32; the variable NCCL_HEADERS
 names a folder with one include folder for each version (FOLDER/2.32.3/nccl.h), or is `pypi`: fetch
 the wheels with pip, about 700 MB. Without it the exit status is 77.
 """
@@ -16,7 +16,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from files import read_text, write_text
+
 VERSIONS = ("2.28.9", "2.30.7", "2.32.3")
+INSTALLED = ("/usr/local/cuda/include", "/usr/include")
 
 # What nccl.h needs of CUDA's headers.
 CUDA_RUNTIME = """#pragma once
@@ -26,14 +30,21 @@ typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 """
 
-# What callers compile in of the types that came later: (first version, expression).
-LAYOUT = ((22900, "sizeof(ncclWaitSignalDesc_t)"), (22900, "offsetof(ncclWaitSignalDesc_t, ctx)"),
-          (22900, "ncclStatGpuMemTotal"), (22900, "NCCL_SUSPEND_MEM"),
-          (23200, "sizeof(ncclCollConfig_t)"), (23200, "offsetof(ncclCollConfig_t, algSelection)"),
-          (23200, "offsetof(ncclCollConfig_t, launchCompletionEvent)"),
-          (23200, "sizeof(ncclConfigExt_t)"), (23200, "offsetof(ncclConfigExt_t, val)"),
-          (23200, "sizeof(ncclEncryptionConfig_t)"), (23200, "offsetof(ncclEncryptionConfig_t, psk)"),
-          (23200, "NCCL_ENCRYPTION_MODE_PSK"), (22800, "NCCL_WIN_COLL_SYMMETRIC"))
+# What callers compile in, by the version that it came with: sizes, places and numbers.
+CONFIG_FIELDS = """magic version blocking minCTAs maxCTAs netName splitShare trafficClass commName shrinkShare
+nvlinkCentricSched""".split()
+LAYOUT = {22800: ["sizeof(ncclUniqueId)", "sizeof(ncclConfig_t)", "sizeof(ncclSimInfo_t)",
+                  "offsetof(ncclSimInfo_t, estimatedTime)",
+                  *(f"offsetof(ncclConfig_t, {field})" for field in CONFIG_FIELDS), *"""ncclInProgress ncclRemoteError
+ncclNumResults ncclBfloat16 ncclFloat8e4m3 ncclFloat8e5m2 ncclAvg ncclNumOps ncclScalarDevice ncclScalarHostImmediate
+NCCL_SHRINK_ABORT NCCL_SPLIT_NOCOLOR NCCL_REVOKE_DEFAULT NCCL_WIN_REQUIRED_ALIGNMENT NCCL_CTA_POLICY_DEFAULT
+NCCL_CTA_POLICY_EFFICIENCY NCCL_CTA_POLICY_ZERO NCCL_WIN_COLL_SYMMETRIC""".split()],
+          22900: ["sizeof(ncclWaitSignalDesc_t)", "offsetof(ncclWaitSignalDesc_t, ctx)", "ncclStatGpuMemTotal",
+                  "NCCL_SUSPEND_MEM"],
+          23200: ["sizeof(ncclCollConfig_t)", "offsetof(ncclCollConfig_t, algSelection)",
+                  "offsetof(ncclCollConfig_t, launchCompletionEvent)", "sizeof(ncclConfigExt_t)",
+                  "offsetof(ncclConfigExt_t, val)", "sizeof(ncclEncryptionConfig_t)",
+                  "offsetof(ncclEncryptionConfig_t, psk)", "NCCL_ENCRYPTION_MODE_PSK"]}
 
 
 def code(version):
@@ -51,24 +62,21 @@ def fetch(version, folder):
         print(f"skipped {version}: pip: {done.stderr.strip().splitlines()[-1:]}")
         return None
     wheel = os.path.join(folder, wheels[0])
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", wheel, os.path.join(folder, version)],
-                   check=True)
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", wheel, os.path.join(folder, version)], check=True)
     os.remove(wheel)
     return os.path.join(folder, version, "nvidia", "nccl", "include")
 
 
 def functions(source, name):
     """The functions in the tables of one of gyre's headers: name to type and parameters."""
-    with open(os.path.join(source, "core", "nccl", name), encoding="utf-8") as file:
-        text = file.read().replace("\\\n", " ")
+    text = read_text(os.path.join(source, "core", "nccl", name)).replace("\\\n", " ")
     return {"nccl" + match[1]: (match[0].strip(), match[2]) for match in
             re.findall(r"\bX\(([^,()]+), (\w+),\s*(\((?:[^()]|\(\))*\))\)", text)}
 
 
 def compile_c(text, flags, out):
     path = out + ".c"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    write_text(path, text)
     command = shlex.split(os.environ.get("CC", "cc")) + [path, "-o", out] + flags
     return subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
 
@@ -84,14 +92,11 @@ class Header:
         if folder:
             self.flags = ["-I" + folder, "-I" + os.path.join(work, "cuda")]
             self.lines = "#include <nccl.h>\n"
-            with open(os.path.join(folder, "nccl.h"), encoding="utf-8") as file:
-                self.text = file.read()
+            self.text = read_text(os.path.join(folder, "nccl.h"))
 
     def run_client(self):
         out = os.path.join(self.work, "client")
-        with open(os.path.join(self.source, "tests", "nccl", "header_client.c"),
-                  encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(os.path.join(self.source, "tests", "nccl", "header_client.c"))
         libraries = list(self.libraries)
         flags = self.flags + shlex.split(os.environ.get("USER_CFLAGS", "")) + libraries + [
             "-pthread"] + ["-Wl,-rpath," + os.path.dirname(os.path.abspath(path)) for path in libraries]
@@ -105,18 +110,16 @@ class Header:
         print(done.stdout.strip())
         if done.returncode == 0 and not done.stdout.rstrip().endswith(f"library {code(version)}"):
             return [f"with GYRE_NCCL_VERSION={version} it printed {done.stdout}"]
-        return [] if done.returncode == 0 else [f"the client ended with {done.returncode}:\n"
-                                                f"{done.stderr}"]
+        return [] if done.returncode == 0 else [f"the client ended with {done.returncode}:\n" f"{done.stderr}"]
 
     def layout(self, number):
         """The values of LAYOUT that a version has."""
         lines = "".join(f'    printf("{text} %lld\\n", (long long)({text}));\n'
-                        for since, text in LAYOUT if since <= number)
+                        for since, texts in LAYOUT.items() if since <= number for text in texts)
         out = os.path.join(self.work, "layout")
         made = compile_c("#include <stddef.h>\n#include <stdio.h>\n" + self.lines +
                          "int main(void)\n{\n" + lines + "    return 0;\n}\n", self.flags, out)
-        if made.returncode:
-            return made.stderr
+        assert made.returncode == 0, made.stderr
         return subprocess.run([out], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def compare(self, own):
@@ -129,8 +132,7 @@ class Header:
         made = compile_c(self.lines + "#include <stdint.h>\n" + lines + "int main(void) { return 0; }\n",
                          self.flags, os.path.join(self.work, "declared"))
         errors = [f"declarations differ:\n{made.stderr}"] if made.returncode else []
-        theirs = set(re.findall(r"^[\w* ]*\bnccl\w+ *\(", re.sub(r"/\*.*?\*/", "", self.text, flags=re.S),
-                                re.M))
+        theirs = set(re.findall(r"^[\w* ]*\bnccl\w+ *\(", re.sub(r"/\*.*?\*/", "", self.text, flags=re.S), re.M))
         names = {re.search(r"(nccl\w+) *\($", line).group(1) for line in theirs}
         missing = names - set(declared)
         if missing:
@@ -150,11 +152,19 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         os.mkdir(os.path.join(work, "cuda"))
         for name in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h"):
-            with open(os.path.join(work, "cuda", name), "w", encoding="utf-8") as file:
-                file.write(CUDA_RUNTIME if name == "cuda_runtime.h" else "")
+            write_text(os.path.join(work, "cuda", name), CUDA_RUNTIME if name == "cuda_runtime.h" else "")
         own = Header(source, work, libraries)
         if what == "own":
             errors += own.run_client()
+            print(*errors, sep="\n")
+            return 1 if errors else 0
+        if what == "installed":
+            folders = [folder for folder in INSTALLED if os.path.exists(os.path.join(folder, "nccl.h")) and
+                       "#define NCCL_MINOR 28\n" in read_text(os.path.join(folder, "nccl.h"))]
+            if not folders:
+                print(f"skipped: no NCCL 2.28 header in {' or '.join(INSTALLED)}")
+                return 77
+            errors = Header(source, work, libraries, folders[0], VERSIONS[0]).compare(own)
             print(*errors, sep="\n")
             return 1 if errors else 0
         where = os.environ.get("NCCL_HEADERS", "")

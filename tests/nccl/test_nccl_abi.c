@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/clients.h"
 
-#include <dlfcn.h>
-
 _Static_assert(sizeof(ncclConfig_t) == 80, "of NCCL 2.28");
 _Static_assert(offsetof(ncclConfig_t, blocking) == 16, "of NCCL 2.28");
 _Static_assert(offsetof(ncclConfig_t, netName) == 32, "of NCCL 2.28");
@@ -12,36 +10,6 @@ _Static_assert(sizeof(ncclUniqueId) == 128, "passed by value");
 _Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
 _Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
                "values are ABI");
-
-static const char *const torch_symbols =
-    "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
-    "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
-    "ncclCommInitRank ncclCommInitRankConfig ncclCommInitRankScalable ncclCommRegister "
-    "ncclCommShrink ncclCommSplit ncclCommUserRank ncclCommWindowDeregister "
-    "ncclCommWindowRegister ncclDevCommCreate ncclDevCommDestroy ncclGetErrorString "
-    "ncclGetLastError ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd "
-    "ncclGroupStart ncclMemAlloc ncclMemFree ncclRecv ncclRedOpCreatePreMulSum ncclRedOpDestroy "
-    "ncclReduce ncclReduceScatter ncclSend";
-static const char *const tests_symbols = "ncclGather ncclScatter ncclCommCuDevice";
-
-static void check_symbols(const char *list)
-{
-    char copy[2048];
-    char twin[64];
-    snprintf(copy, sizeof(copy), "%s", list);
-    char *rest = NULL;
-    for (char *name = strtok_r(copy, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
-        CHECK_MSG(dlsym(RTLD_DEFAULT, name) != NULL, "%s", name);
-        snprintf(twin, sizeof(twin), "p%s", name);
-        CHECK_MSG(dlsym(RTLD_DEFAULT, twin) != NULL, "%s", twin);
-    }
-}
-
-TEST_CASE("every symbol that torch and nccl-tests need is there")
-{
-    check_symbols(torch_symbols);
-    check_symbols(tests_symbols);
-}
 
 static void use_windows(ncclComm_t comm, int rank, int n)
 {
@@ -170,7 +138,6 @@ TEST_CASE("communicators split and shrink")
     pthread_barrier_init(&splits_have_ended, NULL, 4);
     start_clients(make_children, 4, 1);
     start_clients(make_children, 4, 0);
-    pthread_barrier_destroy(&splits_have_ended);
 }
 
 TEST_CASE("a group makes communicators")

@@ -198,27 +198,25 @@ TEST_ON_CLIENTS("what a failed communicator has can be given back", 2)
     client->has_ended = true;
 }
 
+/* The answer of a call that is refused, and its name in the last error. */
+#define REFUSED(name, arguments, member, answer)   \
+    do {                                           \
+        CHECK((name arguments)member == (answer)); \
+        CHECK_HAS(ncclGetLastError(NULL), #name);  \
+    } while (0)
+
 TEST_CASE("the device API is refused by name")
 {
     const ncclTeam_t team = {2, 1, 1};
-    CHECK(ncclTeamWorld(NULL).nRanks == 0);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamWorld");
-    CHECK(ncclTeamLsa(NULL).nRanks == 0);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamLsa");
-    CHECK(ncclTeamRail(NULL).nRanks == 0);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRail");
-    CHECK(ncclTeamRankToWorld(NULL, team, 0) == -1);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRankToWorld");
-    CHECK(ncclTeamRankToLsa(NULL, team, 0) == -1);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclTeamRankToLsa");
-    NCCL_FAILS(ncclLsaBarrierCreateRequirement(team, 1, NULL, NULL), ncclInvalidUsage,
-               "ncclLsaBarrierCreateRequirement");
-    NCCL_FAILS(ncclGinBarrierCreateRequirement(NULL, team, 1, NULL, NULL), ncclInvalidUsage,
-               "ncclGinBarrierCreateRequirement");
-    CHECK(ncclLLA2ACalcSlots(8, 8) == -1);
-    CHECK_HAS(ncclGetLastError(NULL), "ncclLLA2ACalcSlots");
-    NCCL_FAILS(ncclLLA2ACreateRequirement(1, 1, NULL, NULL), ncclInvalidUsage,
-               "ncclLLA2ACreateRequirement");
+    REFUSED(ncclTeamWorld, (NULL), .nRanks, 0);
+    REFUSED(ncclTeamLsa, (NULL), .nRanks, 0);
+    REFUSED(ncclTeamRail, (NULL), .nRanks, 0);
+    REFUSED(ncclTeamRankToWorld, (NULL, team, 0), , -1);
+    REFUSED(ncclTeamRankToLsa, (NULL, team, 0), , -1);
+    REFUSED(ncclLsaBarrierCreateRequirement, (team, 1, NULL, NULL), , ncclInvalidUsage);
+    REFUSED(ncclGinBarrierCreateRequirement, (NULL, team, 1, NULL, NULL), , ncclInvalidUsage);
+    REFUSED(ncclLLA2ACalcSlots, (8, 8), , -1);
+    REFUSED(ncclLLA2ACreateRequirement, (1, 1, NULL, NULL), , ncclInvalidUsage);
     ncclResetDebugInit();
 }
 

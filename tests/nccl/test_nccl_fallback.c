@@ -9,24 +9,15 @@ enum { N = 3 };
 static struct fake_nccl_counts *counts;
 
 /* `path` NULL: the variable is not set. */
-static void in_a_process(const char *path, void (*run)(void))
+static void run_with(const char *path, void (*run)(void))
 {
-    int status = 0;
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        test_n_failures = 0;
-        if (path != NULL)
-            setenv("GYRE_NCCL_FALLBACK", path, 1);
-        void *fake = dlopen(FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
-        counts = fake != NULL ? dlsym(fake, "fake_nccl_counts") : NULL;
-        CHECK(counts != NULL);
-        if (counts != NULL)
-            run();
-        fflush(NULL);
-        _exit(test_n_failures == 0 ? 0 : 1);
-    }
-    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (path != NULL)
+        setenv("GYRE_NCCL_FALLBACK", path, 1);
+    void *fake = dlopen(FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
+    counts = fake != NULL ? dlsym(fake, "fake_nccl_counts") : NULL;
+    CHECK(counts != NULL);
+    if (counts != NULL)
+        run();
 }
 
 static pthread_barrier_t all_called;
@@ -65,7 +56,7 @@ static void run_windows(void)
     CHECK(counts->n_destroyed == N - 1 && counts->n_aborted == 1);
 }
 
-TEST_RUNS("unsupported calls reach the other library", in_a_process(FAKE_NCCL, run_windows))
+TEST_RUNS("unsupported calls reach the other library", run_with(FAKE_NCCL, run_windows))
 
 TEST_CLIENT(make_nothing)
 {
@@ -80,7 +71,7 @@ static void run_failing(void)
     CHECK(counts->n_inits == 0 && counts->n_destroyed == 0);
 }
 
-TEST_RUNS("its failure is every rank's error", in_a_process(FAKE_NCCL, run_failing))
+TEST_RUNS("its failure is every rank's error", run_with(FAKE_NCCL, run_failing))
 
 TEST_CLIENT(be_refused)
 {
@@ -101,6 +92,6 @@ static void run_refused(void)
     CHECK(counts->n_ids == 0 && counts->n_inits == 0);
 }
 
-TEST_RUNS("it is off by default", in_a_process(NULL, run_refused))
+TEST_RUNS("it is off by default", run_with(NULL, run_refused))
 TEST_RUNS("a library that cannot be loaded is named",
-          in_a_process("/nowhere/libnccl.so.2", run_refused))
+          run_with("/nowhere/libnccl.so.2", run_refused))
