@@ -245,11 +245,9 @@ TEST_CASE("an observer is told when slots arrive through a fabric")
         read_fabric("hosts 5 gpus 1 nics 1 rate 4\nlatency nic 30 uplink 1\n");
     static struct gyre_grouping grouping;
     struct arrivals arrivals = {0};
-    struct gyre_cost cost = {.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_NETWORK] = 1000};
+    const struct gyre_cost cost = plain_cost(1000);
     struct gyre_simulator *simulator = NULL;
     struct gyre_prediction prediction;
-    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
-        cost.wire_efficiency[proto] = 1;
     gyre_fabric_group(fabric, &grouping);
     const struct gyre_shape shape = {
         .coll = GYRE_COLL_ALL_GATHER, .n_ranks = 5, .grouping = &grouping};
@@ -432,12 +430,19 @@ static void describe(const struct gyre_fabric *fabric, uint32_t from, uint32_t t
     }
 }
 
+static void check_route(const struct gyre_fabric *fabric, uint32_t from, uint32_t to,
+                        const char *expected)
+{
+    char text[512];
+    describe(fabric, from, to, text);
+    CHECK_MSG(strcmp(text, expected) == 0, "%s", text);
+}
+
 TEST_CASE("ranks of one leaf do not use a spine")
 {
     struct gyre_fabric *fabric = read_fabric(two_racks);
     char text[256];
-    describe(fabric, 1, 2, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 1, to host 1 nic 0") == 0, "%s", text);
+    check_route(fabric, 1, 2, "from host 0 nic 1, to host 1 nic 0");
     describe(fabric, 0, 7, text);
     CHECK_MSG(strstr(text, "from host 0 nic 0, leaf 0 to spine ") == text, "%s", text);
     CHECK_HAS(text, " to leaf 1, to host 3 nic 1");
@@ -450,9 +455,7 @@ TEST_CASE("rails have leaves of their own")
         read_fabric("hosts 3 gpus 2 nics 2 rate 10\nleaves 2\nwiring rails\n");
     uint32_t links[64];
     struct gyre_fabric_route route = {.links = links};
-    char text[256];
-    describe(fabric, 1, 5, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 1, to host 2 nic 1") == 0, "%s", text);
+    check_route(fabric, 1, 5, "from host 0 nic 1, to host 2 nic 1");
     CHECK_FAILS(gyre_fabric_route(fabric, 0, 3, &route), GYRE_ERROR_UNSUPPORTED,
                 "no way from host 0 nic 0 (leaf 0) to host 1 nic 1 (leaf 1): there is no spine");
     gyre_fabric_free(fabric);
@@ -492,12 +495,10 @@ TEST_CASE("a rank whose NIC is dead uses another")
     struct gyre_fabric *fabric =
         read_fabric("hosts 2 gpus 4 nics 4 rate 10\nlink host 1 nic 2-3 dead\n");
     static struct gyre_grouping grouping;
-    char text[256];
     gyre_fabric_group(fabric, &grouping);
     CHECK(grouping.n_hosts == 2 && grouping.n_nics == 2 && grouping.host_of[3] == 0);
     CHECK(is_near(gyre_fabric_host_rate(fabric), 20));
-    describe(fabric, 2, 6, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 2, to host 1 nic 0") == 0, "%s", text);
+    check_route(fabric, 2, 6, "from host 0 nic 2, to host 1 nic 0");
     gyre_fabric_free(fabric);
 }
 
@@ -509,13 +510,10 @@ TEST_CASE("GPUs share NICs and the rail picks the spine")
                                              "attach hosts 0-1 nics 0 leaf 0\n"
                                              "attach hosts 0 nics 1 leaf 1\n"
                                              "attach hosts 1 nics 1 leaf 2\n");
-    char text[256];
-    describe(fabric, 3, 5, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 1, leaf 1 to spine 1, spine 1 to leaf 2, "
-                           "to host 1 nic 1") == 0,
-              "%s", text);
-    describe(fabric, 1, 4, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 0, to host 1 nic 0") == 0, "%s", text);
+    check_route(fabric, 3, 5,
+                "from host 0 nic 1, leaf 1 to spine 1, spine 1 to leaf 2, "
+                "to host 1 nic 1");
+    check_route(fabric, 1, 4, "from host 0 nic 0, to host 1 nic 0");
     CHECK(is_near(fabric->bytes_per_ns[gyre_fabric_uplink(fabric, 0, 1, true)], (10 + 20) / 2.0));
     gyre_fabric_free(fabric);
 }
@@ -527,16 +525,13 @@ TEST_CASE("in a torus a slot takes the shortest way, the first dimension first")
                                              "latency nic 10 uplink 100\n");
     uint32_t links[64];
     struct gyre_fabric_route route = {.links = links};
-    char text[512];
     CHECK(gyre_fabric_longest_route(fabric) >= 2 + 1 + 1 + 2);
-    describe(fabric, 0, 23, text); /* 0 0 0 to 1 2 3 */
-    CHECK_MSG(strcmp(text, "from host 0 nic 0, host 0 to host 12, host 12 to host 20, "
-                           "host 20 to host 23, to host 23 nic 0") == 0,
-              "%s", text);
-    describe(fabric, 1, 3, text); /* half of a ring of four, from an odd place */
-    CHECK_MSG(strcmp(text, "from host 1 nic 0, host 1 to host 0, host 0 to host 3, "
-                           "to host 3 nic 0") == 0,
-              "%s", text);
+    check_route(fabric, 0, 23,
+                "from host 0 nic 0, host 0 to host 12, host 12 to host 20, "
+                "host 20 to host 23, to host 23 nic 0"); /* 0 0 0 to 1 2 3 */
+    check_route(fabric, 1, 3,
+                "from host 1 nic 0, host 1 to host 0, host 0 to host 3, "
+                "to host 3 nic 0"); /* half of a ring of four, from an odd place */
     CHECK_OK(gyre_fabric_route(fabric, 0, 23, &route));
     CHECK(is_near(route.latency_ns, 2 * 10 + 3 * 100) &&
           is_near(fabric->bytes_per_ns[links[1]], 6));
@@ -574,12 +569,8 @@ TEST_CASE("groups of a dragonfly are linked to each other")
 {
     struct gyre_fabric *fabric = read_fabric(
         "hosts 5 gpus 1 nics 1 rate 10\ndragonfly groups of 2 hosts\nuplinks oversubscription 2\n");
-    char text[256];
-    describe(fabric, 0, 1, text);
-    CHECK_MSG(strcmp(text, "from host 0 nic 0, to host 1 nic 0") == 0, "%s", text);
-    describe(fabric, 3, 4, text);
-    CHECK_MSG(strcmp(text, "from host 3 nic 0, group 1 to group 2, to host 4 nic 0") == 0, "%s",
-              text);
+    check_route(fabric, 0, 1, "from host 0 nic 0, to host 1 nic 0");
+    check_route(fabric, 3, 4, "from host 3 nic 0, group 1 to group 2, to host 4 nic 0");
     CHECK(is_near(fabric->bytes_per_ns[2 * 5 + 0 * 3 + 1], 20.0 / 2 / 2));
     CHECK(is_near(fabric->bytes_per_ns[2 * 5 + 1 * 3 + 2], 10.0 / 2 / 2)); /* the smaller group */
     gyre_fabric_free(fabric);

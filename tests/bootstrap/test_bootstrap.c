@@ -260,14 +260,19 @@ TEST_CASE("the id of a job that has ended is an error soon")
     bootstrap->ops->close(bootstrap);
 }
 
-static void check_open_fails(struct rank_run *runs, int n, gyre_status status, const char *words)
+static void check_ends(struct rank_run *runs, int n, gyre_status status, const char *words)
 {
-    start_runs(runs, n);
     join_runs(runs, n);
     for (int i = 0; i < n; i++) {
         CHECK_MSG(runs[i].open_status == status, "rank %d: %s", runs[i].rank, runs[i].open_cause);
         CHECK_HAS(runs[i].open_cause, words);
     }
+}
+
+static void check_open_fails(struct rank_run *runs, int n, gyre_status status, const char *words)
+{
+    start_runs(runs, n);
+    check_ends(runs, n, status, words);
 }
 
 TEST_CASE("a missing rank is named on all others")
@@ -307,14 +312,9 @@ TEST_CASE("a rank that fails before it joins ends the others")
     runs[0].id = runs[1].id = runs[2].id = &id;
     start_runs(runs, 2);
     gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
-    join_runs(runs, 2);
+    check_ends(runs, 2, GYRE_ERROR_REMOTE, "rank 2 failed: GYRE_X is no variable");
     /* The rank that comes later fails too. */
-    start_runs(runs + 2, 1);
-    join_runs(runs + 2, 1);
-    for (int i = 0; i < 3; i++)
-        CHECK_MSG(runs[i].open_status == GYRE_ERROR_REMOTE &&
-                      strstr(runs[i].open_cause, "rank 2 failed: GYRE_X is no variable") != NULL,
-                  "%s", runs[i].open_cause);
+    check_open_fails(runs + 2, 1, GYRE_ERROR_REMOTE, "rank 2 failed: GYRE_X is no variable");
 }
 
 static void *raise_fault(void *fault)
@@ -340,9 +340,7 @@ TEST_CASE("a rank that is given up while it joins ends the others")
     CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, &place, &bootstrap), GYRE_ERROR_ABORTED,
                 "given up");
     pthread_join(thread, NULL);
-    join_runs(&other, 1);
-    CHECK_MSG(other.open_status == GYRE_ERROR_REMOTE, "%s", other.open_cause);
-    CHECK_HAS(other.open_cause, "rank 1 failed: init was given up");
+    check_ends(&other, 1, GYRE_ERROR_REMOTE, "rank 1 failed: init was given up");
     gyre_fault_fini(&fault);
 }
 

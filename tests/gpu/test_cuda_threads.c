@@ -365,7 +365,6 @@ TEST_CASE("a communicator over host memory is destroyed while kernels of another
 {
     setenv("GYRE_P2P_DISABLE", "1", 1);
     destroy_others();
-    unsetenv("GYRE_P2P_DISABLE");
 }
 
 static size_t free_bytes(int ordinal)

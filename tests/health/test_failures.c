@@ -128,7 +128,6 @@ TEST_CASE("an operation whose record is gone is told by its number")
     test_fork_ranks(2, enqueue_many_or_wait, &victim, pids);
     CHECK(test_wait_rank(pids[0]));
     CHECK(!test_wait_rank(pids[1]));
-    munmap(shared, sizeof(*shared));
 }
 
 /* For example for a failed queue pair; other ranks may not see it. */
@@ -155,7 +154,6 @@ TEST_CASE("a failure that one proxy finds reaches all ranks")
     test_fork_ranks(n, fail_on_one_rank, &victim, pids);
     for (int rank = 0; rank < n; rank++)
         CHECK(test_wait_rank(pids[rank]));
-    munmap(shared, sizeof(*shared));
 }
 
 TEST_CASE("a stopped rank is no error")
@@ -179,7 +177,6 @@ TEST_CASE("a stopped rank is no error")
     CHECK(test_wait_rank(pids[0]));
     CHECK(test_wait_rank(pids[1]));
     CHECK(!test_wait_rank(pids[2]));
-    munmap(shared, sizeof(*shared));
 }
 
 TEST_RANK(abort_or_reduce)
@@ -201,7 +198,6 @@ TEST_CASE("an abort ends all ranks")
     struct shared_counts *shared = test_share(sizeof(struct shared_counts));
     struct victim victim = {shared, 1, "rank 1"};
     test_on_threads(test_most_ranks() < 4 ? test_most_ranks() : 4, abort_or_reduce, &victim);
-    munmap(shared, sizeof(*shared));
 }
 
 /* Without the abort, gyre_comm_exchange() would wait until GYRE_BOOTSTRAP_TIMEOUT. */
@@ -231,7 +227,6 @@ TEST_CASE("an abort ends gyre_comm_exchange() of others")
         memset(shared, 0, sizeof(*shared));
         test_on_threads(3, abort_or_gather, &victim);
     }
-    munmap(shared, sizeof(*shared));
 }
 
 TEST_RANK(gather_alone)

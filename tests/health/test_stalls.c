@@ -434,18 +434,24 @@ TEST_CASE("a rank that calls late is named in a warning and goes on")
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
 }
 
-static void check_dump(gyre_comm *comm, int rank, const struct words *words)
+/* The text is good until the next call of this thread. */
+static const char *dump(gyre_comm *comm)
 {
-    char text[8192] = "";
+    static _Thread_local char text[8192];
     FILE *file = tmpfile();
     CHECK(file != NULL);
     if (file == NULL)
-        return;
+        exit(1);
     CHECK_OK(gyre_comm_dump(comm, fileno(file)));
     rewind(file);
-    const size_t n_bytes = fread(text, 1, sizeof(text) - 1, file);
-    text[n_bytes] = '\0';
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
+    return text;
+}
+
+static void check_dump(gyre_comm *comm, int rank, const struct words *words)
+{
+    const char *text = dump(comm);
     check_words(text, rank, words);
     if (rank == 1)
         printf("%s", text);
@@ -490,30 +496,19 @@ TEST_CASE("a dump tells where all ranks are and disturbs no call")
     setenv("GYRE_ALGO", "ring", 1);
     pthread_barrier_init(&barrier, NULL, N);
     on_threads(N, 1, dump_then_call, &barrier);
-    pthread_barrier_destroy(&barrier);
 }
 
 TEST_CASE("a dump of many ranks describes the most useful ones and counts the other ones")
 {
     enum { N_MANY = 20, N_DESCRIBED = 16 };
     gyre_comm *comms[N_MANY];
-    char text[8192] = "";
+    const char *text = "";
     int n_lines = 0;
     const gyre_config config = config_of(NULL);
     CHECK_OK(gyre_comm_init_all(comms, N_MANY, NULL, &config));
     CHECK_OK(gyre_comm_finalize(comms[19]));
     while (strstr(text, "has left") == NULL) /* until the message is there */
-    {
-        gyre_comm *comm = comms[5];
-        FILE *file = tmpfile();
-        CHECK(file != NULL);
-        if (file == NULL)
-            exit(1);
-        CHECK_OK(gyre_comm_dump(comm, fileno(file)));
-        rewind(file);
-        text[fread(text, 1, (sizeof(text)) - 1, file)] = '\0';
-        fclose(file);
-    }
+        text = dump(comms[5]);
     for (const char *at = text; (at = strstr(at, "\n  rank ")) != NULL; at++) {
         CHECK_MSG(n_lines != 0 || strncmp(at, "\n  rank 5 ", 10) == 0, "%s", text);
         CHECK_MSG(n_lines != 1 || strncmp(at, "\n  rank 19 ", 11) == 0, "%s", text);

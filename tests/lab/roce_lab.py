@@ -21,6 +21,8 @@ import tempfile
 import threading
 import time
 
+from rails_net import clean_up_when_told_to_end  # noqa: F401, for the programs that use this lab
+
 MODULES = ("virtio_pci virtio_net crc32_generic ib_uverbs rdma_rxe rdma_ucm 9pnet_virtio 9p "
            "overlay sch_netem sch_prio cls_u32 act_gact 8021q").split()
 SUBNET = "10.77.0"  # of the first rail; 10.77.R of rail R
@@ -286,14 +288,6 @@ def end_with_parent():
     """Should this process be killed without a chance to clean up, its machines go too."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def clean_up_when_told_to_end():
-    """SIGTERM and SIGHUP unwind like an interrupt does."""
-    def unwind(number, _frame):
-        raise SystemExit(128 + number)
-    signal.signal(signal.SIGTERM, unwind)
-    signal.signal(signal.SIGHUP, unwind)
 
 
 class Result:

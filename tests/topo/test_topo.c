@@ -118,7 +118,6 @@ TEST_CASE("two GPUs behind one switch are PIX")
     CHECK(path.n_hops == 2);
     /* Gen 5 x16: 32 / 8 * 16 * 128 / 130 = 63.0 GB/s, less what packets cost. */
     CHECK_MSG(path.bytes_per_ns > 50.0 && path.bytes_per_ns < 63.1, "%f", path.bytes_per_ns);
-    gyre_topo_fini(&topo);
 }
 
 static void build_dgx(void)
@@ -214,7 +213,6 @@ TEST_CASE("a PC has its GPU and its interface at PHB")
     const int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0);
     CHECK(gyre_topo_nearest_nets(&topo, gpu, true, 1, &net) == 0);
     CHECK(gyre_topo_nearest_nets(&topo, gpu, false, 1, &net) == 1);
-    gyre_topo_fini(&topo);
 }
 
 /* As DGX Spark (GB10): one GPU, and one NIC that shows itself in two other PCI domains, by four
@@ -342,7 +340,6 @@ TEST_CASE("numbers of sysfs are read in every locale")
     setlocale(LC_ALL, "C");
     CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "11:00.0")].link_mt_per_s == 2500);
     CHECK(topo.nodes[find_net(&topo, "mlx5_0", 1)].speed_mbit_per_s == 2500);
-    gyre_topo_fini(&topo);
 }
 
 #ifdef GYRE_WITH_LIBXML2

@@ -274,6 +274,4 @@ TEST_CASE("a folder that does not exist is a warning at init")
     test_on_threads(1, count_folder_warnings, &n_expected);
     CHECK(access(test_path("t.json"), F_OK) == 0);
     CHECK(access(test_path("missing"), F_OK) != 0);
-    unsetenv("GYRE_TRACE_FILE");
-    unsetenv("GYRE_DEBUG_FILE");
 }

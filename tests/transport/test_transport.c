@@ -141,50 +141,53 @@ TEST_CASE("a closed slab stays while peers write to it")
     CHECK(gyre_slab_registry_count() == 0);
 }
 
+/* `words`: why not; NULL = it is. */
+static void check_reachable(const struct gyre_transport_ops *ops, const struct gyre_params *params,
+                            const struct gyre_peer_info *mine, const struct gyre_peer_info *peer,
+                            const char *words)
+{
+    char why[128] = "";
+    CHECK(ops->reachable(params, mine, peer, why, sizeof(why)) == (words == NULL));
+    CHECK_HAS(why, words != NULL ? words : "");
+}
+
 TEST_CASE("p2p says why not")
 {
+    const struct gyre_transport_ops *ops = &gyre_transport_p2p;
     struct gyre_params params;
     struct gyre_peer_info mine, peer;
-    char why[128];
     rig_params(&params, NULL);
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &mine));
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
-    CHECK(gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
+    check_reachable(ops, &params, &mine, &peer, NULL);
     peer.process_id++;
-    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "rank 1 is another process");
+    check_reachable(ops, &params, &mine, &peer, "rank 1 is another process");
     peer.process_id--;
     peer.host_hash++;
-    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "another host");
+    check_reachable(ops, &params, &mine, &peer, "another host");
     peer.host_hash--;
     CHECK_OK(gyre_param_override(&params, GYRE_PARAM_P2P_DISABLE, "NCCL_P2P_DISABLE", "1"));
-    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "NCCL_P2P_DISABLE is set");
+    check_reachable(ops, &params, &mine, &peer, "NCCL_P2P_DISABLE is set");
 }
 
 TEST_CASE("shm says why not")
 {
+    const struct gyre_transport_ops *ops = &gyre_transport_shm;
     struct gyre_params params;
     struct gyre_peer_info mine, peer;
-    char why[128];
     rig_params(&params, NULL);
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &mine));
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
-    CHECK(gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    check_reachable(ops, &params, &mine, &peer, NULL);
     peer.pid_namespace++;
-    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "pid namespace");
+    check_reachable(ops, &params, &mine, &peer, "pid namespace");
     peer.pid_namespace = 0;
-    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "/proc is not mounted where rank 1 runs");
+    check_reachable(ops, &params, &mine, &peer, "/proc is not mounted where rank 1 runs");
     snprintf(params.values[GYRE_PARAM_HOSTID].text, GYRE_PARAM_MAX_BYTES, "another");
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
-    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK_HAS(why, "another host");
+    check_reachable(ops, &params, &mine, &peer, "another host");
     CHECK_OK(gyre_param_override(&params, GYRE_PARAM_SHM_DISABLE, "GYRE_SHM_DISABLE", "1"));
-    CHECK(!gyre_transport_shm.reachable(&params, &mine, &mine, why, sizeof(why)));
-    CHECK_HAS(why, "GYRE_SHM_DISABLE");
+    check_reachable(ops, &params, &mine, &mine, "GYRE_SHM_DISABLE");
 }
 
 /* One rank's view of two. */
@@ -219,25 +222,16 @@ static struct gyre_transport_config pair_config(struct pair *pair, int rank)
 
 TEST_CASE("too little shared memory is a clear error")
 {
-    fflush(NULL);
-    const pid_t pid = fork(); /* the limit is the process's */
-    if (pid == 0) {
-        static struct pair pair;
-        const struct gyre_transport_config config = pair_config(&pair, 0);
-        const struct rlimit limit = {65536, 65536};
-        struct gyre_transport *transport = NULL;
-        void *blob = NULL;
-        size_t blob_bytes;
-        test_n_failures = 0;
-        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        CHECK_FAILS(gyre_transport_shm.open(&config, &transport, &blob, &blob_bytes),
-                    GYRE_ERROR_OUT_OF_MEMORY, "needs 4202496 bytes, but files may have 65536");
-        CHECK(transport == NULL && blob == NULL);
-        _exit(test_n_failures > 0);
-    }
-    int wait_status = -1;
-    waitpid(pid, &wait_status, 0);
-    CHECK_MSG(wait_status == 0, "wait status 0x%x", (unsigned)wait_status);
+    static struct pair pair;
+    const struct gyre_transport_config config = pair_config(&pair, 0);
+    const struct rlimit limit = {65536, 65536}; /* of this case's process */
+    struct gyre_transport *transport = NULL;
+    void *blob = NULL;
+    size_t blob_bytes;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK_FAILS(gyre_transport_shm.open(&config, &transport, &blob, &blob_bytes),
+                GYRE_ERROR_OUT_OF_MEMORY, "needs 4202496 bytes, but files may have 65536");
+    CHECK(transport == NULL && blob == NULL);
 }
 
 #define ANOTHER_PROCESS (-1)
@@ -275,9 +269,6 @@ TEST_CASE("a recycled pid or a wrong blob is noticed")
     connect_damaged(0, "rank 1"); /* of the magic */
     connect_damaged(ANOTHER_PROCESS, "has ended");
 }
-
-/* ---- descriptions of ranks
- * --------------------------------------------------------------------------- */
 
 TEST_CASE("a forked child is another process")
 {
