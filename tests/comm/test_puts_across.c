@@ -338,10 +338,8 @@ struct bad_message {
 TEST_RANK(send_bad_message)
 {
     const struct bad_message *bad = argument;
-    const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
     const gyre_signal_wait registered = {1, 0, 1};
     const int data = 0;
-    gyre_status status = GYRE_SUCCESS;
     gyre_stream stream = puts_stream(comm);
     (void)puts_window(comm, puts_buffer(comm, 1), 1);
     if (rank == 0) { /* a fault, so it must not meet a rank that still registers */
@@ -352,10 +350,7 @@ TEST_RANK(send_bad_message)
         return;
     }
     CHECK_OK(gyre_signal(0, 0, comm, stream));
-    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
-        CHECK_OK(gyre_comm_async_error(comm, &status));
-        sched_yield();
-    }
+    const gyre_status status = test_await_error(comm);
     CHECK_MSG(status == bad->status && strstr(gyre_comm_last_error(comm), bad->words) != NULL,
               "%s: %s", gyre_status_name(status), gyre_comm_last_error(comm));
     CHECK_OK(gyre_stream_destroy(stream, test_device()));

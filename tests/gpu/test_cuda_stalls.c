@@ -5,15 +5,14 @@
  * peer, and the cycle or the rank at which the chain of waits ends.
  */
 #include "core/foundation/base/util.h"
-#include "tests/support/gpus.h"
 #include "tests/support/pace.h"
+#include "tests/support/ranks.h"
 #include "tests/support/stall_rig.h"
 
 #include <cuda_runtime_api.h>
 
 enum { RANKS = 2, COUNT = 1 << 20, TIMEOUT_MS = 1000, BOUND_MS = 5000 };
 
-#define WAIT_NS       60000000000ULL /* tells "late" from "never" */
 #define CUDA_OK(call) cuda_ok((call), #call, __LINE__)
 
 static void cuda_ok(cudaError_t error, const char *call, int line)
@@ -40,12 +39,7 @@ struct rank {
 static void expect_error(const struct rank *own, struct test_pace *pace)
 {
     const struct fault *fault = own->fault;
-    const uint64_t end_ns = gyre_now_ns() + WAIT_NS;
-    gyre_status status = GYRE_SUCCESS;
-    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
-        CHECK_OK(gyre_comm_async_error(own->comm, &status));
-        sched_yield();
-    }
+    const gyre_status status = test_await_error(own->comm);
     const uint32_t took_ms = test_pace_stop(pace);
     const char *text = gyre_comm_last_error(own->comm);
     CHECK_MSG(status == GYRE_ERROR_TIMEOUT, "rank %d: %s: %s", own->number,

@@ -8,8 +8,7 @@
 #include <signal.h>
 
 #define HOST     GYRE_DEVICE_HOST
-#define BOUND_MS 5000           /* see tests/support/pace.h */
-#define WAIT_NS  60000000000ULL /* tells "late" from "never" */
+#define BOUND_MS 5000 /* see tests/support/pace.h */
 
 enum { N = 4, COUNT = 4096, TIMEOUT_MS = 1000, N_AT_ONCE = 4 };
 
@@ -29,13 +28,8 @@ static void check_words(const char *text, int rank, const struct words *words)
 static void expect_error(gyre_comm *comm, int rank, struct test_pace *pace,
                          const struct words *words)
 {
-    gyre_status status = GYRE_SUCCESS;
-    const uint64_t end_ns = gyre_now_ns() + WAIT_NS;
     (void)gyre_stream_synchronize(NULL, HOST);
-    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
-        CHECK_OK(gyre_comm_async_error(comm, &status));
-        sched_yield();
-    }
+    const gyre_status status = test_await_error(comm);
     const uint32_t took_ms = test_pace_stop(pace);
     CHECK_MSG(status == GYRE_ERROR_TIMEOUT, "rank %d: %s: %s", rank, gyre_status_name(status),
               gyre_comm_last_error(comm));

@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <time.h>
 
-#define DEADLINE_NS 20000000000ULL
-
 struct job {
     struct gyre_task task;
     uint32_t n_polls; /* left until it is done */
@@ -51,13 +49,8 @@ static struct job make_job(uint32_t n_polls, uint32_t *n_done)
 
 static bool becomes(const uint32_t *word, uint32_t value)
 {
-    const uint64_t end_ns = gyre_now_ns() + DEADLINE_NS;
-    while (gyre_load_acquire_u32(word) != value) {
-        if (gyre_now_ns() > end_ns)
-            return false;
-        sched_yield();
-    }
-    return true;
+    TEST_YIELD_UNTIL(gyre_load_acquire_u32(word) == value);
+    return gyre_load_acquire_u32(word) == value;
 }
 
 TEST_CASE("tasks run one after the other in push order")
@@ -136,9 +129,7 @@ TEST_CASE("a query never blocks and drives the queue")
     for (int i = 0; i < 1000; i++)
         CHECK(gyre_host_stream_query(stream) == GYRE_IN_PROGRESS);
     gyre_store_release_u32(&gate, 1);
-    const uint64_t end_ns = gyre_now_ns() + DEADLINE_NS;
-    while (gyre_host_stream_query(stream) == GYRE_IN_PROGRESS && gyre_now_ns() < end_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(gyre_host_stream_query(stream) != GYRE_IN_PROGRESS);
     CHECK(job.was_released == 1);
     CHECK_OK(gyre_host_stream_destroy(stream));
 }

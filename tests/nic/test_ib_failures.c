@@ -6,25 +6,19 @@
 
 #include <sched.h>
 
-static void wait_for_fault(struct ib_rig *rig)
+static struct ib_rig rig; /* of the case */
+
+static void wait_for_fault(void)
 {
-    const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
-    while (!ib_rig_has_fault(rig) && gyre_now_ns() < until_ns)
-        sched_yield();
-    for (int r = 0; r < rig->n_ranks; r++)
-        if (gyre_fault_status(&rig->ranks[r].fault) != GYRE_SUCCESS)
-            return;
-    CHECK_MSG(false, "no fault was raised");
+    TEST_YIELD_UNTIL(ib_rig_has_fault(&rig));
+    CHECK(gyre_fault_status(&rig.ranks[0].fault) != GYRE_SUCCESS ||
+          gyre_fault_status(&rig.ranks[1].fault) != GYRE_SUCCESS); /* sets the cause */
 }
 
-static void start_ranks(struct ib_rig *rig, uint32_t slot_bytes)
+static void start_ranks(uint32_t slot_bytes)
 {
-    memset(rig, 0, sizeof(*rig));
-    CHECK(vm_install(ib_rig_one_nic));
-    ib_rig_load_params(rig, NULL);
-    ib_rig_describe(rig, 2, 2, slot_bytes);
-    CHECK_OK(ib_rig_connect(rig));
-    CHECK(ib_rig_send_all(rig, 5));
+    ib_rig_open(&rig, 2, 2, slot_bytes);
+    CHECK(ib_rig_send_all(&rig, 5));
 }
 
 TEST_CASE("each completion error is put in words")
@@ -48,11 +42,10 @@ TEST_CASE("each completion error is put in words")
     };
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
         for (int large = 0; large < 2; large++) {
-            struct ib_rig rig;
-            start_ranks(&rig, 4096);
+            start_ranks(4096);
             vm_fail_send(large ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, cases[i].status);
             CHECK(!ib_rig_send_all(&rig, 30));
-            wait_for_fault(&rig);
+            wait_for_fault();
             CHECK_HAS(gyre_cause(), cases[i].name);
             CHECK_HAS(gyre_cause(), cases[i].hint);
             CHECK_HAS(gyre_cause(), "E401 RDMA mem0/1->10.0.0.1 (rank ");
@@ -65,19 +58,17 @@ TEST_CASE("each completion error is put in words")
 
 TEST_CASE("a failed receive is an error too")
 {
-    struct ib_rig rig;
-    start_ranks(&rig, 1024);
+    start_ranks(1024);
     vm_fail_recv(IBV_WC_LOC_ACCESS_ERR);
     CHECK(!ib_rig_send_all(&rig, 30));
-    wait_for_fault(&rig);
+    wait_for_fault();
     CHECK_HAS(gyre_cause(), "LOC_ACCESS");
     ib_rig_close(&rig);
 }
 
 TEST_CASE("a port that comes back costs nothing but time")
 {
-    struct ib_rig rig;
-    start_ranks(&rig, 4096);
+    start_ranks(4096);
     vm_port_set("mem0", 1, false);
     /* Not every send asks for a completion, so the slot before the first may not be released. */
     for (uint32_t i = 0; i < IB_RIG_DEPTH - 1; i++)
@@ -85,9 +76,8 @@ TEST_CASE("a port that comes back costs nothing but time")
     vm_event("mem0", IBV_EVENT_GID_CHANGE, 1);
     vm_port_set("mem0", 1, true);
     for (uint32_t i = 0; i < IB_RIG_DEPTH - 1; i++)
-        while (!ib_rig_receive(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5 + i)) &&
-               !ib_rig_has_fault(&rig))
-            sched_yield();
+        TEST_YIELD_UNTIL(ib_rig_receive(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5 + i)) ||
+                         ib_rig_has_fault(&rig));
     CHECK(!ib_rig_has_fault(&rig));
     CHECK(ib_rig_send_all(&rig, 50));
     ib_rig_close(&rig);
@@ -95,15 +85,14 @@ TEST_CASE("a port that comes back costs nothing but time")
 
 TEST_CASE("a port that stays down ends in retry exceeded")
 {
-    struct ib_rig rig;
-    start_ranks(&rig, 4096);
+    start_ranks(4096);
     vm_port_set("mem0", 1, false);
     CHECK(ib_rig_send(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5)));
     while (!ib_rig_has_fault(&rig)) {
         vm_expire("mem0");
         sched_yield();
     }
-    wait_for_fault(&rig);
+    wait_for_fault();
     CHECK_HAS(gyre_cause(), "RETRY_EXC");
     CHECK_HAS(gyre_cause(), "after 7x0.54s");
     CHECK_HAS(gyre_cause(), "This port is down.");
@@ -113,27 +102,25 @@ TEST_CASE("a port that stays down ends in retry exceeded")
 TEST_CASE("a rank that only receives notices its dead port")
 {
     char *environment[] = {"GYRE_IB_TIMEOUT=1", "GYRE_IB_RETRY_CNT=0", NULL};
-    struct ib_rig rig = {.environment = environment};
+    rig.environment = environment;
     ib_rig_open(&rig, 2, 1, 1024);
     vm_port_set("mem0", 1, false);
-    wait_for_fault(&rig);
+    wait_for_fault();
     CHECK_HAS(gyre_cause(), "the port has been down for");
     ib_rig_close(&rig);
 }
 
 TEST_CASE("a peer that is silent is asked for a sign of life")
 {
-    struct ib_rig rig;
-    start_ranks(&rig, 200);
+    start_ranks(200);
     /* The only plain write at this slot size is the probe. */
     CHECK(ib_rig_send_all(&rig, 5));
     CHECK(vm_counters().n_writes == 0);
-    while (vm_counters().n_writes < 2 && !ib_rig_has_fault(&rig))
-        sched_yield();
+    TEST_YIELD_UNTIL(vm_counters().n_writes >= 2 || ib_rig_has_fault(&rig));
     CHECK(ib_rig_send_all(&rig, 30));
     CHECK(!ib_rig_has_fault(&rig));
     vm_fail_send(IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR);
-    wait_for_fault(&rig);
+    wait_for_fault();
     CHECK_HAS(gyre_cause(), "control channel): no acknowledgement (RETRY_EXC");
     ib_rig_close(&rig);
 }
@@ -145,14 +132,13 @@ TEST_CASE("fatal events end the communicator and other ports do not")
         const char *words;
     } cases[] = {{IBV_EVENT_DEVICE_FATAL, "DEVICE_FATAL"}, {IBV_EVENT_CQ_ERR, "overrun"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
-        struct ib_rig rig;
-        start_ranks(&rig, 1024);
+        start_ranks(1024);
         vm_event("mem0", IBV_EVENT_PORT_ERR, 2); /* not the port in use */
         vm_event("mem0", IBV_EVENT_LID_CHANGE, 1);
         CHECK(ib_rig_send_all(&rig, 5));
         CHECK(!ib_rig_has_fault(&rig));
         vm_event("mem0", cases[i].type, 0);
-        wait_for_fault(&rig);
+        wait_for_fault();
         CHECK_HAS(gyre_cause(), cases[i].words);
         ib_rig_close(&rig);
     }
@@ -183,13 +169,11 @@ TEST_CASE("both ranks choose the same rails, active on both, and some if there a
 TEST_CASE("with NCCL_IB_RETURN_ASYNC_EVENTS=0 slots move on after a fatal event")
 {
     char *environment[] = {"NCCL_IB_RETURN_ASYNC_EVENTS=0", NULL};
-    struct ib_rig rig = {.environment = environment};
+    rig.environment = environment;
     ib_rig_open(&rig, 2, 2, 1024);
     const uint64_t n_taken = vm_counters().n_events_taken;
     vm_event("mem0", IBV_EVENT_DEVICE_FATAL, 0);
-    const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
-    while (vm_counters().n_events_taken < n_taken + 2 && gyre_now_ns() < until_ns) /* both ranks */
-        sched_yield();
+    TEST_YIELD_UNTIL(vm_counters().n_events_taken >= n_taken + 2); /* by both ranks */
     CHECK(vm_counters().n_events_taken == n_taken + 2);
     CHECK(ib_rig_send_all(&rig, 30));
     CHECK(!ib_rig_has_fault(&rig));

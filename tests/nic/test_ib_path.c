@@ -81,9 +81,7 @@ static void two_devices(struct vm_device devices[3])
 /* Waits for the last credit, which follows the data. */
 static uint32_t queue_pairs_used(uint32_t expected)
 {
-    const uint64_t end_ns = gyre_now_ns() + 10000000000ULL;
-    while (vm_counters().n_queue_pairs_used < expected && gyre_now_ns() < end_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(vm_counters().n_queue_pairs_used >= expected);
     return (uint32_t)vm_counters().n_queue_pairs_used;
 }
 
@@ -167,10 +165,8 @@ static bool is_there_with_its_tail(struct ib_rig *rig, uint32_t n_bytes)
 {
     const uint32_t index = gyre_connector_index(&rig->spec, 0, 0, false);
     const struct gyre_connector *connector = &rig->ranks[1].connectors[index];
-    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
     CHECK(ib_rig_send(rig, 0, 1, 0, n_bytes));
-    while (gyre_load_acquire_u64(&connector->inbox->tail[0]) == 0 && gyre_now_ns() < end_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(gyre_load_acquire_u64(&connector->inbox->tail[0]) != 0);
     CHECK(gyre_load_acquire_u64(&connector->inbox->tail[0]) == 1);
     return connector->slots[0][n_bytes - 1] == ib_rig_byte(0, 1, 0, 0, n_bytes - 1);
 }
@@ -182,11 +178,9 @@ TEST_CASE("a fence comes between a NIC's writes and the tail")
     two_devices(devices);
     for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
         char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", is_fenced ? always : never, NULL};
-        struct ib_rig rig = {.n_ranks = 0};
-        CHECK(vm_install(devices));
+        struct ib_rig rig = {.devices = devices, .environment = environment};
+        ib_rig_prepare(&rig, 2, 2, 300000);
         vm_hide(true);
-        ib_rig_load_params(&rig, environment);
-        ib_rig_describe(&rig, 2, 2, 300000);
         CHECK_OK(ib_rig_connect(&rig));
         if (is_fenced) {
             CHECK(ib_rig_send_all(&rig, 200));
@@ -296,9 +290,8 @@ TEST_CASE("the path uses the class and the smaller MTU")
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_TC=106", NULL};
     struct ib_rig rig = {.devices = devices, .environment = environment};
-    devices[0] = ib_rig_one_nic[0];
+    memcpy(devices, ib_rig_one_nic, sizeof(ib_rig_one_nic[0]) * 2);
     devices[0].ports[0].active_mtu = IBV_MTU_1024;
-    devices[1].name = NULL;
     ib_rig_open(&rig, 2, 1, 1024);
     CHECK(vm_counters().last_traffic_class == 106);
     CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
@@ -338,10 +331,8 @@ static void expect_refusal(const struct vm_device *devices, char **environment, 
 
 TEST_CASE("no usable GID prints the table with the reasons")
 {
-    struct vm_device devices[2];
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     char *environment[] = {"GYRE_IB_ADDR_RANGE=192.168.0.0/16", NULL};
-    expect_refusal(devices, environment, GYRE_ERROR_UNSUPPORTED,
+    expect_refusal(ib_rig_one_nic, environment, GYRE_ERROR_UNSUPPORTED,
                    "mem0:1: no usable GID: [0] fe80::5054:ff:fe77:1 v1: RoCE v1, asked for v2; [1] "
                    "fe80::5054:ff:fe77:1 v2: outside GYRE_IB_ADDR_RANGE");
 }
@@ -368,11 +359,9 @@ TEST_RUNS("a machine without devices says so",
 TEST_CASE("memlock is explained with numbers")
 {
     for (int after = 0; after < 4; after++) {
-        struct ib_rig rig = {.n_ranks = 0};
-        CHECK(vm_install(ib_rig_one_nic));
+        struct ib_rig rig = {0};
+        ib_rig_prepare(&rig, 2, 1, 65536);
         vm_fail_reg_mr(ENOMEM, after);
-        ib_rig_load_params(&rig, NULL);
-        ib_rig_describe(&rig, 2, 1, 65536);
         CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_OUT_OF_MEMORY, "E501 ibv_reg_mr(");
         CHECK_HAS(gyre_cause(), "memlock limit is");
         ib_rig_close(&rig);

@@ -6,9 +6,11 @@
 #define GYRE_TESTS_CHECK_H
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +58,13 @@ __attribute__((weak)) int test_n_failures;
 /** The same for the two commonest refusals. */
 #define CHECK_BAD_ARGUMENT(expr, words) CHECK_FAILS(expr, GYRE_ERROR_INVALID_ARGUMENT, words)
 #define CHECK_BAD_USAGE(expr, words)    CHECK_FAILS(expr, GYRE_ERROR_INVALID_USAGE, words)
+
+/** Lets other threads run until the condition holds, for 200 seconds at most. That is less than a
+ * test's time limit, so the test itself says what did not come. */
+#define TEST_YIELD_UNTIL(condition)                            \
+    for (uint64_t until_ns_ = gyre_now_ns() + 200000000000ULL; \
+         !(condition) && gyre_now_ns() < until_ns_;)           \
+    sched_yield()
 
 /** A thread for each of n elements, run(element); until all have ended. @stride: an element's
  * bytes; 0 = they share one. */

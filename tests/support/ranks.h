@@ -89,10 +89,8 @@ static inline void test_await_u64(const uint64_t *word, uint64_t least)
 static inline gyre_status test_await_error(gyre_comm *comm)
 {
     gyre_status status = GYRE_SUCCESS;
-    while (status == GYRE_SUCCESS) {
-        CHECK_OK(gyre_comm_async_error(comm, &status));
-        sched_yield();
-    }
+    TEST_YIELD_UNTIL(gyre_comm_async_error(comm, &status) != GYRE_SUCCESS ||
+                     status != GYRE_SUCCESS);
     return status;
 }
 

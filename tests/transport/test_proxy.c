@@ -29,9 +29,7 @@ static bool count(void *context)
 
 static bool reaches(const uint32_t *word, uint32_t value)
 {
-    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
-    while (gyre_load_acquire_u32(word) < value && gyre_now_ns() < deadline_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(gyre_load_acquire_u32(word) >= value);
     return gyre_load_acquire_u32(word) >= value;
 }
 
@@ -155,12 +153,8 @@ TEST_CASE("help shares the clients with the thread")
     CHECK(reaches(&work.counter.n_moved, 20000));
     gyre_store_release_u32(&work.leaves_it_to_helper, 1);
     gyre_store_release_u32(&work.counter.n_wanted, 20001);
-    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
     bool has_helped = false;
-    while (!has_helped && gyre_now_ns() < deadline_ns) {
-        has_helped = gyre_proxy_help(proxy, false);
-        sched_yield(); /* the thread may be in its round */
-    }
+    TEST_YIELD_UNTIL((has_helped = gyre_proxy_help(proxy, false))); /* it may be in its round */
     CHECK(has_helped);
     gyre_proxy_close(proxy);
     CHECK(work.n_overlaps == 0);

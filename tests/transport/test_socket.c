@@ -113,9 +113,7 @@ static void duo_close(struct duo *duo)
 
 static bool waits_for_fault(struct gyre_fault *fault)
 {
-    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
-    while (!gyre_fault_is_raised(fault) && gyre_now_ns() < deadline_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(gyre_fault_is_raised(fault));
     return gyre_fault_is_raised(fault);
 }
 

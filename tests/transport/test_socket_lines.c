@@ -201,11 +201,9 @@ static void announce_early(struct gyre_transport *transport, struct gyre_connect
     struct gyre_host_end *end = &pipe.end;
     unsigned char bytes[LINE_MOST_BYTES];
     for (int i = 0; i < 3 * LINE_DEPTH && rank == 0; i++) {
-        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
         const uint32_t n_bytes = line_bytes_of(&pipe), n_words = 2 * gyre_ll_lines(n_bytes);
         uint64_t *words = (uint64_t *)(void *)(end->slots + (size_t)end->slot * end->slot_bytes);
-        while (!line_has_room(end) && gyre_now_ns() < until_ns)
-            sched_yield();
+        TEST_YIELD_UNTIL(line_has_room(end));
         memset(bytes, 0, sizeof(bytes));
         line_fill(&pipe, bytes, n_bytes);
         gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
@@ -239,9 +237,7 @@ static void return_early(struct gyre_transport *transport, struct gyre_connector
     transport->ops->wake(transport);
     rig_barrier(self);
     for (int i = 0; i < 2 * LINE_DEPTH; i++) {
-        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
-        while (rank == 0 && !line_has_room(end) && gyre_now_ns() < until_ns)
-            sched_yield();
+        TEST_YIELD_UNTIL(rank != 0 || line_has_room(end));
         if (rank == 0)
             gyre_store_relaxed_u64(&end->inbox->slot_info[GYRE_FIRST_LINE_INFO + end->slot],
                                    gyre_ll_announcement(end->n_moved, 0));
@@ -301,16 +297,14 @@ static void pass_late(struct gyre_transport *transport, struct gyre_connector *c
     rig_barrier(self);
     /* Each slot is looked at before its place is used again. */
     for (int i = 0; i < 2 + 2 * LINE_DEPTH && test_n_failures == 0; i++) {
-        const uint64_t number = pipe.end.n_moved, until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
+        const uint64_t number = pipe.end.n_moved;
         const uint64_t *words =
             (const uint64_t *)(const void *)(pipe.end.slots + number % LINE_DEPTH * 1024);
+        const uint64_t *last = &words[N_WORDS - 1];
         const bool is_cleaned = number >= 1ULL << 30 && number < (1ULL << 30) + LINE_DEPTH;
         line_pass(self, &pipe, 1, number + 1);
-        while (is_cleaned && gyre_now_ns() < until_ns &&
-               gyre_load_acquire_u64(&words[N_WORDS - 1]) >> 32 != gyre_ll_flag(number))
-            sched_yield();
-        CHECK_MSG(!is_cleaned ||
-                      gyre_load_acquire_u64(&words[N_WORDS - 1]) >> 32 == gyre_ll_flag(number),
+        TEST_YIELD_UNTIL(!is_cleaned || gyre_load_acquire_u64(last) >> 32 == gyre_ll_flag(number));
+        CHECK_MSG(!is_cleaned || gyre_load_acquire_u64(last) >> 32 == gyre_ll_flag(number),
                   "rank %d, slot %llu", rank, (unsigned long long)number);
         rig_barrier(self);
     }
@@ -320,9 +314,7 @@ TEST_RUNS("once in 2^30 slots both ends clean a slot", line_run(&line_spec, 2, f
 
 static bool waits_for_fault(const struct gyre_fault *fault)
 {
-    const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
-    while (!gyre_fault_is_raised(fault) && gyre_now_ns() < until_ns)
-        sched_yield();
+    TEST_YIELD_UNTIL(gyre_fault_is_raised(fault));
     return gyre_fault_is_raised(fault);
 }
 
@@ -337,10 +329,7 @@ static void leave(struct gyre_transport *transport, struct gyre_connector *conne
     }
     rig_barrier(self);
     for (int i = 0; rank == 0 && i < LINE_DEPTH + 1; i++) { /* credit is for LINE_DEPTH of them */
-        const uint64_t until_ns = gyre_now_ns() + LINE_PATIENCE_NS;
-        while (!line_send_slot(&pipe) && !gyre_fault_is_raised(&self->fault) &&
-               gyre_now_ns() < until_ns)
-            sched_yield();
+        TEST_YIELD_UNTIL(line_send_slot(&pipe) || gyre_fault_is_raised(&self->fault));
     }
     CHECK(rank == 1 || waits_for_fault(&self->fault));
     CHECK_MSG(rank == 1 || (strstr(self->fault.cause, "rank 1") != NULL &&

@@ -74,7 +74,6 @@ static void keep_until_consumed(struct gyre_transport *transport, struct gyre_co
     const struct gyre_fifo_spec *spec = &self->options->spec;
     struct gyre_connector *to = &connectors[gyre_connector_index(spec, 1, 0, true)];
     struct gyre_connector *from = &connectors[gyre_connector_index(spec, 0, 0, false)];
-    const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
     if (rank == 0) {
         CHECK(to->depth == 2 * spec->depth);
         for (uint32_t i = 0; i < spec->depth; i++)
@@ -83,9 +82,8 @@ static void keep_until_consumed(struct gyre_transport *transport, struct gyre_co
         transport->ops->wake(transport);
     } else {
         CHECK(from->depth == spec->depth);
-        while (gyre_load_acquire_u64(&from->inbox->tail[GYRE_PROTO_SIMPLE]) < spec->depth &&
-               gyre_now_ns() < until_ns)
-            sched_yield();
+        TEST_YIELD_UNTIL(gyre_load_acquire_u64(&from->inbox->tail[GYRE_PROTO_SIMPLE]) >=
+                         spec->depth);
     }
     rig_barrier(self);
     if (rank == 0)
@@ -96,9 +94,8 @@ static void keep_until_consumed(struct gyre_transport *transport, struct gyre_co
         gyre_store_release_u64(&from->credit->head[GYRE_PROTO_SIMPLE], spec->depth);
         transport->ops->wake(transport);
     }
-    while (rank == 0 && gyre_now_ns() < until_ns &&
-           gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) < spec->depth)
-        sched_yield();
+    TEST_YIELD_UNTIL(rank != 0 ||
+                     gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) >= spec->depth);
     rig_barrier(self);
     if (rank == 0)
         CHECK(gyre_load_acquire_u64(&to->credit->head[GYRE_PROTO_SIMPLE]) == spec->depth);
