@@ -86,32 +86,6 @@ int bench_command_env(int argc, char **argv)
 #define CUDA_MINOR 0
 #endif
 
-#ifdef GYRE_BENCH_WITH_MPI
-#define HAS_MPI 1
-#else
-#define HAS_MPI 0
-#endif
-#ifdef GYRE_BENCH_WITH_NCCL
-#define HAS_NCCL 1
-#else
-#define HAS_NCCL 0
-#endif
-#ifdef GYRE_BENCH_WITH_JSON
-#define HAS_JSON 1
-#else
-#define HAS_JSON 0
-#endif
-#ifdef GYRE_WITH_LIBXML2
-#define HAS_XML 1
-#else
-#define HAS_XML 0
-#endif
-#ifdef GYRE_WITH_RDMACM
-#define HAS_RDMACM 1
-#else
-#define HAS_RDMACM 0
-#endif
-
 const char *bench_version_text(void)
 {
     static const char text[] = GYRE_BENCH_VERSION;
@@ -154,10 +128,10 @@ int bench_command_version(int argc, char **argv)
     fputs("compiled in:\n", stdout);
     print_part("cuda", CUDA_MAJOR > 0, "collectives on GPUs");
     print_part("verbs", GYRE_BENCH_HAS_VERBS, "RDMA");
-    print_part("rdmacm", HAS_RDMACM, "GYRE_IB_CONNECT=rdmacm");
-    print_part("mpi", HAS_MPI, "start with mpirun, --compare mpi");
-    print_part("nccl", HAS_NCCL, "--compare nccl");
-    print_part("json", HAS_JSON, "--json");
-    print_part("xml", HAS_XML, "topology files");
+    print_part("rdmacm", GYRE_BENCH_HAS_RDMACM, "GYRE_IB_CONNECT=rdmacm");
+    print_part("mpi", GYRE_BENCH_HAS_MPI, "start with mpirun, --compare mpi");
+    print_part("nccl", GYRE_BENCH_HAS_NCCL, "--compare nccl");
+    print_part("json", GYRE_BENCH_HAS_JSON, "--json");
+    print_part("xml", GYRE_BENCH_HAS_XML, "topology files");
     return 0;
 }

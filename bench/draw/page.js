@@ -27,7 +27,7 @@ class Page {
         this.writeHeader();
         this.writeLegend();
         this.connect();
-        this.resize();
+        this.ranks.resize(find('ranks').parentElement.clientWidth);
         this.showRounds();
     }
 
@@ -77,8 +77,8 @@ class Page {
         this.find('scrubber').addEventListener('input', (event) => this.goTo(Number(event.target.value)));
         this.find('text-state').addEventListener('toggle', () => this.writeTable());
         document.addEventListener('keydown', (event) => this.onKey(event));
-        window.addEventListener('resize', () => this.onResize());
-        window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.onResize());
+        window.addEventListener('resize', () => this.resize());
+        window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.resize());
         this.find('ranks').addEventListener('pointermove', (event) => this.onPointRank(event));
         const tracks = this.find('tracks');
         tracks.addEventListener('pointermove', (event) => this.onPointStep(event));
@@ -132,10 +132,6 @@ class Page {
 
     resize() {
         this.ranks.resize(this.find('ranks').parentElement.clientWidth);
-    }
-
-    onResize() {
-        this.resize();
         this.chart.paint();
         this.show();
     }
@@ -209,18 +205,14 @@ class Page {
             : position === 0 ? `start, ${length} rounds` : `round ${position - 1} of 0 to ${length - 1}`;
         this.find('scrubber').setAttribute('aria-valuetext', this.find('position').textContent);
         this.chart.moveCursor(this.isTime ? at : position);
-        this.writeMoment(position, at);
-        this.writeWords();
-        this.writeTable();
-    }
-
-    writeMoment(position, at) {
         const {done, all} = countDone(this.drawing, this.values, this.state);
-        const isEnd = position === this.frames.length;
+        const isEnd = position === length;
         this.find('moment').textContent = position === 0 ? 'Before the first step'
             : (this.isTime ? `At ${describeTime(at)}` : `Round ${position - 1}`) + (isEnd ? ', the last' : '');
         this.find('progress').textContent = `${done} of ${all} output chunks are complete.` +
             (isEnd && this.drawing.stuck ? ' The rest never comes: no further step can run.' : '');
+        this.writeWords();
+        this.writeTable();
     }
 
     writeWords() {

@@ -134,26 +134,25 @@ class State {
     }
 
     apply(step) {
+        const count = (fifo, change) => {
+            const filled = (this.waiting.get(fifo) || 0) + change;
+            if (filled === 0)
+                this.waiting.delete(fifo);
+            else
+                this.waiting.set(fifo, filled);
+        };
         this.now[step.rank][step.chunk] = step.value;
         for (const input of step.ins)
             if (isReceived(input))
-                this.count(fifoName(input.index, step.rank, input.lane), -1);
+                count(fifoName(input.index, step.rank, input.lane), -1);
         for (const output of step.outs) {
             if (isSent(output))
-                this.count(fifoName(step.rank, output.index, output.lane), 1);
+                count(fifoName(step.rank, output.index, output.lane), 1);
             if (output.kind === 'out')
                 this.out[step.rank][output.index] = step.value;
             else if (output.kind === 'into')
                 this.out[output.index][step.chunk] = step.value;
         }
-    }
-
-    count(fifo, change) {
-        const filled = (this.waiting.get(fifo) || 0) + change;
-        if (filled === 0)
-            this.waiting.delete(fifo);
-        else
-            this.waiting.set(fifo, filled);
     }
 
     /* The steps of the last frame that was applied. */

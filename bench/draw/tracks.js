@@ -65,18 +65,17 @@ function chartOfTimes(drawing, events, rank) {
     const names = new Set(slots.map((slot) => slot.name));
     const shown = names.size <= MOST_LINK_LANES ? slots
         : slots.filter((slot) => slot.ranks.includes(rank));
-    for (const name of [...new Set(shown.map((slot) => slot.name))].sort(compareLinks)) {
+    const byRanks = (a, b) => {
+        const [aFrom, , aTo] = a.split(' '), [bFrom, , bTo] = b.split(' ');
+        return aFrom - bFrom || aTo - bTo;
+    };
+    for (const name of [...new Set(shown.map((slot) => slot.name))].sort(byRanks)) {
         links.set(name, lanes.length);
-        lanes.push({label: name, rank: Number(name.split(' ')[0]), isLink: true});
+        lanes.push({label: name, rank: Number(name.split(' ')[0])});
     }
     for (const slot of shown)
         items.push({...slot, lane: links.get(slot.name), isSlot: true});
     return {lanes, items, span: drawing.times.time_ns, least: 0, most: Infinity, isTime: true};
-}
-
-function compareLinks(a, b) {
-    const [aFrom, , aTo] = a.split(' '), [bFrom, , bTo] = b.split(' ');
-    return aFrom - bFrom || aTo - bTo;
 }
 
 class LaneChart {
@@ -95,20 +94,15 @@ class LaneChart {
         this.paint();
     }
 
-    /* The pixels for a unit of the x axis. The whole axis fits if units are then wide enough to see.
-     */
-    scaleOf() {
-        const room = this.scroller.clientWidth - this.labels.clientWidth - 12;
-        const fit = Math.max(this.chart.least, Math.min(this.chart.most, room / this.chart.span));
-        return Math.min(fit * this.zoom, MOST_WIDTH / this.chart.span);
-    }
-
     paint() {
         const theme = readTheme();
         const {lanes, items} = this.chart;
         const height = lanes.length * this.laneHeight + 22;
         const labels = prepareCanvas(this.labels, 96, height);
-        this.scale = this.scaleOf();
+        /* Pixels for a unit of the x axis. All of it fits if units are then wide enough to see. */
+        const room = this.scroller.clientWidth - this.labels.clientWidth - 12;
+        const fit = Math.max(this.chart.least, Math.min(this.chart.most, room / this.chart.span));
+        this.scale = Math.min(fit * this.zoom, MOST_WIDTH / this.chart.span);
         const width = Math.max(60, Math.ceil(this.chart.span * this.scale) + 2);
         this.context = prepareCanvas(this.canvas, width, height);
         this.cursor.style.height = `${height}px`;
@@ -137,7 +131,10 @@ class LaneChart {
 
     paintAxis(width, theme) {
         const context = this.context;
-        const unit = this.tickUnit();
+        const least = (this.chart.isTime ? 70 : 26) / this.scale; /* for a label */
+        const power = 10 ** Math.floor(Math.log10(least));
+        const wide = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= least);
+        const unit = this.chart.isTime ? wide : Math.max(1, Math.ceil(wide));
         context.fillStyle = theme.faint;
         context.font = '10px system-ui, sans-serif';
         context.textBaseline = 'middle';
@@ -147,15 +144,6 @@ class LaneChart {
             context.fillText(at < this.drawing.rounds || this.chart.isTime ? label : 'never',
                              at * this.scale + 3, 10);
         }
-    }
-
-    /* 1, 2 or 5 times a power of ten, wide enough for a label. */
-    tickUnit() {
-        const room = this.chart.isTime ? 70 : 26;
-        const least = room / this.scale;
-        const power = 10 ** Math.floor(Math.log10(least));
-        const unit = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= least);
-        return this.chart.isTime ? unit : Math.max(1, Math.ceil(unit));
     }
 
     boxOf(item) {
