@@ -232,16 +232,6 @@ def chakra_files(variants, n_bytes):
 FORMATS = {"msccl": msccl_text, "goal": goal_text, "chakra": chakra_files}
 
 
-def make_parser():
-    """The options, whose help is in bench/gyre.c. Those of schedule are passed on."""
-    parser = argparse.ArgumentParser(prog="gyre export", add_help=False, allow_abbrev=False,
-                                     usage="gyre export FORMAT --output PATH [options] (gyre export --help)")
-    parser.add_argument("format", choices=[*sorted(FORMATS), "perfetto"])
-    parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--bytes", default="1M")
-    return parser
-
-
 def run(tools, options, shape):
     """Returns the paths that were written."""
     schedule = os.path.join(tools, "schedule")
@@ -266,7 +256,12 @@ def run(tools, options, shape):
 
 def main():
     tools = sys.argv[1]
-    options, shape = make_parser().parse_known_args(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="gyre export", add_help=False, allow_abbrev=False,
+                                     usage="gyre export FORMAT --output PATH [options] (gyre export --help)")
+    parser.add_argument("format", choices=[*sorted(FORMATS), "perfetto"])  # the options' help is in bench/gyre.c
+    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--bytes", default="1M")
+    options, shape = parser.parse_known_args(sys.argv[2:])  # those of schedule are passed on
     try:
         paths = run(tools, options, shape)
     except (Refused, OSError, argparse.ArgumentTypeError) as error:

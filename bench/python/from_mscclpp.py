@@ -182,10 +182,6 @@ class Run:
         self.plan.touch(cell, (cell[0], worker))
         return ref
 
-    def new_area(self, rank, part):
-        numbers = self.n_scratch.setdefault((rank, part), {})
-        return numbers.setdefault(len(numbers), len(numbers))
-
     def send(self, op, rank, worker, target, place, taken, refs):
         """A put of a value to another rank. Returns its message, and adds the output to `refs`."""
         message = {"cell": place, "value": taken, "from": (rank, worker), "to": target, "line": refs}
@@ -257,7 +253,8 @@ class Run:
             taken = [self.read(op, cell, worker, reads_packets) for cell in cells[i]]
             value, refs, is_final = self.reduce(op, taken)
             while len(refs) > 2:  # a step has two local inputs; the pass that fuses joins them again
-                area = f"scratch {self.new_area(rank, value[1])}"
+                numbers = self.n_scratch.setdefault((rank, value[1]), {})
+                area = f"scratch {numbers.setdefault(len(numbers), len(numbers))}"
                 self.emit(value, rank, worker, refs[:2], [area])
                 refs = [area, *refs[2:]]
             outputs, *copies = [[self.write(op, self.plan.cell(*places[i]), value, worker)] for places in local] or [[]]

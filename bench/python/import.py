@@ -30,20 +30,6 @@ def format_of(path):
     return "teccl" if b'"7-Flows"' in data else "mscclpp"
 
 
-def make_parser():
-    """The options, whose help is in bench/gyre.c."""
-    parser = argparse.ArgumentParser(prog="gyre import", add_help=False, allow_abbrev=False,
-                                     usage="gyre import [options] FILE (gyre import --help)")
-    parser.add_argument("file")
-    parser.add_argument("-o", "--output")
-    parser.add_argument("--format", choices=sorted(READERS))
-    parser.add_argument("--coll", choices=("all_gather", "reduce_scatter", "all_reduce"), default="all_gather")
-    parser.add_argument("--as-written", action="store_true")
-    parser.add_argument("--unproved", action="store_true")
-    parser.add_argument("--any-order", action="store_true")
-    return parser
-
-
 def run(tools, options):
     def say(text):
         print(f"gyre import: {text}", file=sys.stderr)
@@ -96,7 +82,16 @@ def run(tools, options):
 
 
 def main():
-    tools, options = sys.argv[1], make_parser().parse_args(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="gyre import", add_help=False, allow_abbrev=False,
+                                     usage="gyre import [options] FILE (gyre import --help)")
+    parser.add_argument("file")  # the options' help is in bench/gyre.c
+    parser.add_argument("-o", "--output")
+    parser.add_argument("--format", choices=sorted(READERS))
+    parser.add_argument("--coll", choices=("all_gather", "reduce_scatter", "all_reduce"), default="all_gather")
+    parser.add_argument("--as-written", action="store_true")
+    parser.add_argument("--unproved", action="store_true")
+    parser.add_argument("--any-order", action="store_true")
+    tools, options = sys.argv[1], parser.parse_args(sys.argv[2:])
     try:
         run(tools, options)
     except program_text.Refused as refused:

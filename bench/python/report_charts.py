@@ -76,11 +76,6 @@ def drawn_rows(report):
                   key=lambda row: row["bytes"])
 
 
-def reference_name(report):
-    """The other engine's name and version. How it was set up follows a comma, too long for a legend."""
-    return str(report["settings"].get("reference") or "reference").split(",")[0]
-
-
 def curves_of(label, report, what, with_predicted=False):
     """The curves of one report: gyre's, and the rival's if the report has one.
     @what: "time" (us) or "busbw" (GB/s). @with_predicted: the times that gyre predicted for its own
@@ -98,7 +93,9 @@ def curves_of(label, report, what, with_predicted=False):
                     low if high else [], high if low else [])]
     rival = [row for row in rows if row.get("comparison", {}).get("reference_us", 0) > 0]
     if rival:
-        curves.append(Curve(f"{label}: {reference_name(report)}", [row["bytes"] for row in rival],
+        # How the engine was set up follows a comma, too long for a legend.
+        name = str(report["settings"].get("reference") or "reference").split(",")[0]
+        curves.append(Curve(f"{label}: {name}", [row["bytes"] for row in rival],
                             [value(row, row["comparison"]["reference_us"]) for row in rival],
                             style=REFERENCE))
     predicted = [row for row in rows if with_predicted and row.get("predicted_us", 0) > 0]

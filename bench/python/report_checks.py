@@ -124,8 +124,8 @@ def measured(matrix, between):
     for key, title in UNITS:
         known = [value for row in matrix[key] for value in row if value is not None and value > 0]
         median = statistics.median(known) if known else 0
-        rows = [[name, *(value_cell(value, i == j) for j, value in enumerate(row))]
-                for i, (name, row) in enumerate(zip(names, matrix[key]))]
+        rows = [[name, *(f"{value:.4g}" if value is not None else "" if i == j else NOT_MEASURED
+                         for j, value in enumerate(row))] for i, (name, row) in enumerate(zip(names, matrix[key]))]
         blocks.append(("heat", [f"{between}, {title}: from \\ to", *names], rows,
                        [["", *(heat(value, median, key) for value in row)] for row in matrix[key]]))
         unit, worst = ("us", "twice") if key == "latency_us" else ("GB/s", "half")
@@ -141,12 +141,6 @@ def heat(value, median, key):
         return ""
     worse = min(max(value / median - 1, 0) if key == "latency_us" else 2 * max(1 - value / median, 0), 1)
     return f"#ff{255 - round(105 * worse):02x}{255 - round(125 * worse):02x}"
-
-
-def value_cell(value, is_own):
-    if value is not None:
-        return f"{value:.4g}"
-    return "" if is_own else NOT_MEASURED
 
 
 def slowest(matrix):

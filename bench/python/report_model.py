@@ -128,14 +128,6 @@ def moves(report):
                  f"{', '.join(ports) or 'TCP links'}: these runs' figures are those of the links that were left.")] if lines else []
 
 
-def step_ms(run, n_bytes):
-    """The all-reduce of a step's bytes, at the rate of the largest call that is no larger than they are."""
-    rows = sorted(run.report["results"], key=lambda row: row["bytes"])
-    rows = [row for row in rows if row["bytes"] > 0 and report_charts.times_of(row)[0] > 0]
-    row = ([row for row in rows if row["bytes"] <= n_bytes] or rows[:1] or [None])[-1]
-    return report_charts.times_of(row)[0] / 1e3 * n_bytes / row["bytes"] if row else None
-
-
 def impact(report):
     """What is lost of a step beside the bound and beside the fastest run, which a fault costs."""
     runs = [run for run in report.runs if run.report["collective"] == "all_reduce"]
@@ -143,7 +135,12 @@ def impact(report):
         return nothing(f"{NOT_MEASURED}: there is no run of all-reduces.")
     n_bytes = report.options.step or max(row["bytes"] for run in runs for row in run.report["results"])
     compute = report.options.compute_ms or 0
-    times = {id(run): step_ms(run, n_bytes) for run in runs}
+    times = {}
+    for run in runs:  # at the rate of the largest call that is no larger than the step
+        known = sorted((row for row in run.report["results"] if row["bytes"] > 0 and report_charts.times_of(row)[0] > 0),
+                       key=lambda row: row["bytes"])
+        row = ([row for row in known if row["bytes"] <= n_bytes] or known[:1] or [None])[-1]
+        times[id(run)] = report_charts.times_of(row)[0] / 1e3 * n_bytes / row["bytes"] if row else None
     least = min((ms for ms in times.values() if ms), default=0)
     fastest = next((run for run in runs if times[id(run)] == least), None)
     rows = []

@@ -51,6 +51,10 @@ def class_of(row):
     return f"{place_of(row)}, {SIDES[row['bytes'] < GOAL_BYTES]}"
 
 
+def without_traps(scored):
+    return [score for score in scored if not score["row"]["trap"]]
+
+
 def table_line(name, scored):
     found = summary(scored)
     if found is None:
@@ -69,7 +73,7 @@ def markdown(rows):
 
 def tables(scored):
     """[(title, rows of a table)]: by the issue's classes, collective and size, and machine."""
-    clean = [score for score in scored if not score["row"]["trap"]]
+    clean = without_traps(scored)
 
     def where(test):
         return [score for score in clean if test(score["row"])]
@@ -98,10 +102,10 @@ def tables(scored):
             for title, entries in (("classes", goals), ("parts", parts), ("sizes", sizes), ("machines", places), ("traps", traps))]
 
 
-def given_table(scored):
+def given_table(clean):
     """Rows whose table names the algorithm: the error with it, and with the algorithm that the simulator chooses."""
-    named = [score for score in scored if "free" in score and not score["row"]["trap"] and
-             score["row"]["algorithm_or_proto"] != "default" and score["machine"].words["library"] != "oneshot"]
+    named = [score for score in clean if "free" in score and score["row"]["algorithm_or_proto"] != "default" and
+             score["machine"].words["library"] != "oneshot"]
     if not named:
         return [["algorithm", "rows", "geometric mean"], ["(no table names one)", "0", "-"]]
     return [["algorithm", "rows", "geometric mean"],
@@ -121,65 +125,49 @@ BARS = [("ASTRA-sim 2.0, all-reduce, ring", value, ("all_reduce",), (n,), 1 << 2
     for value, least in zip(values, (1, 64, 512))]
 
 
-def beside_table(scored):
+def beside_table(clean):
     """Our errors on held rows of the kind on which others publish theirs; "-" where no such row is held."""
     lines = [["simulator, rows", "GPUs", "from", "its error", "ours: H100, H200", "ours: A100"]]
     for name, value, colls, gpus, least in BARS:
         line = [name, ", ".join(map(str, gpus)), f"{least >> 20} MiB", value]
         for chips in (("H100", "H200"), ("A100",)):
-            found = [score for score in scored if not score["row"]["trap"] and score["row"]["hosts"] == 1 and
-                     score["row"]["library"] == "NCCL" and score["row"]["collective"] in colls and
-                     score["row"]["ranks"] in gpus and score["row"]["bytes"] >= least and
-                     any(f"8x {chip}" in score["row"]["machine"] for chip in chips)]
+            found = [score for score in clean for row in [score["row"]]
+                     if row["hosts"] == 1 and row["library"] == "NCCL" and row["collective"] in colls and
+                     row["ranks"] in gpus and row["bytes"] >= least and any(f"8x {chip}" in row["machine"] for chip in chips)]
             line.append(f"{percent(summary(found)[0])} ({len(found)})" if found else "-")
         lines.append(line)
     return lines
 
 
-def describe(row):
-    return f"{row['machine'].split(' (')[0]}, {row['collective']}, {row['hosts']}x{row['gpus_per_host']}, {row['bytes']} B"
-
-
-def reason_of(score):
-    """The mechanism that is missing, as the page lists them; else what the prediction was bound by."""
-    answer, row, name = score["answer"], score["row"], score["row"]["algorithm_or_proto"].upper()
-    is_low, net = score["us"] < row["time_us"], row.get("net", "")
-    reasons = ((is_low and "UTOFU" in name, "set-up of uTofu"), ("Tofu" in net and is_low, "messages of a burst"),
-               ("Tofu" in net, "load of the torus"), ("LUMI" in row["machine"], "LUMI's rate and latency"),
-               ("Slingshot" in net and 1 << 16 < row["bytes"] <= 1 << 25, "Slingshot's plug-in"))
-    return next((reason for holds, reason in reasons if holds),
-                f"{answer.get('algo', '?')} {answer.get('proto', '')}, busiest: {answer.get('busiest', '?')}")
-
-
-def worst_table(scored):
-    """The worst row of each of the worst series, so that one bad series does not fill the table."""
-    worst = {}
-    for score in sorted((score for score in scored if not score["row"]["trap"]), key=lambda score: -score["error"]):
+def worst_table(clean):
+    """The worst row of each of the worst series, so that one bad series does not fill the table, and the mechanism that is
+    missing, as the page lists them; else what the prediction was bound by."""
+    worst, lines = {}, [["row", "measured us", "predicted us", "what is missing"]]
+    for score in sorted(clean, key=lambda score: -score["error"]):
         worst.setdefault(score["series"][:2] + score["series"][4:5], score)
-    return [["row", "measured us", "predicted us", "what is missing"]] + [
-        [describe(score["row"]), f"{score['row']['time_us']:.1f}", f"{score['us']:.1f}", reason_of(score)]
-        for score in list(worst.values())[:WORST]]
+    for score in list(worst.values())[:WORST]:
+        answer, row, name = score["answer"], score["row"], score["row"]["algorithm_or_proto"].upper()
+        is_low, net = score["us"] < row["time_us"], row.get("net", "")
+        reasons = ((is_low and "UTOFU" in name, "set-up of uTofu"), ("Tofu" in net and is_low, "messages of a burst"),
+                   ("Tofu" in net, "load of the torus"), ("LUMI" in row["machine"], "LUMI's rate and latency"),
+                   ("Slingshot" in net and 1 << 16 < row["bytes"] <= 1 << 25, "Slingshot's plug-in"))
+        missing = next((reason for holds, reason in reasons if holds),
+                       f"{answer.get('algo', '?')} {answer.get('proto', '')}, busiest: {answer.get('busiest', '?')}")
+        lines.append([f"{row['machine'].split(' (')[0]}, {row['collective']}, {row['hosts']}x{row['gpus_per_host']}, "
+                      f"{row['bytes']} B", f"{row['time_us']:.1f}", f"{score['us']:.1f}", missing])
+    return lines
 
 
 def report(scored, left):
     """name -> the text of a table."""
+    clean = without_traps(scored)
     texts = {title: markdown(rows) for title, rows in
-             tables(scored) + [("algorithm", given_table(scored)), ("worst", worst_table(scored)),
-                                ("beside", beside_table(scored))]}
+             tables(scored) + [("algorithm", given_table(clean)), ("worst", worst_table(clean)),
+                                ("beside", beside_table(clean))]}
     reasons = collections.Counter(reason for _, reason in left)
     texts["left out"] = markdown([["rows", "why they are not predicted"]] +
                                  [[str(n), reason] for reason, n in reasons.most_common()])
     return texts
-
-
-def put_tables(path, texts):
-    """Puts the tables into a page, between `<!-- table NAME -->` and `<!-- end -->`."""
-    with open(path, encoding="utf-8") as file:
-        page = file.read()
-    for name, text in texts.items():
-        page = re.sub(rf"(<!-- table {name} -->\n).*?(<!-- end -->)",
-                      lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.S)
-    write_whole(path, page)
 
 
 def bars_text(scored):
@@ -291,8 +279,13 @@ def validate(tools, options):
         written[os.path.join(simulator.folder, "bars.txt")] = bars_text(scored)
     for path, data in written.items():
         write_whole(path, data)
-    if options.page:
-        put_tables(options.page, texts)
+    if options.page:  # between `<!-- table NAME -->` and `<!-- end -->`
+        with open(options.page, encoding="utf-8") as file:
+            page = file.read()
+        for name, text in texts.items():
+            page = re.sub(rf"(<!-- table {name} -->\n).*?(<!-- end -->)",
+                          lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.S)
+        write_whole(options.page, page)
     else:
         print("\n\n".join(f"{title}\n\n{text}" for title, text in texts.items()))
     return [*written, *([options.page] if options.page else [])]
