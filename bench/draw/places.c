@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds lines, trees and grids in the links of programs. Other shapes place their ranks by
- * themselves.
+ * Finds lines, trees and grids in the links of programs.
  */
 #include "bench/draw/drawing.h"
 
@@ -170,8 +169,7 @@ static bool find_tree(struct finder *finder)
     return (is_tree || is_double) && place_tree(finder);
 }
 
-/* Does each link change one of a rank's column, row and layer, and each rank have links along all
- * of them? */
+/* Each link changes one of column, row and layer, and each rank has links along all. */
 static bool is_grid(const struct finder *finder, uint32_t columns, uint32_t rows, uint32_t layers)
 {
     for (uint32_t rank = 0; rank < finder->n; rank++) {
@@ -192,8 +190,8 @@ static bool is_grid(const struct finder *finder, uint32_t columns, uint32_t rows
     return true;
 }
 
-/* A torus, or other links along rows and columns of consecutive ranks: the grid that is most nearly
- * square. If a third direction is found, its layers stand behind each other, as in a drawn cube. */
+/* A torus, or other links along rows and columns: the grid with the shortest sides. Layers stand
+ * behind each other. */
 static bool find_grid(struct finder *finder)
 {
     const uint32_t n = finder->n;

@@ -19,9 +19,9 @@
 #define HEADER_ROOM  40
 #define FOOTER_ROOM  79
 #define LEAST_WIDTH  564
-#define MOST_HEIGHT  1150 /* a higher picture gets more columns */
-#define MOST_NARROW  900  /* pixels whose letters may grow where a page shows them smaller */
-#define LINE_LETTERS 150  /* at 1000 pixels */
+#define MOST_HEIGHT  1150
+#define MOST_NARROW  900 /* letters of wider pictures do not grow */
+#define LINE_LETTERS 150 /* at 1000 pixels */
 
 static const char style[] =
     "<style>\n"
@@ -34,7 +34,7 @@ static const char style[] =
     "@media(prefers-color-scheme:dark){text{fill:#eceef2}.b{fill:#15171b}.e{fill:#31363f}\n"
     ".f{stroke:#5a6170}.s{fill:#a4abb8}.a{stroke:#eceef2}.t{fill:#eceef2}.d{stroke:#eceef2}\n"
     ".w{stroke:#ff8a80}.x{fill:#ff8a80}.h,.c{stroke:#15171b}}\n";
-/* An image's own width is what the query of its style sees. */
+/* The query sees the image's own width. */
 static const char style_of_small[] =
     "@media(max-width:480px){text{font-size:14px}.c,.s{font-size:13px}.x{font-size:12px}}\n";
 

@@ -18,7 +18,7 @@ struct bench_draw_layout {
     struct bench_draw_box *ranks;
     struct bench_draw_box *hosts;
     uint32_t n_hosts;      /* 0 = one, without a frame */
-    double step_x, step_y; /* between neighbours of a line, a tree or a grid; 0 = other layouts */
+    double step_x, step_y; /* between neighbours; 0 = other layouts */
 };
 
 /** Places ranks as `places` says, on a circle without them, or in a frame for each host. @scale: 1

@@ -13,7 +13,7 @@
 #define TITLE_ROOM 14   /* for the number above a box */
 #define BEND       0.18 /* of the distance */
 #define ROW_BEND   0.42 /* past the ranks between */
-#define PLACE_GAP  44   /* between boxes of a line, a tree or a grid: for arrows and captions */
+#define PLACE_GAP  44   /* between boxes: for arrows and captions */
 #define LEVEL_GAP  36
 #define PLACE_ROOM 1000 /* of all columns */
 #define LEVEL_BEND 0.35 /* past the levels between */

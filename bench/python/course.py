@@ -178,7 +178,7 @@ FENCE = re.compile(r"^ *atomic_thread_fence.*\n", re.M)
 
 
 def lacking(rc11, text):
-    """Which thread's orders are too weak, if stronger ones of one thread alone help; else that both are."""
+    """Which thread's orders are too weak."""
     for thread, role in (("P0", "release"), ("P1", "acquire")):
         start = text.index(thread + " (")
         end = text.index("\n}", start)
@@ -352,7 +352,7 @@ PROGRAMS = {1: (exercise_1, "all_reduce", 4), 2: (exercise_2, "all_reduce", 7), 
 
 
 def verify(tools, text):
-    """None, or why the programs are wrong: with the orders of two ranks, if these differ."""
+    """None, or why the programs are wrong."""
     return re.sub(" +", " ", prove(tools, text, reason=r"refused.*|step .*|rank \d+  .*")[0] or "") or None
 
 
@@ -368,7 +368,7 @@ def check_program(tools, lesson, path, text):
     if len(shapes[0].ranks) != n_ranks:
         wrong.append(f"there are programs of {len(shapes[0].ranks)} ranks; the exercise has {n_ranks}")
     if wrong:
-        return wrong  # the verifier would prove another call
+        return wrong
     proof = verify(tools, text)
     if proof is None or lesson != 4:  # lesson 4 predicts, which needs a proof
         wrong += exercise(shapes[0], Given(tools, path))

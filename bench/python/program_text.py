@@ -111,7 +111,7 @@ def verify(tools, text, *options):
 
 def prove(tools, text, *options, reason="refused.*|step .*"):
     """(None, the FIFO slots that are enough) if all programs are proved, in place and out of place; else (reason, 0).
-    @options: of gyre schedule, such as --any-order. @reason: the lines of its proof that are told."""
+    @options: of gyre schedule, such as --any-order. @reason: which lines are told."""
     with tempfile.NamedTemporaryFile("w", suffix=".gyre", encoding="utf-8") as file:
         file.write(text)
         file.flush()
