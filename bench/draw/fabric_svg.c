@@ -27,7 +27,8 @@ static const char style[] =
     "stroke:#3b6ea5}.l{stroke:#5c6370;fill:none}.slow{stroke:#c77700}"
     ".dead{stroke:#b3261e;stroke-dasharray:4 3}\n"
     "@media(prefers-color-scheme:dark){text{fill:#eceef2}.g{fill:#15171b}.b{fill:#31363f}"
-    ".s{fill:#24405c}.l{stroke:#a4abb8}}</style>\n";
+    ".s{fill:#24405c}.l{stroke:#a4abb8}.slow{stroke:#ffb454}.dead{stroke:#ff8a80}}\n";
+static const char style_of_small[] = "@media(max-width:480px){text{font-size:12.5px}}\n";
 
 struct point {
     double x, y;
@@ -227,8 +228,9 @@ static void put_picture(const struct picture *picture, const char *title)
             "height=\"%.0f\" role=\"img\">\n<title>",
             picture->width, picture->height, picture->width, picture->height);
     gyre_text_put_markup(file, title);
-    fprintf(file, "</title>\n%s<rect class=\"g\" width=\"%.0f\" height=\"%.0f\"/>\n", style,
-            picture->width, picture->height);
+    fprintf(file, "</title>\n%s%s</style>\n<rect class=\"g\" width=\"%.0f\" height=\"%.0f\"/>\n",
+            style, picture->width <= LEAST_WIDTH ? style_of_small : "", picture->width,
+            picture->height);
     fprintf(file, "<text x=\"%.0f\" y=\"22\" font-size=\"15\">", middle);
     gyre_text_put_markup(file, title);
     fprintf(file, "</text>\n<text x=\"%.0f\" y=\"38\">%u GPUs on %u hosts, NICs of %g GB/s; ",

@@ -307,6 +307,8 @@ def case_fabric(directory):
         lines = [line.get("class").split() for line in root.iter(SVG + "path")]
         assert [boxes.count("b"), boxes.count("s"), len(lines), sum("slow" in line for line in lines),
                 sum("dead" in line for line in lines)] == expected, (name, boxes, lines)
+        dark = root.find(SVG + "style").text.split("prefers-color-scheme:dark")[1]
+        assert dark.index(".l{") < dark.index(".slow{") < dark.index(".dead{"), "the later rule of a line counts"
         width, height = (float(word) for word in root.get("viewBox").split()[2:])
         for box in root.iter(SVG + "rect"):
             x, y = float(box.get("x", 0)), float(box.get("y", 0))
