@@ -28,7 +28,8 @@ static const char style[] =
     ".dead{stroke:#b3261e;stroke-dasharray:4 3}\n"
     "@media(prefers-color-scheme:dark){text{fill:#eceef2}.g{fill:#15171b}.b{fill:#31363f}"
     ".s{fill:#24405c}.l{stroke:#a4abb8}.slow{stroke:#ffb454}.dead{stroke:#ff8a80}}\n";
-static const char style_of_small[] = "@media(max-width:480px){text{font-size:12.5px}}\n";
+static const char style_of_small[] =
+    "@media(max-width:480px){text{font-size:13px}text:nth-of-type(2){font-size:11px}}\n";
 
 struct point {
     double x, y;
