@@ -346,7 +346,7 @@ static void ib_close(struct gyre_transport *transport)
         gyre_proxy_close(ib->proxy);
     ib->is_closing = true;
     if (ib->proxy != NULL && gyre_fault_is_raised(ib->config.fault))
-        gyre_ib_events_look(ib, gyre_now_ns()); /* a peer may have told of it first */
+        gyre_ib_events_look(ib, gyre_now_ns());
     const uint64_t until_ns = gyre_now_ns() + QUIET_NS;
     for (int i = 0; ib->proxy != NULL && i < ib->n_channels; i++)
         while (ib->channels[i].n_retired < ib->channels[i].signalled_at && !ib->is_failed &&

@@ -16,8 +16,8 @@
 
 /* ---- connections that can move (ib_failover.c) ----------------------------------------------- */
 
-/* A send without an answer for so long breaks the connection, if another rail is usable. One where
- * it broke before is worth more patience: it may answer no more than this one. */
+/* A send without an answer for so long, while another rail is usable, breaks the connection; the
+ * second, if it broke on all others. */
 #define SILENT_NS     500000000ULL
 #define ALL_SILENT_NS 2000000000ULL
 /* Rails that were left out are probed after so long, which doubles with each move. */
@@ -288,7 +288,7 @@ void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib
     const char *failure = wc->status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
                           : wc->status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
                                                                    : "the request failed";
-    /* The event that tells why may not have been looked at. */
+    /* Its event may wait. */
     take_events(ib, channel->rail, gyre_now_ns());
     if (ib->is_failed)
         return;

@@ -153,8 +153,6 @@ static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32
         gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
 }
 
-/* The connection is fenced: nothing that was sent in this epoch changes memory of this rank any
- * more. */
 static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;

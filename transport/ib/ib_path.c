@@ -21,8 +21,7 @@
 
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* If a silent peer's adapter does not acknowledge a probe, this one reports an error. */
-#define PROBE_PERIOD_NS 1000000000ULL
+#define PROBE_PERIOD_NS  1000000000ULL
 
 /* Credit of LL waits until nothing has moved for so long: a call that waits for slot after slot
  * would send a message for each. */

@@ -35,8 +35,7 @@ static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint3
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
-/** Post all published slots that have credit, and return credit if half a FIFO was consumed or
- * (SIMPLE) the peer has used all. True if anything was posted. */
+/** Slots and credit. True if anything was posted. */
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
 /** All of LL. */
@@ -59,11 +58,10 @@ static inline bool gyre_ib_is_active(const struct gyre_ib_transport *ib,
 /** @cause: for the log, if the connection runs. */
 void gyre_ib_want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause);
 
-/** A new epoch shall begin without this rail. False if the connection cannot move. */
+/** False if the connection cannot move. */
 bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                    const struct gyre_ib_rail *rail, const char *cause);
 
-/** Moves the connections to other ranks of the peer's host off this rail. */
 void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                      const struct gyre_ib_rail *rail);
 
@@ -73,8 +71,7 @@ void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *pe
 gyre_status gyre_ib_fence_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                 uint64_t now_ns);
 
-/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed, or not in 10 s.
- */
+/** Once true for each fence. Raises the fault if a queue pair cannot be destroyed. */
 bool gyre_ib_fence_ends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns);
 
 gyre_status gyre_ib_worker_start(struct gyre_ib_transport *ib, struct gyre_ib_worker *worker,
@@ -83,7 +80,7 @@ gyre_status gyre_ib_worker_start(struct gyre_ib_transport *ib, struct gyre_ib_wo
 /** Under mail_lock. */
 void gyre_ib_worker_ends(struct gyre_ib_worker *worker);
 
-/** False: a call has not returned, and the thread may still use the transport. */
+/** False: the thread may still use the transport. */
 bool gyre_ib_worker_close(struct gyre_ib_transport *ib, struct gyre_ib_worker *worker);
 
 /* ---- ib_probe.c ---------------------------------------------------------------------------- */
@@ -95,7 +92,7 @@ void gyre_ib_probe_begin(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
 void gyre_ib_probe_take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                              const void *state);
 
-/** True if rails were answered both ways: a new epoch shall begin. */
+/** True: a new epoch shall begin. */
 bool gyre_ib_probe_take_result(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                uint64_t now_ns);
 
@@ -104,12 +101,11 @@ bool gyre_ib_probe_take_result(struct gyre_ib_transport *ib, struct gyre_ib_peer
 /* What one side sees: bits of the pairs of rails. Sent between ranks: the layout is fixed. */
 struct gyre_ib_rails_seen {
     uint8_t active; /* the port is active here */
-    uint8_t good;   /* and the connection did not just break there */
+    uint8_t good;   /* and not bad */
     uint8_t last;   /* the connection broke there since it last ran */
 };
 
-/** The rails of the next set, the same on both ranks; 0 = no rail is active on both. If all rails
- * broke lately, the one that broke last is the worst. */
+/** Of the next set, the same on both ranks; 0 = no rail is active on both. */
 static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine,
                                            const struct gyre_ib_rails_seen *theirs)
 {
@@ -119,7 +115,7 @@ static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine
     return good != 0 ? good : earlier != 0 ? earlier : active;
 }
 
-/** After the channels are open, before the blob: may connections move? */
+/** After the channels are open, before the blob. */
 gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib);
 void gyre_ib_moves_close(struct gyre_ib_transport *ib);
 
@@ -156,7 +152,6 @@ void gyre_ib_divide(struct gyre_ib_peer *peer, uint64_t n_bytes, struct gyre_ib_
 void gyre_ib_part_posted(struct gyre_ib_channel *channel, uint64_t n_bytes, uint64_t now_ns);
 void gyre_ib_part_answered(struct gyre_ib_channel *channel);
 
-/** Adjust the shares to the rates that were measured. */
 void gyre_ib_shares_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
 static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t slot)

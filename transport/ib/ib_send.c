@@ -403,8 +403,7 @@ void gyre_ib_release_lines(struct gyre_ib_transport *ib, struct gyre_ib_peer *pe
     gyre_ib_trace(ib, peer, &moved);
 }
 
-/* This rank does not know when the sender has used all its credit. Credit of less than half a FIFO
- * waits until the proxy is idle. */
+/* This rank does not know when the sender has used all its credit. */
 static bool return_line_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool all)
 {
     const uint64_t least = all ? 1 : ib->config.spec.depth / 2;

@@ -182,9 +182,9 @@ enum gyre_ib_step { GYRE_IB_NONE, GYRE_IB_HALTED, GYRE_IB_MADE, GYRE_IB_UP };
 struct gyre_ib_rail_pair {
     int mine;
     int theirs;
-    struct gyre_ib_qp_end remote; /* this and gid_row: as at set-up */
+    struct gyre_ib_qp_end remote; /* at set-up, as gid_row */
     int gid_row;
-    bool is_bad;        /* the connection broke there, and no probe was answered since */
+    bool is_bad;        /* it broke there, and no probe was answered since */
     uint64_t broken_ns; /* when it did last; 0 = never */
     char cause[200];    /* of its last failure; "" = none */
 };
@@ -245,9 +245,9 @@ struct gyre_ib_probe {
 /* How the peer's connection moves to other rails (ib_failover.c). */
 struct gyre_ib_move {
     bool is_possible;
-    bool is_halted;  /* nothing is posted */
-    bool is_broken;  /* a new epoch shall begin */
-    bool is_parked;  /* HALTED on both sides, without a rail */
+    bool is_halted; /* nothing is posted */
+    bool is_broken; /* a new epoch shall begin */
+    bool is_parked;
     bool is_fencing; /* old queue pairs are not gone yet */
     uint8_t used;    /* a bit for each pair of rails that carries data */
     enum gyre_ib_step step;
@@ -443,7 +443,6 @@ bool gyre_ib_settle(void *transport);
 /** True if there was any. */
 bool gyre_ib_take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail);
 
-/** Tell the executor which slots it may fill again. */
 void gyre_ib_release_slots(const struct gyre_ib_peer *peer, const struct gyre_ib_send *send,
                            bool is_lines);
 
@@ -454,7 +453,7 @@ gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** Raises the fault, or breaks connections, if a device failed or a port is down. */
+/** Raises the fault or breaks connections. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
 /** After it the data path does nothing more. */

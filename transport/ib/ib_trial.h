@@ -32,7 +32,6 @@ struct gyre_ib_trial_port {
     struct gyre_ib_gid_row gids[GYRE_IB_TRIAL_GIDS]; /* best first */
 };
 
-/* Fixed layout, no pointers. */
 struct gyre_ib_trial_end {
     uint64_t address; /* of what the peer writes to */
     uint32_t rkey;
