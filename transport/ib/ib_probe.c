@@ -243,7 +243,7 @@ bool gyre_ib_probe_take_result(struct gyre_ib_transport *ib, struct gyre_ib_peer
         if ((result.answered >> i & 1) == 0 || pair->broken_ns >= result.begun_ns)
             continue;
         pair->is_bad = false;
-        both |= (uint8_t)(result.both & 1U << i);
+        both |= (uint8_t)(result.both & ~move->used & 1U << i);
     }
     if (has_result && result.has_ended) {
         move->probe_ns = now_ns + (AGAIN_NS << gyre_min_u32(move->n_unanswered, MAX_DOUBLING));
