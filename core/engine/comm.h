@@ -108,12 +108,12 @@ struct gyre_signals {
     bool is_exported;                    /* to other processes */
 };
 
-/* Zeros until the first window, and where no proxy serves any pair. */
+/* Zeros but for the lock until the first window, and where no proxy serves any pair. */
 struct gyre_put_peers {
     struct gyre_put_transports transports;
     struct gyre_put_links *links;
     struct gyre_remote_puts remote;
-    pthread_mutex_t lock; /* guards the windows against the thread that takes messages */
+    pthread_mutex_t lock; /* around changes of the windows: another thread takes messages */
     struct gyre_window_entry *newest; /* not in the list yet */
     bool is_detached;                 /* under lock: the executor may be closed */
     uint32_t *n_fences;               /* by rank: received; by the proxy's thread */

@@ -88,8 +88,7 @@ uint64_t gyre_registry_raise_number(uint64_t number)
     GYRE_LOCKED(&registry.lock);
     if (registry.newest_number < number)
         registry.newest_number = number;
-    number = registry.newest_number;
-    return number;
+    return registry.newest_number;
 }
 
 /* Under the lock. */

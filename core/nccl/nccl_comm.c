@@ -158,7 +158,7 @@ NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int
 NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
 {
     ncclResult_t result;
-    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    NCCL_PINNED *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
     if (pinned == NULL)
         return result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
@@ -169,7 +169,6 @@ NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
         result = nccl_result_of(gyre_comm_finalize(own));
     if (result == ncclSuccess || result == ncclInProgress)
         __atomic_store_n(&pinned->is_finalized, 1, __ATOMIC_RELEASE);
-    nccl_comm_unpin(pinned);
     return result;
 }
 
@@ -201,13 +200,8 @@ static ncclResult_t end(ncclComm_t handle, const char *call, int aborts)
     if (handle == NULL)
         return ncclSuccess;
     ncclResult_t result;
-    struct nccl_comm *comm = nccl_comm_claim(handle, call, aborts, &result);
-    if (comm == NULL)
-        return result;
-    if (!comm->is_dropped)
-        result = nccl_comm_end(comm);
-    nccl_comm_unpin(comm);
-    return result;
+    NCCL_PINNED *comm = nccl_comm_claim(handle, call, aborts, &result);
+    return comm == NULL || comm->is_dropped ? result : nccl_comm_end(comm);
 }
 
 NCCL_EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
@@ -223,33 +217,27 @@ NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
 static int is_revoked(ncclComm_t handle, const char *call)
 {
     ncclResult_t result;
-    struct nccl_comm *comm = nccl_comm_pin(handle, call, &result);
-    if (comm == NULL)
-        return 0;
-    const int revoked = __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE);
-    nccl_comm_unpin(comm);
-    return revoked;
+    NCCL_PINNED *comm = nccl_comm_pin(handle, call, &result);
+    return comm != NULL && __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE);
 }
 
 NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
     ncclResult_t result;
-    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    NCCL_PINNED *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
     if (pinned == NULL)
         return result;
     gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);
-    if (own != NULL && revokeFlags != NCCL_REVOKE_DEFAULT) {
-        result = nccl_refuse(ncclInvalidArgument,
-                             "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
-    } else if (own != NULL && __atomic_exchange_n(&pinned->is_finalized, 1, __ATOMIC_ACQ_REL)) {
-        result = nccl_refuse(ncclInvalidArgument,
-                             "ncclCommRevoke: the communicator was finalized or revoked before");
-    } else if (own != NULL) {
-        __atomic_store_n(&pinned->is_revoked, 1, __ATOMIC_RELEASE);
-        result = nccl_result_of(gyre_comm_abort(own));
-    }
-    nccl_comm_unpin(pinned);
-    return result;
+    if (own == NULL)
+        return result;
+    if (revokeFlags != NCCL_REVOKE_DEFAULT)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommRevoke: revokeFlags is not NCCL_REVOKE_DEFAULT");
+    if (__atomic_exchange_n(&pinned->is_finalized, 1, __ATOMIC_ACQ_REL))
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommRevoke: the communicator was finalized or revoked before");
+    __atomic_store_n(&pinned->is_revoked, 1, __ATOMIC_RELEASE);
+    return nccl_result_of(gyre_comm_abort(own));
 }
 
 static ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t *comm_out,
@@ -322,36 +310,29 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
         shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
-static ncclResult_t get_async_error(struct nccl_comm *comm, ncclResult_t *error_out)
-{
-    gyre_comm *own = __atomic_load_n(&comm->comm, __ATOMIC_ACQUIRE);
-    if (own == NULL) { /* its group is open, or failed */
-        const ncclResult_t failure = __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE);
-        *error_out = failure != ncclSuccess ? failure : ncclInProgress;
-        return ncclSuccess;
-    }
-    gyre_status status = GYRE_SUCCESS;
-    const ncclResult_t result = nccl_result_of(gyre_comm_async_error(own, &status));
-    if (result == ncclSuccess && __atomic_load_n(&comm->is_revoked, __ATOMIC_ACQUIRE)) {
-        *error_out = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
-        return ncclSuccess;
-    }
-    *error_out = nccl_translate(status);
-    if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
-        nccl_refuse(*error_out, gyre_comm_last_error(own));
-    return result;
-}
-
 NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {
     ncclResult_t result;
-    struct nccl_comm *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
+    NCCL_PINNED *pinned = nccl_comm_pin(comm, NCCL_CALL, &result);
     if (pinned == NULL)
         return result;
-    result = asyncError != NULL
-                 ? get_async_error(pinned, asyncError)
-                 : nccl_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
-    nccl_comm_unpin(pinned);
+    if (asyncError == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+    gyre_comm *own = __atomic_load_n(&pinned->comm, __ATOMIC_ACQUIRE);
+    if (own == NULL) { /* its group is open, or failed */
+        const ncclResult_t failure = __atomic_load_n(&pinned->failure, __ATOMIC_ACQUIRE);
+        *asyncError = failure != ncclSuccess ? failure : ncclInProgress;
+        return ncclSuccess;
+    }
+    gyre_status status = GYRE_SUCCESS;
+    result = nccl_result_of(gyre_comm_async_error(own, &status));
+    if (result == ncclSuccess && __atomic_load_n(&pinned->is_revoked, __ATOMIC_ACQUIRE)) {
+        *asyncError = status == GYRE_IN_PROGRESS ? ncclInProgress : ncclSuccess;
+        return ncclSuccess;
+    }
+    *asyncError = nccl_translate(status);
+    if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
+        nccl_refuse(*asyncError, gyre_comm_last_error(own));
     return result;
 }
 

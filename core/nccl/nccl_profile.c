@@ -344,13 +344,11 @@ void nccl_profile_attach(struct nccl_comm *comm)
 int nccl_profile_enter(ncclComm_t handle)
 {
     ncclResult_t result;
-    struct nccl_comm *comm = nccl_comm_pin(handle, "a profiled call", &result);
+    NCCL_PINNED *comm = nccl_comm_pin(handle, "a profiled call", &result);
     if (comm == NULL)
         return 0;
     nccl_profile_attach(comm);
-    const int is_profiled = comm->profile != NULL;
-    nccl_comm_unpin(comm);
-    return is_profiled && nccl_group_depth() == 0 && pncclGroupStart() == ncclSuccess;
+    return comm->profile != NULL && nccl_group_depth() == 0 && pncclGroupStart() == ncclSuccess;
 }
 
 ncclResult_t nccl_profile_exit(int is_own_group, ncclResult_t result)

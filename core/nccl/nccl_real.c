@@ -142,7 +142,7 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
 {
     ncclResult_t result;
     gyre_comm *own = nccl_usable(handle, call, &result);
-    struct nccl_comm *comm = own != NULL ? nccl_comm_pin(handle, call, &result) : NULL;
+    NCCL_PINNED *comm = own != NULL ? nccl_comm_pin(handle, call, &result) : NULL;
     if (comm == NULL)
         return result;
     pthread_mutex_lock(&comm->twin_lock);
@@ -151,7 +151,6 @@ static ncclResult_t get_twin(ncclComm_t handle, const char *call, ncclComm_t *tw
         result = make_twin(own, nccl_fallback_get(), twin_out);
     __atomic_store_n(&comm->twin, *twin_out, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&comm->twin_lock);
-    nccl_comm_unpin(comm);
     return result;
 }
 

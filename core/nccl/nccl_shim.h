@@ -66,6 +66,15 @@ ncclResult_t nccl_result_of(gyre_status status);
 struct nccl_comm *nccl_comm_pin(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 void nccl_comm_unpin(struct nccl_comm *comm);
 
+static inline void nccl_comm_unpin_held(struct nccl_comm **comm)
+{
+    if (*comm != NULL)
+        nccl_comm_unpin(*comm);
+}
+
+/* Of a pointer: its object is given up when the block ends. */
+#define NCCL_PINNED __attribute__((cleanup(nccl_comm_unpin_held))) struct nccl_comm
+
 /** As pin; NULL also before the handle's group has ended. gyre refuses what is destroyed since. */
 gyre_comm *nccl_usable(ncclComm_t handle, const char *call, ncclResult_t *result_out);
 

@@ -139,6 +139,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_fault_init(&comm->self.fault);
     gyre_call_log_init(&comm->call_log);
     gyre_registrations_init(&comm->registrations);
+    pthread_mutex_init(&comm->puts.lock, NULL);
     comm->self.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;

@@ -114,10 +114,6 @@ gyre_status gyre_put_peers_open(gyre_comm *comm);
 /** Other ranks may already write into it. NULL: it is in the list, or there is none. */
 void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry);
 
-/** Around every change of the list of windows. */
-void gyre_put_peers_lock(gyre_comm *comm);
-void gyre_put_peers_unlock(gyre_comm *comm);
-
 /** Wait until all messages that any rank sent before its call are taken. Collective. Errors: the
  * fault, TIMEOUT (GYRE_BOOTSTRAP_TIMEOUT). */
 gyre_status gyre_put_peers_fence(gyre_comm *comm);

@@ -148,23 +148,10 @@ gyre_status gyre_put_peers_fence(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-void gyre_put_peers_lock(gyre_comm *comm)
-{
-    if (comm->puts.links != NULL)
-        pthread_mutex_lock(&comm->puts.lock);
-}
-
-void gyre_put_peers_unlock(gyre_comm *comm)
-{
-    if (comm->puts.links != NULL)
-        pthread_mutex_unlock(&comm->puts.lock);
-}
-
 void gyre_put_peers_expect(gyre_comm *comm, struct gyre_window_entry *entry)
 {
-    gyre_put_peers_lock(comm);
+    GYRE_LOCKED(&comm->puts.lock);
     comm->puts.newest = entry;
-    gyre_put_peers_unlock(comm);
 }
 
 gyre_status gyre_put_peers_open(gyre_comm *comm)
@@ -191,8 +178,7 @@ gyre_status gyre_put_peers_open(gyre_comm *comm)
         .take = take,
         .context = comm,
     };
-    pthread_mutex_init(&puts->lock, NULL);
-    GYRE_TRY_GOTO(status, gyre_put_links_open(&config, &puts->links), destroy_lock);
+    GYRE_TRY_GOTO(status, gyre_put_links_open(&config, &puts->links), give_up);
     puts->remote = (struct gyre_remote_puts){
         .context = comm,
         .most_bytes = gyre_put_links_most_bytes(puts->links),
@@ -201,8 +187,6 @@ gyre_status gyre_put_peers_open(gyre_comm *comm)
     };
     return GYRE_SUCCESS;
 
-destroy_lock:
-    pthread_mutex_destroy(&puts->lock);
 give_up:
     return gyre_comm_give_up(comm, status);
 }
@@ -230,21 +214,17 @@ void gyre_put_peers_leave(gyre_comm *comm)
 
 void gyre_put_peers_detach(gyre_comm *comm)
 {
-    gyre_put_peers_lock(comm);
+    GYRE_LOCKED(&comm->puts.lock);
     comm->puts.is_detached = true;
-    gyre_put_peers_unlock(comm);
 }
 
 void gyre_put_peers_close(gyre_comm *comm)
 {
     struct gyre_put_peers *puts = &comm->puts;
-    const bool is_open = puts->links != NULL;
     gyre_put_links_close(puts->links);
-    if (is_open)
-        pthread_mutex_destroy(&puts->lock);
     gyre_put_transports_close(&puts->transports);
     free(puts->n_fences);
     free(puts->blocked);
     free(puts->told_blocked);
-    memset(puts, 0, sizeof(*puts));
+    pthread_mutex_destroy(&puts->lock);
 }

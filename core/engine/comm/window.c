@@ -43,7 +43,6 @@ void gyre_windows_fini(gyre_comm *comm)
     }
 }
 
-/* One rank's failure is the error of every rank. */
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
@@ -186,11 +185,11 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
         return status;
     }
     comm->windows.n_made++;
-    gyre_put_peers_lock(comm);
+    pthread_mutex_lock(&comm->puts.lock);
     entry->next = comm->windows.newest;
     comm->windows.newest = entry;
     comm->puts.newest = NULL;
-    gyre_put_peers_unlock(comm);
+    pthread_mutex_unlock(&comm->puts.lock);
     *window_out = entry->number;
     if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES && comm->self.rank == 0)
         GYRE_WARN(
@@ -243,9 +242,9 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
         status = gyre_fail_errno(ENOMEM, "window");
     if (status != GYRE_SUCCESS)
         return gyre_comm_give_up(comm, status);
-    gyre_put_peers_lock(comm);
+    pthread_mutex_lock(&comm->puts.lock);
     *at = entry->next;
-    gyre_put_peers_unlock(comm);
+    pthread_mutex_unlock(&comm->puts.lock);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* No rank maps the buffers any more, so each rank may free its own. */

@@ -92,7 +92,6 @@ void gyre_topology_compare(const struct gyre_rank *self, const struct gyre_links
  * PCIe a store of 128 bytes may arrive in parts. */
 #define OVER_NVLINK 128
 
-/* The first transport that reaches the peer, and why earlier ones do not. */
 static uint8_t first_reachable(const struct gyre_rank *self, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {

@@ -99,7 +99,6 @@ static void describe_set(const struct gyre_program *program, char *text_out, siz
              gyre_collectives[program->coll].name, program->n_ranks, root);
 }
 
-/* "ring all_reduce of 4 ranks, tree broadcast of 8 ranks from root 0". */
 static void describe(const struct gyre_algo_file *file, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';

@@ -23,8 +23,7 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
     return time_ns / 1e3;
 }
 
-/* With the predicted time, if there is one. Not inlined, because gyre_plan_work() is part of every
- * call. */
+/* Not inlined, because gyre_plan_work() is part of every call. */
 __attribute__((noinline)) static void log_choice(struct gyre_plan_cache *cache,
                                                  const struct gyre_call *call,
                                                  const struct gyre_choice *choice,

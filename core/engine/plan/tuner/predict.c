@@ -42,7 +42,6 @@ static bool has_many_ranks(const struct search *search)
     return number_of(search, GYRE_ROW_FLAT_STEPS) > 0;
 }
 
-/* The product of all rows of kind WEIGHT. */
 static double weight_of(const struct search *search, const struct gyre_algorithm *algorithm)
 {
     struct gyre_row_call call =
@@ -191,7 +190,6 @@ static gyre_status refine_tile(const struct search *search, struct gyre_simulato
     return GYRE_SUCCESS;
 }
 
-/* @choice: the algorithm and its protocols. */
 static gyre_status search_sizes(struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice)
 {

@@ -206,7 +206,6 @@ static gyre_status read_result(struct reader *reader, char *const *words, int n_
     return GYRE_SUCCESS;
 }
 
-/* "kind collectives condition ... -> result" */
 static gyre_status read_row(struct reader *reader, char *line)
 {
     static const struct gyre_bounds any = {0, UINT64_MAX};
