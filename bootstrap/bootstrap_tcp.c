@@ -20,21 +20,6 @@
 #define PROOF_NS         (5 * GYRE_SECOND_NS)      /* the server's limit for a stranger */
 #define HANDSHAKE_TRIES  5
 
-/* The server speaks first, because the kernel takes connections for a stopped process, too. */
-static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
-                               uint64_t word_ns, uint64_t deadline_ns)
-{
-    bool has_word = false;
-    gyre_wire_watch_start(tcp->fd, &tcp->watch);
-    while (!has_word) {
-        GYRE_TRY(gyre_wire_await(tcp->fd, &tcp->watch, word_ns, &has_word));
-        if (gyre_bootstrap_is_cancelled(&tcp->base))
-            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
-    }
-    return gyre_authenticate(tcp->fd, layout->secret, false,
-                             gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
-}
-
 struct attempts {
     int n_late;
     int n_refused;
@@ -53,7 +38,19 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
         /* A stopped server may be at the only address. */
         const uint64_t word_ns = gyre_min_u64(
             deadline_ns, tcp->n_addresses == 1 ? deadline_ns : gyre_now_ns() + WORD_NS);
-        status = shake_hands(tcp, layout, word_ns, deadline_ns);
+        /* The server speaks first, because the kernel takes connections for a stopped process, too.
+         */
+        bool has_word = false;
+        gyre_wire_watch_start(tcp->fd, &tcp->watch);
+        while (status == GYRE_SUCCESS && !has_word) {
+            status = gyre_wire_await(tcp->fd, &tcp->watch, word_ns, &has_word);
+            if (status == GYRE_SUCCESS && gyre_bootstrap_is_cancelled(&tcp->base))
+                return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d",
+                                 tcp->base.rank);
+        }
+        if (status == GYRE_SUCCESS)
+            status = gyre_authenticate(tcp->fd, layout->secret, false,
+                                       gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
         if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
             return status;
         gyre_sock_close(tcp->fd);

@@ -104,22 +104,6 @@ gyre_status gyre_meet_blame_loopback(const struct gyre_meet_place *place, gyre_s
     return status;
 }
 
-static gyre_status connect_named(const struct gyre_meet_place *place, int *fd_out)
-{
-    struct sockaddr_un name;
-    const socklen_t n_name = gyre_meet_to_named(place, &name);
-    const int fd = gyre_sock_new(AF_UNIX);
-    if (fd < 0)
-        return gyre_fail_errno(errno, "socket(AF_UNIX)");
-    if (connect(fd, (const struct sockaddr *)&name, n_name) != 0 || !gyre_meet_is_own_user(fd)) {
-        const gyre_status status = gyre_fail_errno(errno, "connect to %s", place->address);
-        gyre_sock_close(fd);
-        return status;
-    }
-    *fd_out = fd;
-    return GYRE_SUCCESS;
-}
-
 static gyre_status talk(const struct gyre_meet_place *place, int fd, uint64_t deadline_ns,
                         struct gyre_meet_answer *answer_out)
 {
@@ -144,14 +128,27 @@ gyre_status gyre_meet_say_hello(const struct gyre_meet_place *place, uint64_t de
                                 int *fd_out, struct gyre_meet_answer *answer_out)
 {
     struct gyre_sock_address addresses[GYRE_MEET_MAX_ADDRESSES];
-    const int n = gyre_meet_is_named(place) ? 1 : gyre_meet_addresses(place, addresses);
+    const bool is_named = gyre_meet_is_named(place);
+    const int n = is_named ? 1 : gyre_meet_addresses(place, addresses);
     gyre_status status = GYRE_ERROR_SYSTEM;
     for (int i = 0; i < n && status != GYRE_SUCCESS; i++) {
-        status = gyre_meet_is_named(place)
-                     ? connect_named(place, fd_out)
-                     : gyre_sock_connect(&addresses[i],
-                                         gyre_min_u64(deadline_ns, gyre_now_ns() + GYRE_SECOND_NS),
-                                         fd_out);
+        if (!is_named) {
+            const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + GYRE_SECOND_NS);
+            status = gyre_sock_connect(&addresses[i], try_ns, fd_out);
+        } else {
+            struct sockaddr_un name;
+            const socklen_t n_name = gyre_meet_to_named(place, &name);
+            *fd_out = gyre_sock_new(AF_UNIX);
+            if (*fd_out < 0)
+                return gyre_fail_errno(errno, "socket(AF_UNIX)");
+            const bool is_connected =
+                connect(*fd_out, (const struct sockaddr *)&name, n_name) == 0 &&
+                gyre_meet_is_own_user(*fd_out);
+            status = is_connected ? GYRE_SUCCESS
+                                  : gyre_fail_errno(errno, "connect to %s", place->address);
+            if (!is_connected)
+                gyre_sock_close(*fd_out);
+        }
         if (status != GYRE_SUCCESS)
             continue;
         status =

@@ -22,6 +22,5 @@
 /* What is connected how, and which of its addresses a NIC uses. */
 #include "core/foundation/topo/topo.h"
 #include "transport/ib/rules/ib_gid.h"
-#include "transport/ib/rules/ib_hca.h"
 
 #endif

@@ -217,30 +217,26 @@ static struct conn *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_pa
     return NULL;
 }
 
-static gyre_status on_call(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
-{
-    struct conn *conn = find_called(cm, &event->param.conn);
-    if (conn == NULL) {
-        GYRE_INFO(NET, "NET/IB : rdma_cm: a call of a stranger is rejected");
-        cm->api->reject(event->id, NULL, 0);
-        return GYRE_SUCCESS;
-    }
-    conn->id = event->id;
-    conn->id->context = conn;
-    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
-    GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
-    struct rdma_conn_param param = make_param(conn, NULL);
-    if (cm->api->accept(conn->id, &param) != 0)
-        return fail_step(conn, "rdma_accept", errno);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
 {
     struct conn *conn = event->id->context;
     switch (event->event) {
-    case RDMA_CM_EVENT_CONNECT_REQUEST:
-        return on_call(cm, event);
+    case RDMA_CM_EVENT_CONNECT_REQUEST: {
+        conn = find_called(cm, &event->param.conn);
+        if (conn == NULL) {
+            GYRE_INFO(NET, "NET/IB : rdma_cm: a call of a stranger is rejected");
+            cm->api->reject(event->id, NULL, 0);
+            return GYRE_SUCCESS;
+        }
+        conn->id = event->id;
+        conn->id->context = conn;
+        GYRE_TRY(move_to(cm, conn, IBV_QPS_RTR));
+        GYRE_TRY(move_to(cm, conn, IBV_QPS_RTS));
+        struct rdma_conn_param param = make_param(conn, NULL);
+        if (cm->api->accept(conn->id, &param) != 0)
+            return fail_step(conn, "rdma_accept", errno);
+        return GYRE_SUCCESS;
+    }
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (cm->api->resolve_route(event->id, RESOLVE_MS) != 0)
             return fail_step(conn, "rdma_resolve_route", errno);

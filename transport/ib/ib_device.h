@@ -8,7 +8,6 @@
 
 #include "core/foundation/base/param.h"
 #include "transport/ib/rules/ib_gid.h"
-#include "transport/ib/rules/ib_hca.h"
 #include "transport/ib/ib_verbs.h"
 
 #define GYRE_IB_MAX_PORTS 256

@@ -155,24 +155,6 @@ gyre_status gyre_ib_random_psn(uint32_t *psn_out)
     return GYRE_SUCCESS;
 }
 
-static gyre_status to_init(const struct gyre_verbs *verbs, struct ibv_qp *qp,
-                           const struct gyre_ib_qp_path *path, int access)
-{
-    struct ibv_qp_attr attr;
-    memset(&attr, 0, sizeof(attr));
-    attr.qp_state = IBV_QPS_INIT;
-    attr.pkey_index = path->pkey_index;
-    attr.port_num = path->port;
-    attr.qp_access_flags = (unsigned)access;
-    const int error = verbs->modify_qp(
-        qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    if (error != 0)
-        return gyre_fail_errno(error,
-                               "ibv_modify_qp(qpn 0x%x, RESET->INIT, port %u, pkey index %u)",
-                               qp->qp_num, path->port, path->pkey_index);
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd, struct ibv_cq *cq,
                               const struct gyre_ib_qp_path *path, int access,
                               struct gyre_ib_qp_size *size, struct ibv_qp **qp_out)
@@ -200,8 +182,18 @@ gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd,
     if (qp == NULL)
         return gyre_fail_errno(errno, "ibv_create_qp(RC, %u sends, %u receives)", size->n_send,
                                size->n_recv);
-    const gyre_status status = to_init(verbs, qp, path, access);
-    if (status != GYRE_SUCCESS) {
+    struct ibv_qp_attr init;
+    memset(&init, 0, sizeof(init));
+    init.qp_state = IBV_QPS_INIT;
+    init.pkey_index = path->pkey_index;
+    init.port_num = path->port;
+    init.qp_access_flags = (unsigned)access;
+    const int error = verbs->modify_qp(
+        qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (error != 0) {
+        const gyre_status status =
+            gyre_fail_errno(error, "ibv_modify_qp(qpn 0x%x, RESET->INIT, port %u, pkey index %u)",
+                            qp->qp_num, path->port, path->pkey_index);
         verbs->destroy_qp(qp);
         return status;
     }

@@ -2,7 +2,6 @@
 #include "transport/ib/rules/ib_gid.h"
 
 #include "core/foundation/base/util.h"
-#include "transport/ib/rules/ib_hca.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

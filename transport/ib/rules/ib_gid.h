@@ -84,4 +84,25 @@ int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid
 gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
                              const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
 
+#define GYRE_IB_MAX_HCA_ITEMS 256
+
+/* IB_HCA = [^][=]name[:port],... */
+struct gyre_ib_hca_rule {
+    bool is_inverted; /* ^ */
+    bool is_exact;    /* = */
+    int n_items;      /* 0: all ports */
+    struct {
+        char name[64];
+        int port; /* -1 = all */
+    } items[GYRE_IB_MAX_HCA_ITEMS];
+};
+
+/** Ignores blanks around names. Errors: INVALID_ARGUMENT, without the variable's name. */
+gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
+
+/** @widened_out: the item, if the rule is not exact and the item only begins the name, as mlx5_1
+ * does mlx5_10; else NULL. */
+bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
+                       const char **widened_out);
+
 #endif
