@@ -222,7 +222,7 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
               players[rank].n_syncs == 2);
         CHECK(coll != GYRE_COLL_ALL_REDUCE ||
               players[rank].n_copies <= 2U * (unsigned)(n_ranks - 1));
-        gyre_cuda_copies_free(players[rank].copies);
+        free(players[rank].copies);
         gyre_program_free(programs[rank]);
         free(play.ins[rank]);
         free(play.outs[rank]);

@@ -125,11 +125,6 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
     return GYRE_SUCCESS;
 }
 
-void gyre_cuda_copies_free(struct gyre_cuda_copies *copies)
-{
-    free(copies);
-}
-
 static gyre_status flush(struct walk *walk)
 {
     struct pending *pending = &walk->copies->pending[walk->channel];

@@ -44,8 +44,6 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
                                   const struct gyre_load_config *config,
                                   struct gyre_cuda_copies **copies_out);
 
-void gyre_cuda_copies_free(struct gyre_cuda_copies *copies);
-
 /** gyre_cuda_copies_walk - one call. One thread at a time. @split: n_channels as loaded. */
 gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct gyre_split *split,
                                   uint32_t elem_bytes, const struct gyre_cuda_copies_sink *sink);

@@ -301,21 +301,6 @@ static uintptr_t place_of(const struct resolver *resolver, const struct gyre_con
     return proto == GYRE_PROTO_SIMPLE ? (uintptr_t)end->inbox : (uintptr_t)end->slots[proto];
 }
 
-/* Are both ends as far from channel 0's as the strides say? */
-static bool is_regular(const struct resolver *resolver, const struct gyre_cuda_fused *fused,
-                       const struct gyre_cuda_peer *peer, uint32_t c)
-{
-    const uint32_t indices[] = {peer->send_end, peer->recv_end};
-    for (unsigned i = 0; i < 2; i++) {
-        const struct gyre_connector *first = &resolver->connectors[indices[i]];
-        const struct gyre_connector *end = &first[c * resolver->channel_stride];
-        if (place_of(resolver, end) != place_of(resolver, first) + c * fused->slots_stride ||
-            (uintptr_t)end->credit != (uintptr_t)first->credit + c * fused->credit_stride)
-            return false;
-    }
-    return true;
-}
-
 static bool resolve_peer(const struct resolver *resolver, const struct gyre_fused_peer *from,
                          struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
@@ -342,9 +327,16 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
         fused->slots_stride = place_of(resolver, next) - place_of(resolver, send);
         fused->credit_stride = (uint32_t)((uintptr_t)next->credit - (uintptr_t)send->credit);
     }
+    /* Are both ends as far from channel 0's as the strides say? */
+    const struct gyre_connector *const firsts[] = {send, recv};
     for (uint32_t c = 1; c < resolver->config->n_channels; c++)
-        if (!is_regular(resolver, fused, peer, c))
-            return false;
+        for (unsigned i = 0; i < 2; i++) {
+            const struct gyre_connector *end = &firsts[i][c * resolver->channel_stride];
+            if (place_of(resolver, end) !=
+                    place_of(resolver, firsts[i]) + c * fused->slots_stride ||
+                (uintptr_t)end->credit != (uintptr_t)firsts[i]->credit + c * fused->credit_stride)
+                return false;
+        }
     return true;
 }
 

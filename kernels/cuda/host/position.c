@@ -22,32 +22,29 @@ static const void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset
     return (const unsigned char *)blob + offset;
 }
 
-static bool find_in_channel(const struct gyre_cuda_known_work *work, uint32_t channel,
-                            uint32_t index, struct user *user_out)
-{
-    const struct gyre_cuda_worker *workers = blob_at(work->lowered, work->lowered->workers_offset);
-    const struct gyre_cuda_connection *connections =
-        blob_at(work->lowered, work->lowered->connections_offset);
-    workers += channel % work->n_variants * work->n_workers;
-    for (uint32_t w = 0; w < work->n_workers; w++)
-        for (uint32_t i = 0; i < workers[w].n_connections; i++) {
-            const struct gyre_cuda_connection *own = &connections[workers[w].first_connection + i];
-            if (own->index + channel * work->channel_stride != index)
-                continue;
-            *user_out = (struct user){work, &workers[w], own, channel, w, i};
-            return true;
-        }
-    return false;
-}
-
 static bool find_user(const struct gyre_cuda_standstill *still, uint32_t index,
                       struct user *user_out)
 {
-    for (uint32_t i = 0; i < still->n_works; i++) {
-        const struct gyre_cuda_known_work *work = &still->works[i];
-        for (uint32_t channel = 0; work->lowered != NULL && channel < work->n_channels; channel++)
-            if (find_in_channel(work, channel, index, user_out))
+    for (uint32_t n = 0; n < still->n_works; n++) {
+        const struct gyre_cuda_known_work *work = &still->works[n];
+        if (work->lowered == NULL)
+            continue;
+        const struct gyre_cuda_worker *workers =
+            blob_at(work->lowered, work->lowered->workers_offset);
+        const struct gyre_cuda_connection *connections =
+            blob_at(work->lowered, work->lowered->connections_offset);
+        for (uint32_t at = 0; at < work->n_channels * work->n_workers; at++) {
+            const uint32_t channel = at / work->n_workers, w = at % work->n_workers;
+            const struct gyre_cuda_worker *worker =
+                &workers[channel % work->n_variants * work->n_workers + w];
+            for (uint32_t i = 0; i < worker->n_connections; i++) {
+                const struct gyre_cuda_connection *own = &connections[worker->first_connection + i];
+                if (own->index + channel * work->channel_stride != index)
+                    continue;
+                *user_out = (struct user){work, worker, own, channel, w, i};
                 return true;
+            }
+        }
     }
     return false;
 }

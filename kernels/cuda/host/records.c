@@ -160,11 +160,6 @@ static struct gyre_trace_event step_event(const struct reading *reading,
 /* Sending inputs or copying the own one, reducing, and receiving results. */
 enum phase { PHASE_SEND, PHASE_REDUCE, PHASE_GATHER, N_PHASES };
 
-static enum phase phase_of(const struct gyre_cuda_step *step)
-{
-    return step->recv_mask == 0 ? PHASE_SEND : step->n_ins > 1 ? PHASE_REDUCE : PHASE_GATHER;
-}
-
 /* Of the phase's steps in all tiles, with as many slots as it holds. False: it has none. */
 static bool phase_event(const struct reading *reading, const struct block_run *run,
                         enum phase phase, struct gyre_trace_event *event_out)
@@ -173,7 +168,10 @@ static bool phase_event(const struct reading *reading, const struct block_run *r
     for (int is_out = 0; is_out < 2; is_out++)
         for (uint32_t tile = 0; tile < run->n_tiles; tile++)
             for (uint32_t step = 0; step < run->worker->n_steps; step++) {
-                if (phase_of(step_of(run, step)) != phase)
+                const struct gyre_cuda_step *own = step_of(run, step);
+                if (phase != (own->recv_mask == 0 ? PHASE_SEND
+                              : own->n_ins > 1    ? PHASE_REDUCE
+                                                  : PHASE_GATHER))
                     continue;
                 if (n_found++ == 0)
                     *event_out = step_event(reading, run, step, 0);
@@ -339,28 +337,6 @@ static void add_run(struct reading *reading, const struct block_run *run, struct
     }
 }
 
-static void read_ring(struct reading *reading, uint32_t ring)
-{
-    const struct gyre_cuda_records *records = reading->records;
-    const uint64_t n_entries = records->recorder->blocks[ring].n_entries;
-    const uint64_t oldest = n_entries - count_kept(records, ring);
-    struct block_run run = {0}, closes = {0};
-    uint64_t end = n_entries, complete_ns = 0;
-    bool goes_on = true;
-    while (end > 0 && goes_on) {
-        if (!read_run(records, ring, end, oldest, &run))
-            break;
-        add_run(reading, &run, &closes);
-        complete_ns = run.is_complete ? run.run.begin_ns : run.run.end_ns;
-        end = run.first;
-        goes_on = run.is_complete;
-    }
-    if (end == 0 && goes_on)
-        return;
-    reading->steps.n_lost += n_entries - gyre_min_u64(n_entries, records->recorder->capacity);
-    reading->steps.complete_ns = gyre_max_u64(reading->steps.complete_ns, complete_ns);
-}
-
 static int compare_calls(const void *left, const void *right)
 {
     const struct gyre_trace_event *a = left, *b = right;
@@ -384,8 +360,23 @@ gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %llu events",
                          (unsigned long long)n_all);
     }
-    for (uint32_t ring = 0; ring < records->n_blocks; ring++)
-        read_ring(&reading, ring);
+    for (uint32_t ring = 0; ring < records->n_blocks; ring++) {
+        const uint64_t n_entries = records->recorder->blocks[ring].n_entries;
+        const uint64_t n_lost = n_entries - count_kept(records, ring);
+        struct block_run run = {0}, closes = {0};
+        uint64_t end = n_entries, complete_ns = 0;
+        bool goes_on = true;
+        while (end > 0 && goes_on && read_run(records, ring, end, n_lost, &run)) {
+            add_run(&reading, &run, &closes);
+            complete_ns = run.is_complete ? run.run.begin_ns : run.run.end_ns;
+            end = run.first;
+            goes_on = run.is_complete;
+        }
+        if (end == 0 && goes_on)
+            continue;
+        reading.steps.n_lost += n_lost;
+        reading.steps.complete_ns = gyre_max_u64(reading.steps.complete_ns, complete_ns);
+    }
     if (reading.runs.n_events > 0)
         qsort(reading.runs.events, reading.runs.n_events, sizeof(*reading.runs.events),
               compare_calls);

@@ -47,13 +47,6 @@ const void *gyre_cuda_mixer_function(uint32_t n_works)
                                           : gyre_cuda_kernels_copy.mixed;
 }
 
-static uint32_t lamport_kind(enum gyre_fused_pattern pattern)
-{
-    return pattern == GYRE_FUSED_TWO_SHOT   ? GYRE_CUDA_LAMPORT_GATHERS
-           : pattern == GYRE_FUSED_ONE_SHOT ? GYRE_CUDA_LAMPORT_SAME
-                                            : GYRE_CUDA_LAMPORT_APART;
-}
-
 const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gyre_fused_call *call,
                                      const struct gyre_reduction *reduction, bool is_lean)
 {
@@ -67,7 +60,10 @@ const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gy
                                  : run->unroll == GYRE_CUDA_DEEP_UNROLL ? 1
                                                                         : 2},
         [GYRE_AXIS_PEERS] = {GYRE_CUDA_PEERS_KERNELS, gyre_cuda_peers_class(call->n_peers)},
-        [GYRE_AXIS_KIND] = {GYRE_CUDA_LAMPORT_KINDS, lamport_kind(call->pattern)},
+        [GYRE_AXIS_KIND] = {GYRE_CUDA_LAMPORT_KINDS,
+                            call->pattern == GYRE_FUSED_TWO_SHOT   ? GYRE_CUDA_LAMPORT_GATHERS
+                            : call->pattern == GYRE_FUSED_ONE_SHOT ? GYRE_CUDA_LAMPORT_SAME
+                                                                   : GYRE_CUDA_LAMPORT_APART},
         [GYRE_AXIS_EXACT] = {2, run->is_exact},
         [GYRE_AXIS_PLACED] = {2, call->is_placed},
         [GYRE_AXIS_SCATTERS] = {2, call->pattern == GYRE_FUSED_ALL_TO_ALL},
@@ -170,19 +166,6 @@ static gyre_status load_line_kernels(struct pass *pass, const void *const *kerne
 
 #define COUNT_OF(table) (sizeof(table) / sizeof(const void *))
 
-static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *kernels)
-{
-    for (unsigned op = 0; op <= GYRE_MIN; op++)
-        GYRE_TRY(load_line_kernel(pass, kernels->one_shot[op], GYRE_CUDA_UNROLL));
-    GYRE_TRY(load_line_kernels(pass, kernels->fused, 1));
-    for (unsigned i = 0; i < pass->n_peers_kernels; i++) {
-        GYRE_TRY(load_kernels(pass, kernels->twoshot[i], COUNT_OF(kernels->twoshot[i])));
-        GYRE_TRY(load_kernels(pass, (const void *const *)kernels->lamport[i],
-                              COUNT_OF(kernels->lamport[i])));
-    }
-    return load_kernels(pass, (const void *const *)kernels->by_op, COUNT_OF(kernels->by_op));
-}
-
 static gyre_status load_copies(struct pass *pass, const struct gyre_cuda_copy_kernels *copies)
 {
     GYRE_TRY(load_line_kernels(pass, (const void *const *)copies->fused, 2));
@@ -205,8 +188,18 @@ static gyre_status load_all(struct pass *pass)
     };
     const void *const singles[] = {gyre_cuda_kernel_sync, gyre_cuda_kernel_copy_within,
                                    gyre_cuda_kernel_signal, gyre_cuda_kernel_await};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
-        GYRE_TRY(load_type(pass, types[i]));
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++) {
+        const struct gyre_cuda_kernels *kernels = types[i];
+        for (unsigned op = 0; op <= GYRE_MIN; op++)
+            GYRE_TRY(load_line_kernel(pass, kernels->one_shot[op], GYRE_CUDA_UNROLL));
+        GYRE_TRY(load_line_kernels(pass, kernels->fused, 1));
+        for (unsigned k = 0; k < pass->n_peers_kernels; k++) {
+            GYRE_TRY(load_kernels(pass, kernels->twoshot[k], COUNT_OF(kernels->twoshot[k])));
+            GYRE_TRY(load_kernels(pass, (const void *const *)kernels->lamport[k],
+                                  COUNT_OF(kernels->lamport[k])));
+        }
+        GYRE_TRY(load_kernels(pass, (const void *const *)kernels->by_op, COUNT_OF(kernels->by_op)));
+    }
     GYRE_TRY(load_copies(pass, &gyre_cuda_kernels_copy));
     GYRE_TRY(load_copies(pass, &gyre_cuda_lean_kernels_copy));
     return load_kernels(pass, singles, COUNT_OF(singles));

@@ -17,38 +17,18 @@ static uint32_t most_workers(const struct gyre_load_config *config)
     return most;
 }
 
-static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
+void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
 {
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    if (loaded == NULL)
+        return;
     pthread_mutex_lock(&executor->lock);
     gyre_cuda_forget_program(executor, loaded);
     gyre_cuda_arena_give_back(loaded->block, executor->base.n_launched);
     pthread_mutex_unlock(&executor->lock);
-    gyre_cuda_copies_free(loaded->copies);
+    free(loaded->copies);
     free(loaded->program);
     free(loaded);
-}
-
-/* As open_block() in device/block.cuh lays them out. */
-static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
-{
-    uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
-    if (loaded->shares_steps)
-        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
-    if (loaded->proto != GYRE_PROTO_SIMPLE)
-        bytes += (uint32_t)gyre_min_u64(shape->max_steps, GYRE_CUDA_LINE_STEPS) *
-                 GYRE_CUDA_LINE_STEP_BYTES;
-    return bytes + 16;
-}
-
-/* Each tile in flight needs slots of its own. The depth is the same on all ranks. */
-static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
-                                 const struct gyre_load_config *config)
-{
-    const uint32_t depth = config->program->min_depth;
-    return config->proto == GYRE_PROTO_SIMPLE &&
-                   depth * GYRE_CUDA_TILES_IN_FLIGHT <= executor->spec.depth
-               ? GYRE_CUDA_TILES_IN_FLIGHT
-               : 1;
 }
 
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
@@ -89,9 +69,21 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;
     loaded->shares_steps = loaded->inline_words == 0 && shape.max_steps <= GYRE_CUDA_SHARED_STEPS;
-    loaded->n_in_flight = choose_in_flight(executor, config);
+    /* Each tile in flight needs slots of its own. The depth is the same on all ranks. */
+    const uint32_t depth = config->program->min_depth;
+    loaded->n_in_flight = config->proto == GYRE_PROTO_SIMPLE &&
+                                  depth * GYRE_CUDA_TILES_IN_FLIGHT <= executor->spec.depth
+                              ? GYRE_CUDA_TILES_IN_FLIGHT
+                              : 1;
     loaded->posts_late = shape.max_uses <= executor->spec.depth;
-    loaded->shared_bytes = shared_bytes(loaded, &shape);
+    /* As open_block() in device/block.cuh lays them out. */
+    uint32_t bytes = shape.max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
+    if (loaded->shares_steps)
+        bytes += shape.max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+    if (loaded->proto != GYRE_PROTO_SIMPLE)
+        bytes += (uint32_t)gyre_min_u64(shape.max_steps, GYRE_CUDA_LINE_STEPS) *
+                 GYRE_CUDA_LINE_STEP_BYTES;
+    loaded->shared_bytes = bytes + 16;
     if (loaded->shared_bytes > executor->most_shared_bytes)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
                          config->program->algorithm, shape.max_connections);
@@ -183,15 +175,9 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
     if (status == GYRE_SUCCESS)
         status = gyre_cuda_know_program(executor, config, loaded);
     if (status != GYRE_SUCCESS) {
-        unload(executor, loaded);
+        gyre_cuda_unload(base, loaded);
         return status;
     }
     *loaded_out = loaded;
     return GYRE_SUCCESS;
-}
-
-void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
-{
-    if (loaded != NULL)
-        unload(gyre_cuda_own(base), loaded);
 }

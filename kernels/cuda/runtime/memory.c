@@ -14,14 +14,6 @@
 #define MIN_PROGRAM_BYTES    ((uint64_t)(1 << 20))
 #define MAX_PROGRAM_BYTES    ((uint64_t)(16 << 20))
 
-struct layout {
-    size_t control;
-    size_t connectors;
-    size_t arena;
-    size_t scratch_bytes;
-    size_t n_bytes;
-};
-
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
@@ -29,35 +21,37 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
     const uint64_t program_bytes = gyre_min_u64(
         MAX_PROGRAM_BYTES,
         gyre_max_u64(MIN_PROGRAM_BYTES, (uint64_t)executor->n_ranks * PROGRAM_BYTES_A_RANK));
-    struct layout layout;
     /* With more peers than a step can receive from, a chain's sum lies in scratch. */
     uint64_t slot_bytes = 0;
     for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
         slot_bytes = gyre_max_u64(slot_bytes, executor->spec.slot_bytes[proto]);
-    layout.scratch_bytes = 0;
-    if (!gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
-        layout.scratch_bytes = (size_t)(executor->spec.n_fifos * GYRE_CUDA_TILES_IN_FLIGHT *
-                                        gyre_round_up(slot_bytes, 256));
-    layout.control = (size_t)gyre_round_up(n_ends * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS,
-                                           GYRE_CUDA_ARENA_ALIGN_BYTES);
-    layout.connectors = layout.control + (size_t)gyre_round_up(sizeof(struct gyre_cuda_control),
-                                                               GYRE_CUDA_ARENA_ALIGN_BYTES);
-    layout.arena = layout.connectors + (size_t)gyre_round_up(n_ends * sizeof(struct gyre_connector),
-                                                             GYRE_CUDA_ARENA_ALIGN_BYTES);
-    layout.n_bytes = (size_t)gyre_round_up(layout.arena + layout.scratch_bytes + program_bytes,
-                                           GYRE_LARGE_PAGE_BYTES);
+    const bool has_scratch = !gyre_cuda_has_small_areas((uint32_t)executor->n_ranks);
+    const size_t scratch_bytes = has_scratch
+                                     ? (size_t)(executor->spec.n_fifos * GYRE_CUDA_TILES_IN_FLIGHT *
+                                                gyre_round_up(slot_bytes, 256))
+                                     : 0;
+    /* Counters come first. */
+    const uint64_t align_bytes = GYRE_CUDA_ARENA_ALIGN_BYTES;
+    const uint64_t control_offset =
+        gyre_round_up(n_ends * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS, align_bytes);
+    const uint64_t connectors_offset =
+        control_offset + gyre_round_up(sizeof(struct gyre_cuda_control), align_bytes);
+    const uint64_t arena_offset =
+        connectors_offset + gyre_round_up(n_ends * sizeof(struct gyre_connector), align_bytes);
+    const size_t n_bytes =
+        (size_t)gyre_round_up(arena_offset + scratch_bytes + program_bytes, GYRE_LARGE_PAGE_BYTES);
     const size_t mailbox_bytes = (size_t)gyre_round_up(
         sizeof(*executor->mailbox) + (size_t)executor->n_ranks * sizeof(*executor->has_left), 256);
-    GYRE_TRY(device->ops->pool_alloc(device, layout.n_bytes, &executor->memory));
+    GYRE_TRY(device->ops->pool_alloc(device, n_bytes, &executor->memory));
     GYRE_TRY(device->ops->host_alloc(device, mailbox_bytes + GYRE_CUDA_STAGING_BYTES,
                                      &executor->host_memory));
     unsigned char *memory = executor->memory;
     executor->counters = executor->memory;
-    executor->control = (void *)(memory + layout.control);
-    executor->device_connectors = (void *)(memory + layout.connectors);
+    executor->control = (void *)(memory + control_offset);
+    executor->device_connectors = (void *)(memory + connectors_offset);
     executor->mailbox = executor->host_memory;
     executor->has_left = (uint64_t *)(void *)(executor->mailbox + 1);
-    GYRE_TRY(device->ops->zero(device, memory, layout.connectors));
+    GYRE_TRY(device->ops->zero(device, memory, connectors_offset));
     int least = 0, greatest = 0;
     GYRE_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     GYRE_CUDA_TRY(
@@ -66,11 +60,10 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
     GYRE_TRY(gyre_cuda_upload(&executor->uploader, executor->fault, executor->device_connectors,
                               executor->connectors,
                               gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector)));
-    gyre_cuda_arena_open(&executor->arena, memory + layout.arena, layout.n_bytes - layout.arena);
+    gyre_cuda_arena_open(&executor->arena, memory + arena_offset, n_bytes - arena_offset);
     GYRE_INFO(INIT, "rank %d: %zu KiB on the GPU beside the FIFOs, of which %zu KiB for programs",
-              executor->rank, layout.n_bytes >> 10,
-              (layout.n_bytes - layout.arena - layout.scratch_bytes) >> 10);
-    return gyre_cuda_reserve_scratch(executor, layout.scratch_bytes);
+              executor->rank, n_bytes >> 10, (n_bytes - arena_offset - scratch_bytes) >> 10);
+    return gyre_cuda_reserve_scratch(executor, scratch_bytes);
 }
 
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor)
@@ -118,28 +111,23 @@ gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_
     return GYRE_SUCCESS;
 }
 
-static gyre_status put_table(struct gyre_cuda_executor *executor, struct gyre_placement *placement)
+gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement)
 {
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     const size_t n_bytes = (size_t)executor->n_ranks * sizeof(*placement->bases);
     struct gyre_cuda_arena_block *block = NULL;
-    GYRE_TRY(gyre_cuda_arena_take(&executor->arena, n_bytes, gyre_cuda_count_completed(executor),
-                                  NULL, &block));
-    const gyre_status status = gyre_cuda_upload(&executor->uploader, executor->fault,
-                                                block->address, placement->bases, n_bytes);
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    pthread_mutex_lock(&executor->lock);
+    gyre_status status = gyre_cuda_arena_take(&executor->arena, n_bytes,
+                                              gyre_cuda_count_completed(executor), NULL, &block);
+    if (status == GYRE_SUCCESS)
+        status = gyre_cuda_upload(&executor->uploader, executor->fault, block->address,
+                                  placement->bases, n_bytes);
     if (status == GYRE_SUCCESS)
         placement->device_bases = (void *const *)(void *)block->address;
     else
         gyre_cuda_arena_give_back(block, executor->base.n_launched);
-    return status;
-}
-
-gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement)
-{
-    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
-    struct gyre_cuda_apart apart = {0};
-    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
-    pthread_mutex_lock(&executor->lock);
-    const gyre_status status = put_table(executor, placement);
     pthread_mutex_unlock(&executor->lock);
     gyre_cuda_leave_apart(&apart);
     return status;

@@ -15,15 +15,6 @@ static uint32_t element_of(const struct gyre_ready *ready)
     return gyre_dtype_bytes((gyre_dtype)ready->reduction.dtype);
 }
 
-static uint64_t step_bytes(const struct gyre_ready *ready)
-{
-    const struct gyre_split *split = &ready->split;
-    const uint64_t chunk_elems =
-        gyre_div_round_up(split->count, (uint64_t)split->n_channels * split->n_chunks) +
-        split->unit_elems;
-    return gyre_min_u64(chunk_elems, split->tile_elems) * element_of(ready);
-}
-
 static bool places_blocks(const struct gyre_cuda_executor *executor,
                           const struct gyre_cuda_ready *ready, uint32_t n_places)
 {
@@ -136,7 +127,11 @@ gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready 
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a plan of %zu bytes", sizeof(*ready));
     ready->base = *wanted;
     ready->pair = is_message ? (struct gyre_cuda_pair *)(ready + 1) : NULL;
-    ready->step_bytes = step_bytes(wanted);
+    const struct gyre_split *split = &wanted->split;
+    const uint64_t chunk_elems =
+        gyre_div_round_up(split->count, (uint64_t)split->n_channels * split->n_chunks) +
+        split->unit_elems;
+    ready->step_bytes = gyre_min_u64(chunk_elems, split->tile_elems) * element_of(wanted);
     ready->transferred_bytes = gyre_div_round_up(wanted->split.count, wanted->split.n_chunks) *
                                loaded->n_transfers * element_of(wanted);
     for (int records = 0; records < 2; records++)
@@ -193,15 +188,6 @@ static bool is_of(const struct gyre_work *work, enum gyre_fused_pattern pattern)
     return work->ready->loaded->fused_call.pattern == pattern;
 }
 
-static bool are_alike(const struct gyre_ready *send, const struct gyre_ready *receive)
-{
-    const struct gyre_split *a = &send->split, *b = &receive->split;
-    return send->loaded->proto == receive->loaded->proto && a->count == b->count &&
-           a->n_channels == b->n_channels && a->tile_elems == b->tile_elems &&
-           a->unit_elems == b->unit_elems && send->reduction.dtype == receive->reduction.dtype &&
-           gyre_cuda_fused_joins(&send->loaded->fused, &receive->loaded->fused);
-}
-
 struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
                                            const struct gyre_work *works)
 {
@@ -218,21 +204,26 @@ struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
     pair->other = other;
     pair->is_in_place = is_in_place;
     pair->send = !sends_first;
+    const struct gyre_split *a = &send->base.split, *b = &receive->base.split;
+    const bool has_joint_ends =
+        send->base.loaded->proto == receive->base.loaded->proto &&
+        gyre_cuda_fused_joins(&send->base.loaded->fused, &receive->base.loaded->fused);
+    const bool are_alike = has_joint_ends && a->count == b->count &&
+                           a->n_channels == b->n_channels && a->tile_elems == b->tile_elems &&
+                           a->unit_elems == b->unit_elems &&
+                           send->base.reduction.dtype == receive->base.reduction.dtype;
     for (int records = 0; records < 2; records++)
         choose_form(executor, gyre_cuda_own_ready(&works[0]),
-                    are_alike(&send->base, &receive->base) ? GYRE_FUSED_SEND_RECEIVE
-                                                           : GYRE_FUSED_NONE,
-                    is_in_place, records != 0, &pair->forms[records]);
+                    are_alike ? GYRE_FUSED_SEND_RECEIVE : GYRE_FUSED_NONE, is_in_place,
+                    records != 0, &pair->forms[records]);
     /* The send needs at most a FIFO's slots. The peer frees them when it comes to this message, by
      * its receive or by a send before it. */
-    pair->goes_apart =
-        sends_first && pair->forms[0].run.kernel == NULL &&
-        (send->base.loaded->n_channels + receive->base.loaded->n_channels >
-             gyre_kernel_limits[GYRE_LIMIT_BLOCKS_TOGETHER].number &&
-         gyre_tile_count(&send->base.split) <= executor->spec.depth &&
-         send->forms[0].run.kernel != NULL && receive->forms[0].run.kernel != NULL &&
-         send->base.loaded->proto == receive->base.loaded->proto &&
-         gyre_cuda_fused_joins(&send->base.loaded->fused, &receive->base.loaded->fused));
+    pair->goes_apart = sends_first && pair->forms[0].run.kernel == NULL &&
+                       (send->base.loaded->n_channels + receive->base.loaded->n_channels >
+                            gyre_kernel_limits[GYRE_LIMIT_BLOCKS_TOGETHER].number &&
+                        gyre_tile_count(&send->base.split) <= executor->spec.depth &&
+                        send->forms[0].run.kernel != NULL && receive->forms[0].run.kernel != NULL &&
+                        has_joint_ends);
     pair->args.work = send->args.work;
     pair->args.fused =
         gyre_cuda_fused_join(&send->base.loaded->fused, &receive->base.loaded->fused);

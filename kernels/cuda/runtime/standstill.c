@@ -96,10 +96,16 @@ static const struct gyre_cuda_remembered *recall(const struct gyre_cuda_executor
     return found->loaded != NULL && found->number == number ? found : NULL;
 }
 
-/* False: they, or a later work, are not remembered. */
-static bool find_works(const struct gyre_cuda_executor *executor, uint64_t completed,
-                       struct inquiry *inquiry)
+/* The caller holds the lock and frees inquiry->counters. False: the launch or a later one is not
+ * remembered, or the GPU counts other works than the host, as after a capture. */
+static bool inquire(const struct gyre_cuda_executor *executor, uint64_t completed,
+                    struct inquiry *inquiry)
 {
+    const uint32_t n_ends = gyre_cuda_n_ends(executor);
+    const size_t n_words = (size_t)n_ends * GYRE_N_SLOT_PROTOS;
+    memset(inquiry, 0, sizeof(*inquiry));
+    if (executor->last_capture != 0 || executor->miscounts || executor->slots_of_unloaded == NULL)
+        return false;
     inquiry->still.works = inquiry->works;
     for (uint64_t number = completed; number < executor->base.n_launched; number++) {
         const struct gyre_cuda_remembered *found = recall(executor, number);
@@ -114,15 +120,9 @@ static bool find_works(const struct gyre_cuda_executor *executor, uint64_t compl
         work->n_tiles = found->n_tiles;
         work->place = (uint16_t)inquiry->still.n_works++;
     }
-    return inquiry->still.n_works > 0;
-}
-
-/* Before the running launch. */
-static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t completed,
-                       struct inquiry *inquiry)
-{
-    const uint32_t n_ends = gyre_cuda_n_ends(executor);
-    const size_t n_words = (size_t)n_ends * GYRE_N_SLOT_PROTOS;
+    if (inquiry->still.n_works == 0)
+        return false;
+    /* The ends' slots before the running launch. */
     inquiry->counters = malloc((n_words + 1) * sizeof(*inquiry->counters));
     if (inquiry->counters == NULL)
         return false;
@@ -141,17 +141,6 @@ static bool count_ends(const struct gyre_cuda_executor *executor, uint64_t compl
     inquiry->still.n_ends = n_ends;
     inquiry->still.counters = inquiry->counters;
     return true;
-}
-
-/* The caller holds the lock and frees inquiry->counters. False: the launch is not known, as after a
- * capture, when the GPU counts other works than the host. */
-static bool inquire(const struct gyre_cuda_executor *executor, uint64_t completed,
-                    struct inquiry *inquiry)
-{
-    memset(inquiry, 0, sizeof(*inquiry));
-    return executor->last_capture == 0 && !executor->miscounts &&
-           executor->slots_of_unloaded != NULL && completed < executor->base.n_launched &&
-           find_works(executor, completed, inquiry) && count_ends(executor, completed, inquiry);
 }
 
 /* Of waiting blocks, at most `most`. Returns their number. */
