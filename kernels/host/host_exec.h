@@ -131,7 +131,7 @@ struct gyre_host_launch {
     struct gyre_host_runner *runners;
 };
 
-/** gyre_host_drop_user_and_unlock - the last one frees it. The caller holds executor->lock. */
+/** The last one frees it. The caller holds executor->lock. */
 void gyre_host_drop_user_and_unlock(struct gyre_host_executor *executor);
 
 gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_ready *wanted,
@@ -139,7 +139,7 @@ gyre_status gyre_host_ready(struct gyre_executor *executor, const struct gyre_re
 gyre_status gyre_host_enqueue(struct gyre_executor *executor, const struct gyre_work *works,
                               int n_works, gyre_stream stream);
 
-/** gyre_host_step_try - False: nothing was done; else *n_bytes_out is at least 1. At tile n_tiles
+/** False: nothing was done; else *n_bytes_out is at least 1. At tile n_tiles
  * the runner is finished. The caller holds poll_lock. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
@@ -150,26 +150,26 @@ bool gyre_host_has_arrived(const struct gyre_host_runner *runner, const struct g
 bool gyre_host_has_data(const struct gyre_host_runner *runner);
 bool gyre_host_has_room(const struct gyre_step *step, struct gyre_host_end *const *ends);
 
-/** gyre_host_lines_arrived - n bytes of the next slot. */
+/** Are n bytes of the next slot there? */
 bool gyre_host_lines_arrived(struct gyre_host_end *end, uint64_t n_bytes);
 
 void gyre_host_lines_unpack(const struct gyre_host_end *end, unsigned char *to, uint64_t n_bytes);
 
-/** gyre_host_lines_send - announces them to the proxy. */
+/** Announces them to the proxy. */
 void gyre_host_lines_send(const struct gyre_host_end *end, const unsigned char *from,
                           uint64_t n_bytes);
 
-/** gyre_host_enter - tells the peers, once, that they may place data into OUT. */
+/** Tells the peers, once, that they may place data into OUT. */
 void gyre_host_enter(struct gyre_host_runner *runner);
 
 bool gyre_host_trace_step(struct gyre_host_launch *launch, struct gyre_host_runner *runner,
                           uint64_t *n_bytes_out);
 
-/** gyre_host_trace_begin - decides whether the launch is recorded. The caller holds poll_lock. */
+/** Decides whether the launch is recorded. The caller holds poll_lock. */
 void gyre_host_trace_begin(struct gyre_host_launch *launch);
 void gyre_host_trace_end(const struct gyre_host_launch *launch);
 
-/** gyre_host_trace_load - errors: OUT_OF_MEMORY. */
+/** Errors: OUT_OF_MEMORY. */
 gyre_status gyre_host_trace_load(const struct gyre_host_executor *executor,
                                  const struct gyre_load_config *config, struct gyre_loaded *loaded);
 
@@ -189,7 +189,7 @@ gyre_status gyre_host_await_signals(struct gyre_executor *executor,
 void gyre_host_peer_left(struct gyre_executor *executor, int rank);
 bool gyre_host_find_blocked(struct gyre_executor *executor, struct gyre_blocked *blocked_out);
 
-/** gyre_host_loaded_release - the last one frees it. The caller holds executor->lock. */
+/** The last one frees it. The caller holds executor->lock. */
 void gyre_host_loaded_release(struct gyre_loaded *loaded);
 
 struct gyre_reduce_step {
@@ -203,7 +203,7 @@ struct gyre_reduce_step {
     uint64_t n_elems;
 };
 
-/** gyre_reduce_run - all inputs in order to all outputs. f16, bf16 and fp8 accumulate in f32 and
+/** All inputs in order to all outputs. f16, bf16 and fp8 accumulate in f32 and
  * round once. About 24 KiB of stack. Any thread. */
 void gyre_reduce_run(const struct gyre_reduce_step *step);
 

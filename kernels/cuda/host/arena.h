@@ -31,20 +31,20 @@ struct gyre_cuda_arena {
     uint64_t n_evicted;
 };
 
-/** gyre_cuda_arena_open - the memory stays the caller's. @base: a multiple of
+/** The memory stays the caller's. @base: a multiple of
  * GYRE_CUDA_ARENA_ALIGN_BYTES; never read or written. */
 void gyre_cuda_arena_open(struct gyre_cuda_arena *arena, void *base, size_t n_bytes);
 
 void gyre_cuda_arena_close(struct gyre_cuda_arena *arena);
 
-/** gyre_cuda_arena_take - evicts idle blocks if need be, those used longest ago first.
+/** Evicts idle blocks if need be, those used longest ago first.
  * @n_completed: works up to it are over. @holder: set to NULL when the block is evicted; NULL =
  * never evicted. @block_out: the arena's, until evicted or given back. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
                                  uint64_t n_completed, struct gyre_cuda_arena_block **holder,
                                  struct gyre_cuda_arena_block **block_out);
 
-/** gyre_cuda_arena_give_back - the memory is reused once the works up to @n_launched, which may
+/** The memory is reused once the works up to @n_launched, which may
  * read it, are over. @block: may be NULL. */
 void gyre_cuda_arena_give_back(struct gyre_cuda_arena_block *block, uint64_t n_launched);
 

@@ -37,14 +37,14 @@ struct gyre_cuda_copies_sink {
 
 struct gyre_cuda_copies;
 
-/** gyre_cuda_copies_make - errors: UNSUPPORTED (no tail, missing connections or such as cannot
+/** Errors: UNSUPPORTED (no tail, missing connections or such as cannot
  * place, too many peers), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
                                   const struct gyre_connector *connectors, int n_ranks,
                                   const struct gyre_load_config *config,
                                   struct gyre_cuda_copies **copies_out);
 
-/** gyre_cuda_copies_walk - one call. One thread at a time. @split: n_channels as loaded. */
+/** One call. One thread at a time. @split: n_channels as loaded. */
 gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct gyre_split *split,
                                   uint32_t elem_bytes, const struct gyre_cuda_copies_sink *sink);
 

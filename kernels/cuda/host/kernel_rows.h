@@ -70,22 +70,22 @@ bool gyre_kernel_row_fits(const struct gyre_kernel_row *row, const struct gyre_f
 
 void gyre_kernel_choose(const struct gyre_fused_call *call, struct gyre_run *run_out);
 
-/** gyre_kernel_most_tiles - 0 if no fused kernel fits. @call: n_tiles is the least number. */
+/** 0 if no fused kernel fits. @call: n_tiles is the least number. */
 uint32_t gyre_kernel_most_tiles(const struct gyre_fused_call *call);
 
-/** gyre_cuda_block_threads - that move such chunks. Line protocols: at most one a line (LL128: a
+/** Threads that move such chunks. Line protocols: at most one a line (LL128: a
  * warp takes four), at least two warps. @most_threads: as loaded. */
 uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes,
                                  uint32_t most_threads);
 
-/** gyre_cuda_threads_per_peer - whole warps. */
+/** Whole warps. */
 uint32_t gyre_cuda_threads_per_peer(uint32_t n_peers, uint32_t n_threads);
 
-/** gyre_cuda_fused_shared_bytes - 16 bytes for each thread and own value, for the rounds in flight
+/** 16 bytes for each thread and own value, for the rounds in flight
  * and the next ones. With one peer none. */
 uint32_t gyre_cuda_fused_shared_bytes(uint32_t n_peers, uint32_t threads_per_peer, uint32_t unroll);
 
-/** gyre_cuda_peers_class - registers for 1, 3 or 7 peers: 0, 1 or 2. */
+/** Registers for 1, 3 or 7 peers: 0, 1 or 2. */
 uint32_t gyre_cuda_peers_class(uint32_t n_peers);
 
 #endif

@@ -16,7 +16,7 @@ struct gyre_cuda_shape {
     bool is_proxied;
 };
 
-/** gyre_cuda_lower - all variants of one rank. @connectors: checked for existence and protocol, in
+/** All variants of one rank. @connectors: checked for existence and protocol, in
  * every channel. @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (no
  * slots for the protocol, too many chunks), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
@@ -24,7 +24,7 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
 
-/** gyre_cuda_fused_resolve - both sides of the peers' FIFOs in channel 0. Offsets are in blocks.
+/** Both sides of the peers' FIFOs in channel 0. Offsets are in blocks.
  * False if a side has a proxy, the depth is no power of two, or channels are not equally far apart.
  */
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
@@ -33,15 +33,15 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_fused_program *found,
                              struct gyre_cuda_fused *fused_out);
 
-/** gyre_cuda_fused_joins - are their FIFOs addressed alike, as one launch needs? */
+/** Are their FIFOs addressed alike, as one launch needs? */
 bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
                            const struct gyre_cuda_fused *receive);
 
-/** gyre_cuda_fused_join - one peer with the ends of both. */
+/** One peer with the ends of both. */
 struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
                                             const struct gyre_cuda_fused *receive);
 
-/** gyre_cuda_fused_before - a send launched before the receive gives its credit, for which a peer
+/** A send launched before the receive gives its credit, for which a peer
  * that also sends first waits. @n_channels: of the receive. */
 struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
                                               const struct gyre_cuda_fused *receive,

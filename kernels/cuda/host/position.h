@@ -36,7 +36,7 @@ struct gyre_cuda_standstill {
     const uint64_t *counters; /* [slots' protocol][connector], before the launch */
 };
 
-/** gyre_cuda_count_slots - adds to the counters of the program's ends. @n_ends: connectors. */
+/** Adds to the counters of the program's ends. @n_ends: connectors. */
 void gyre_cuda_count_slots(const struct gyre_cuda_known_work *work, uint64_t n_tiles,
                            uint32_t n_ends, uint64_t *counters);
 
@@ -49,7 +49,7 @@ bool gyre_cuda_end_of(const struct gyre_cuda_standstill *still, uint32_t index, 
                       const struct gyre_position *positions, uint32_t n_positions,
                       struct gyre_side_state *state_out);
 
-/** gyre_cuda_mailbox_read - any thread; does not wait. */
+/** Any thread; does not wait. */
 struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mailbox);
 
 #endif

@@ -63,7 +63,7 @@ struct gyre_cuda_share {
     uint32_t chunk_mask; /* 0: one chunk, whatever the steps call it */
 };
 
-/** gyre_cuda_share_make - once a block. */
+/** Once a block. */
 static GYRE_HOST_DEVICE inline struct gyre_cuda_share
 gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
 {
@@ -205,7 +205,7 @@ struct gyre_cuda_common {
     struct gyre_cuda_recording recording;
 };
 
-/** gyre_cuda_begun_word - works completed << 17, `ends_works` in bit 16, `n_works` in 8 bits,
+/** Works completed << 17, `ends_works` in bit 16, `n_works` in 8 bits,
  * `n_reports` less one in 8 bits. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_begun_word(const struct gyre_cuda_common *common,
                                                              uint64_t n_completed)
@@ -422,7 +422,7 @@ GYRE_STATIC_ASSERT(offsetof(struct gyre_cuda_args_few, works) ==
                            offsetof(struct gyre_cuda_args_mixed, works),
                    "one is the beginning of the other");
 
-/** gyre_cuda_lamport_half - LAMPORT sends words inverted, and zero means empty, so it cannot carry
+/** LAMPORT sends words inverted, and zero means empty, so it cannot carry
  * 8 bytes of ones: NaNs in every type, also without the last element's sign, and sent so. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 {

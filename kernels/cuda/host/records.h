@@ -19,7 +19,7 @@ struct gyre_cuda_clock {
     uint32_t n_points;
 };
 
-/** gyre_cuda_clock_add - a third moment replaces the second. */
+/** A third moment replaces the second. */
 void gyre_cuda_clock_add(struct gyre_cuda_clock *clock, const struct gyre_cuda_clock_round *rounds,
                          uint32_t n_rounds);
 
@@ -50,7 +50,7 @@ struct gyre_cuda_records {
     uint32_t n_programs;
 };
 
-/** gyre_cuda_records_read - in the host's time, one launch from all its blocks. A worker's steps do
+/** In the host's time, one launch from all its blocks. A worker's steps do
  * not overlap, even if waits do. Phases and copies become events of their first step. Steps of a
  * launch with overwritten entries are left out. @events_out: malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_records_read(const struct gyre_cuda_records *records,

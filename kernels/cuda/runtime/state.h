@@ -201,7 +201,7 @@ static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executo
     return (uint32_t)executor->n_ranks * executor->spec.n_fifos * 2;
 }
 
-/** gyre_cuda_only_copies - no arithmetic: copying kernels run it, whatever the type. */
+/** No arithmetic: copying kernels run it, whatever the type. */
 static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
                                          const struct gyre_reduction *reduction)
 {
@@ -220,69 +220,69 @@ struct gyre_cuda_start {
     bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
 
-/** gyre_cuda_upload - returns when the bytes are on the GPU. The device is current, the thread
+/** Returns when the bytes are on the GPU. The device is current, the thread
  * apart (gyre_cuda_enter_apart). One thread at a time. Errors: DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
                              void *to, const void *from, size_t n_bytes);
 
-/** gyre_cuda_await_stream - polls. Errors: as gyre_cuda_upload(). */
+/** Polls. Errors: as gyre_cuda_upload(). */
 gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault);
 
-/** gyre_cuda_fused_function - NULL for sends and receives that are not lean. */
+/** NULL for sends and receives that are not lean. */
 const void *gyre_cuda_fused_function(const struct gyre_run *run, const struct gyre_fused_call *call,
                                      const struct gyre_reduction *reduction, bool is_lean);
 
-/** gyre_cuda_interpreter_function - takes struct gyre_cuda_args_one. NULL if there is none.
+/** Takes struct gyre_cuda_args_one. NULL if there is none.
  * @copies: ignores dtype and op. @is_lean: not recorded, without proxies. */
 const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, unsigned dtype,
                                            unsigned op, bool is_lean);
 
-/** gyre_cuda_copier_function - takes struct gyre_cuda_args_few if it fits, else args_many. */
+/** Takes struct gyre_cuda_args_few if it fits, else args_many. */
 const void *gyre_cuda_copier_function(enum gyre_proto proto, uint32_t n_works, bool is_lean);
 
-/** gyre_cuda_mixer_function - takes struct gyre_cuda_args_mixed_few or args_mixed. */
+/** Takes struct gyre_cuda_args_mixed_few or args_mixed. */
 const void *gyre_cuda_mixer_function(uint32_t n_works);
 
-/** gyre_cuda_executor_set_epoch - for tests near the number at which flags wrap: every FIFO of
+/** For tests near the number at which flags wrap: every FIFO of
  * a protocol has moved n_slots. Nothing may run; set all inboxes and credits too. */
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *executor, enum gyre_proto proto,
                                          uint64_t n_slots);
 
-/** gyre_cuda_memory_open - nothing is allocated later. The device is current. */
+/** Nothing is allocated later. The device is current. */
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_count_completed - the last work of which no kernel runs. The caller holds the lock. */
+/** The last work of which no kernel runs. The caller holds the lock. */
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_make_resident - waits for the program's copy alone. The caller holds the lock. Errors:
+/** Waits for the program's copy alone. The caller holds the lock. Errors:
  * OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
                                     struct gyre_loaded *loaded);
 
-/** gyre_cuda_reserve_scratch - the caller holds the lock. Errors: OUT_OF_MEMORY. */
+/** The caller holds the lock. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes);
 
 gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
 void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement);
 
-/** gyre_cuda_preload - all kernels, once for each process and device. The device is current.
+/** All kernels, once for each process and device. The device is current.
  * @default_shared_bytes_out: of all of them, without gyre_cuda_allow_shared(). */
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out);
 
-/** gyre_cuda_allow_shared - of a loaded kernel. NULL: does nothing. */
+/** Of a loaded kernel. NULL: does nothing. */
 gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
 
 void gyre_cuda_recorder_free(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_recorder_open - without memory only warns. The device is current. */
+/** Without memory only warns. The device is current. */
 void gyre_cuda_recorder_open(struct gyre_cuda_executor *executor, struct gyre_trace *trace);
 
 /** gyre_cuda_recorder_close - @has_ended: the trace gets events. The device is current. */
 void gyre_cuda_recorder_close(struct gyre_cuda_executor *executor, bool has_ended);
 
-/** gyre_cuda_record_program - errors: OUT_OF_MEMORY. */
+/** Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_record_program(struct gyre_cuda_executor *executor,
                                      const struct gyre_load_config *config,
                                      struct gyre_loaded *loaded);
@@ -292,17 +292,17 @@ bool gyre_cuda_time_next(struct gyre_executor *base, gyre_stream stream);
 bool gyre_cuda_span_of(struct gyre_executor *base, uint64_t work,
                        struct gyre_launch_span *span_out);
 
-/** gyre_cuda_record_launch - or counts it as left out. The caller holds the lock. */
+/** Records the launch, or counts it as left out. The caller holds the lock. */
 void gyre_cuda_record_launch(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                              uint32_t n_works, enum gyre_cuda_run kind,
                              struct gyre_cuda_common *common);
 
-/** gyre_cuda_know_program - for gyre_cuda_positions(). Errors: OUT_OF_MEMORY. */
+/** For gyre_cuda_positions(). Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_know_program(struct gyre_cuda_executor *executor,
                                    const struct gyre_load_config *config,
                                    struct gyre_loaded *loaded);
 
-/** gyre_cuda_forget_program - before it is freed. The caller holds the lock. */
+/** Before it is freed. The caller holds the lock. */
 void gyre_cuda_forget_program(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded);
 
 /** gyre_cuda_remember - @number: works launched before. The caller holds the lock. */
@@ -314,20 +314,20 @@ gyre_status gyre_cuda_positions(struct gyre_executor *base, struct gyre_position
 gyre_status gyre_cuda_side_state(struct gyre_executor *base, const struct gyre_side_name *name,
                                  struct gyre_side_state *state_out);
 
-/** gyre_cuda_start - behind the executor's last launch, on any stream, in a capture or not. */
+/** Launches behind the executor's last launch, on any stream, in a capture or not. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 
-/** gyre_cuda_start_kernel - on a stream whose order is known already. @overlaps: may begin before
+/** Launches on a stream whose order is known already. @overlaps: may begin before
  * the kernel before it ends. */
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
-/** gyre_cuda_find_capture - 0 = none. */
+/** 0 = none. */
 gyre_status gyre_cuda_find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                    uint64_t *capture_out);
 
-/** gyre_cuda_find_pair - made when the two works first come together. NULL: they are no send and
+/** Made when the two works first come together. NULL: they are no send and
  * receive. The caller holds the lock. */
 struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
                                            const struct gyre_work *works);
@@ -336,24 +336,24 @@ struct gyre_cuda_pair *gyre_cuda_find_pair(struct gyre_cuda_executor *executor,
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_places, struct gyre_cuda_common *common);
 
-/** gyre_cuda_enqueue_ahead - a send, if gyre_cuda_pair.goes_apart. The next launch is this receive.
+/** Launches a send, if gyre_cuda_pair.goes_apart. The next launch is this receive.
  * The caller holds the lock. */
 gyre_status gyre_cuda_enqueue_ahead(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *send, const struct gyre_work *receive,
                                     cudaStream_t stream);
 
-/** gyre_cuda_side_streams_open - uses every kind of copy once, so that CUDA prepares none during a
+/** Uses every kind of copy once, so that CUDA prepares none during a
  * call. The device is current. */
 gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_launch_copies - a work's copy tail. @n_works: that begin with the first sync kernel; 0
+/** A work's copy tail. @n_works: that begin with the first sync kernel; 0
  * if the steps before were launched. */
 gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *work, uint32_t n_works,
                                     cudaStream_t stream);
 
-/** gyre_cuda_marks_are_past - of all uncaptured one-sided operations. The caller holds the lock. */
+/** Are all uncaptured one-sided operations over? The caller holds the lock. */
 bool gyre_cuda_marks_are_past(const struct gyre_cuda_executor *executor);
 void gyre_cuda_marks_close(struct gyre_cuda_executor *executor);
 
