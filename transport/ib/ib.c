@@ -135,7 +135,6 @@ static void free_transport(struct gyre_ib_transport *ib)
     }
     if (ib->nap_fd >= 0)
         close(ib->nap_fd);
-    gyre_ib_fences_close(ib);
     gyre_ib_channels_close(ib);
     gyre_ib_moves_close(ib);
     gyre_ib_cm_close(ib->cm);

@@ -76,17 +76,6 @@ gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-void gyre_ib_fences_close(struct gyre_ib_transport *ib)
-{
-    for (int i = 0; i < ib->n_rails; i++) {
-        if (ib->rails[i].fence == NULL)
-            continue;
-        gyre_ib_qp_stop(ib->verbs, ib->rails[i].fence);
-        ib->verbs->destroy_qp(ib->rails[i].fence);
-        ib->rails[i].fence = NULL;
-    }
-}
-
 static void raise_fence(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                         const char *words)
 {

@@ -302,6 +302,10 @@ void gyre_ib_channels_close(struct gyre_ib_transport *ib)
         if (ib->channels[i].qp != NULL)
             ib->verbs->destroy_qp(ib->channels[i].qp);
     for (int i = 0; i < ib->n_rails; i++) {
+        if (ib->rails[i].fence != NULL) {
+            gyre_ib_qp_stop(ib->verbs, ib->rails[i].fence);
+            ib->verbs->destroy_qp(ib->rails[i].fence);
+        }
         if (ib->rails[i].cq != NULL)
             ib->verbs->destroy_cq(ib->rails[i].cq);
         if (ib->rails[i].events != NULL)

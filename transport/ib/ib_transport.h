@@ -447,7 +447,6 @@ void gyre_ib_release_slots(const struct gyre_ib_peer *peer, const struct gyre_ib
                            bool is_lines);
 
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
-void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
 gyre_status gyre_ib_post_receives(struct gyre_ib_channel *channel, uint32_t n);
 

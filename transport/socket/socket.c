@@ -102,26 +102,22 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* NULL = no fault. */
-static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
-{
-    const struct gyre_peer_info *own = &config->infos[config->rank];
-    if (!gyre_fault_is_raised(config->fault))
-        return NULL;
-    /* These causes name their rank already. */
-    if (config->fault->status == GYRE_ERROR_REMOTE || config->fault->status == GYRE_ERROR_ABORTED)
-        return config->fault->cause;
-    snprintf(text, n_text, "rank %d (%s pid %u) failed: %.900s", config->rank, own->host_name,
-             own->pid, config->fault->cause);
-    return text;
-}
-
 static void socket_close(struct gyre_transport *base)
 {
     struct socket_transport *transport = (struct socket_transport *)base;
     const struct gyre_transport_config *config = &transport->config;
+    const struct gyre_peer_info *own = &config->infos[config->rank];
+    const struct gyre_fault *fault = config->fault;
     char text[GYRE_CAUSE_MAX_BYTES];
-    const char *cause = last_words(config, text, sizeof(text));
+    const char *cause = NULL; /* = no fault */
+    if (gyre_fault_is_raised(fault)) {
+        snprintf(text, sizeof(text), "rank %d (%s pid %u) failed: %.900s", config->rank,
+                 own->host_name, own->pid, fault->cause);
+        /* These causes name their rank already. */
+        const bool is_named =
+            fault->status == GYRE_ERROR_REMOTE || fault->status == GYRE_ERROR_ABORTED;
+        cause = is_named ? fault->cause : text;
+    }
     const bool had_proxy = transport->threads[0].proxy != NULL;
     socket_stop_setup(transport);
     for (uint32_t t = 0; t < transport->n_threads; t++)
