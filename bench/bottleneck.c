@@ -133,8 +133,8 @@ static bool check_together(const struct bench_bottleneck_options *options,
     else if (!has_shape && options->from.n == 0)
         wrong = "one of --hosts, --ranks and --from is needed (bottleneck --help)";
     else if (options->from.n > 0 && is_about_predictions)
-        wrong = "--cost, --nics, --nic-rate and --net are for predictions, and do not go with "
-                "--from";
+        wrong =
+            "--cost, --nics, --nic-rate and --net are for predictions, and do not go with --from";
     else if (options->tensor_from.n > 0 && options->from.n == 0)
         wrong = "--tensor-from needs --from";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
@@ -307,10 +307,10 @@ static bool open_source(struct bench_bottleneck_options *options, const struct g
     if (!read_times(&options->tensor_from, "--tensor-from", &group_times))
         return false;
     if (group_times.n_hosts != 1 || group_times.n_ranks != training->n_tensor_ranks) {
-        fprintf(stderr,
-                "bottleneck: --tensor-from has times of %u ranks on %u hosts, not of %u ranks on "
-                "one\n",
-                group_times.n_ranks, group_times.n_hosts, training->n_tensor_ranks);
+        fprintf(
+            stderr,
+            "bottleneck: --tensor-from has times of %u ranks on %u hosts, not of %u ranks on one\n",
+            group_times.n_ranks, group_times.n_hosts, training->n_tensor_ranks);
         return false;
     }
     source->measured_group = &group_times;

@@ -101,9 +101,8 @@ static bool check_together(const struct options *options,
         wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --net need --html or "
                 "--json, which show times";
     else if (options->trace != NULL && (options->asks_for_times || !has_times))
-        wrong =
-            "--from-trace needs --html or --json, and does not go with --bytes, --cost, --proto, "
-            "--channels, --tile, --depth and --net, which are about predicted times";
+        wrong = "--from-trace needs --html or --json, and does not go with --bytes, --cost, "
+                "--proto, --channels, --tile, --depth and --net, which are about predicted times";
     else if (options->call >= 0 && options->trace == NULL)
         wrong = "--call needs --from-trace";
     else if (options->shape.file != NULL && options->shape.variant >= 0)

@@ -53,8 +53,8 @@ static const struct command commands[] = {
      .help = "hold algorithms, NCCL and MPI against each other over many launches, with tests",
      .examples =
          {"gyre compare --coll all_reduce -g 4 --candidates gyre,ring,tree --out all_reduce",
-          "gyre compare --coll all_reduce -g 8 --candidates nccl,nccl-best,gyre "
-          "--bytes 8:1G --out nccl"},
+          "gyre compare --coll all_reduce -g 8 --candidates nccl,nccl-best,gyre --bytes 8:1G --out "
+          "nccl"},
      .python = compare_usage,
      .debian_packages = ""},
     {.name = "reproduce",
@@ -271,8 +271,7 @@ static int start_python(const struct command *command, int argc, char **argv)
     execvp(python, words);
     fprintf(stderr,
             "gyre %s: cannot start python3: %s. gyre report, gyre plot and schedule --from-msccl "
-            "need it: apt-get "
-            "install python3 %s\n",
+            "need it: apt-get install python3 %s\n",
             command->name, strerror(errno), command->debian_packages);
     free(words);
     return CANNOT_START;

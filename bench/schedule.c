@@ -93,8 +93,7 @@ static void print_usage(const char *program, FILE *out)
             "usage: %s --algo NAME --coll NAME --ranks N [options]\n"
             "       %s --file PROGRAMS [options]\n"
             "       %s --from-msccl ALGO.xml [options]\n"
-            "       %s --predict --coll NAME {--ranks N | --hosts 2x8 | --fabric FILE} "
-            "[options]\n"
+            "       %s --predict --coll NAME {--ranks N | --hosts 2x8 | --fabric FILE} [options]\n"
             "       %s --predict --rows FILE\n",
             program, program, program, program, program);
     bench_options_print(table, 22, out);
@@ -115,11 +114,10 @@ static bool parse_sizes(const char *text, struct bench_schedule_request *request
             GYRE_SUCCESS &&
         request->first_bytes > 0 && request->first_bytes <= request->last_bytes)
         return true;
-    fprintf(
-        stderr,
-        "schedule: --bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on, such as 1M or "
-        "1K:1G\n",
-        text);
+    fprintf(stderr,
+            "schedule: --bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on, such as 1M "
+            "or 1K:1G\n",
+            text);
     return false;
 }
 
@@ -188,9 +186,8 @@ static bool check_together(const struct options *options)
              ((options->shape.hosts != NULL && !bench_fabric_is_machine(request->fabric_path)) ||
               options->shape.n_ranks > 0 || options->shape.n_nics > 0 ||
               request->nic_gbytes_per_s > 0))
-        wrong =
-            "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all of "
-            "that";
+        wrong = "--ranks, --hosts, --nics and --nic-rate do not go with --fabric, which says all "
+                "of that";
     else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (request->net != BENCH_NET_UNNAMED && options->shape.hosts == NULL &&
@@ -323,6 +320,18 @@ static bool print_and_verify(const struct options *options, struct job *job)
     return true;
 }
 
+/* Are the programs another rail's of the set before? */
+static bool is_variant(const struct gyre_program_file *file, int set)
+{
+    if (set == 0)
+        return false;
+    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
+    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
+    return own->coll == before->coll && own->root == before->root &&
+           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
+           strcmp(own->algorithm, before->algorithm) == 0;
+}
+
 static bool print_and_verify_read(const struct options *options, struct job *job)
 {
     struct gyre_program_file file;
@@ -334,7 +343,7 @@ static bool print_and_verify_read(const struct options *options, struct job *job
         job->programs.n = file.sets[set].n_programs;
         memcpy(job->programs.of_rank, &file.programs[file.sets[set].first],
                (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
-        job->variant = bench_programs_is_variant(&file, set) ? job->variant + 1 : 0;
+        job->variant = is_variant(&file, set) ? job->variant + 1 : 0;
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
     job->programs.n = 0; /* the file owns them */
@@ -366,6 +375,18 @@ static bool predict_given(const struct options *options, struct gyre_given_progr
     return run_request(&request, options->library);
 }
 
+/* All rail programs of one shape, from @set on. Returns their number. */
+static int take_set(const struct gyre_program_file *file, int set,
+                    struct gyre_given_programs *given_out)
+{
+    struct gyre_given_programs given = {0};
+    do
+        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
+    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS && is_variant(file, set));
+    *given_out = given;
+    return given.n_variants;
+}
+
 static bool predict_file(const struct options *options)
 {
     struct gyre_program_file file;
@@ -380,7 +401,7 @@ static bool predict_file(const struct options *options)
         }
     for (int set = 0; set < file.n_sets && ok;) {
         struct gyre_given_programs given;
-        set += bench_programs_take(&file, set, &given);
+        set += take_set(&file, set, &given);
         ok = predict_given(options, &given);
     }
     gyre_program_file_free(&file);

@@ -42,9 +42,9 @@ static gyre_status check_options(const struct bench_rank *rank)
                          "more, or start with mpirun or torchrun");
     if (!measures &&
         (options->algo != NULL || options->proto != NULL || options->result_path != NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--from does not go with --algo, --proto or --path: all rows of the "
-                         "reports count");
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--from does not go with --algo, --proto or --path: all rows of the reports count");
     if (options->output_path == NULL || rank->self.rank != 0)
         return GYRE_SUCCESS;
     /* At the start, as a later failure wastes minutes. */

@@ -244,13 +244,49 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     return report(doctor, options, exit_status_out);
 }
 
+/* Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. */
+static gyre_status parse_expect(const char *text, struct bench_expect *expect_out)
+{
+    const struct {
+        const char *name;
+        int64_t *number;
+    } numbers[] = {{"gpus", &expect_out->n_gpus},
+                   {"ports", &expect_out->n_ports},
+                   {"rate", &expect_out->gbit_per_s},
+                   {"mtu", &expect_out->mtu_bytes}};
+    char *whole = NULL;
+    *expect_out = (struct bench_expect){-1, -1, -1, -1};
+    if (strchr(text, '=') == NULL && bench_read_all(text, &whole) != BENCH_READ_OK)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--expect %s: neither NAME=NUMBER,... nor a file that can be read", text);
+    BENCH_EACH_LINE(whole != NULL ? whole : bench_text("%s", text), line)
+    {
+        line[strcspn(line, "#")] = '\0';
+        for (char *word = strtok(line, ", \t\r"); word != NULL; word = strtok(NULL, ", \t\r")) {
+            const size_t n_name = strcspn(word, "=");
+            bool is_good = false;
+            for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+                if (strlen(numbers[i].name) == n_name &&
+                    strncmp(word, numbers[i].name, n_name) == 0)
+                    is_good = word[n_name] == '=' &&
+                              bench_text_to_number(word + n_name + 1, numbers[i].number) &&
+                              *numbers[i].number >= 0;
+            if (!is_good)
+                return gyre_fail(
+                    GYRE_ERROR_INVALID_ARGUMENT,
+                    "--expect: %s is none of gpus=N, ports=N, rate=GBIT_PER_S, mtu=BYTES", word);
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
 int bench_command_doctor(int argc, char **argv)
 {
     struct options options = {.root = "", .only = "", .n_seconds = -1};
     struct bench_expect expect = {-1, -1, -1, -1};
     if (!parse(argc, argv, &options))
         return WRONG_USAGE;
-    if (options.expect != NULL && bench_expect_parse(options.expect, &expect) != GYRE_SUCCESS) {
+    if (options.expect != NULL && parse_expect(options.expect, &expect) != GYRE_SUCCESS) {
         fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
         return WRONG_USAGE;
     }
@@ -259,12 +295,11 @@ int bench_command_doctor(int argc, char **argv)
         bench_command_print_examples("doctor", stdout);
         fputs("usage: gyre doctor [options]\n", stdout);
         bench_options_print(table, 19, stdout);
-        fputs(
-            "Started by mpirun or with torchrun's variables, it also compares the ranks' hosts and "
-            "measures\nthe network between them.\n"
-            "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told "
-            "or a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
-            stdout);
+        fputs("Started by mpirun or with torchrun's variables, it also compares the ranks' hosts "
+              "and measures\nthe network between them.\n"
+              "Exit status: 0 all is well, 1 a warning, 2 a failure, 3 something could not be told "
+              "or a\nfile could not be written, 4 wrong usage: nothing was checked.\n",
+              stdout);
         return 0;
     }
     if (options.is_list) {

@@ -137,8 +137,8 @@ struct bench_doctor {
     bool knows_transport, uses_rdma; /* set by job.transport */
 };
 
-/** @subject, @fix: may be NULL. With a port or interface as subject, NETDEV and DEVICE in the fix
- * become its names. @format: the evidence. */
+/** @subject, @fix: may be NULL; the fix counts unless all is well. With a port or interface as
+ * subject, NETDEV and DEVICE in the fix become its names. @format: the evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -181,10 +181,6 @@ const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 /** @text: "" at first. */
 void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t text_bytes);
 void bench_fact_of_driver(char *text, size_t text_bytes);
-
-/** Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. Errors:
- * INVALID_ARGUMENT. */
-gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out);
 
 void bench_facts_gather(struct bench_doctor *doctor);
 

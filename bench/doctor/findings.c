@@ -69,7 +69,7 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
     finding.check = (int32_t)doctor->check;
     finding.severity = (int32_t)severity;
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
-    fix = fix == NULL ? "" : fix;
+    fix = fix == NULL || severity <= BENCH_SKIPPED ? "" : fix;
     if (bench_net_find(machine, finding.subject) != NULL)
         fix = bench_fix_of_port(fix, NULL, finding.subject);
     for (int i = 0; i < machine->n_ports; i++)

@@ -117,9 +117,6 @@ struct bench_netdev {
     int64_t mbit_per_s; /* 0 = unknown */
 };
 
-/** "10.0.0.1/24". */
-const char *bench_net_host_text(const struct gyre_sock_interface *interface);
-
 struct bench_rdma_port {
     char device[BENCH_NAME_BYTES]; /* "mlx5_0" */
     int port;

@@ -61,7 +61,7 @@ void bench_matrix_judge(struct bench_doctor *doctor, const struct bench_matrix *
     if (line > 0)
         snprintf(bound, sizeof(bound), " (%.0f %% of %.4g that the line carries)",
                  100 * rate / line, line);
-    bench_say(doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL, rates.is_slow ? fix : NULL,
+    bench_say(doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL, fix,
               "slowest: %s to %s, %.4g GB/s%s, %.4g us; fastest: %s to %s, %.4g GB/s; %s",
               matrix->names[slow / n], matrix->names[slow % n], rate, bound,
               matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],

@@ -179,10 +179,3 @@ const char *bench_net_real(const struct bench_machine *machine)
     }
     return best != NULL ? best->name : "";
 }
-
-const char *bench_net_host_text(const struct gyre_sock_interface *interface)
-{
-    char host[64] = "?";
-    (void)inet_ntop(interface->address.family, interface->address.bytes, host, sizeof(host));
-    return bench_text("%s/%d", host, interface->prefix_bits);
-}

@@ -8,7 +8,6 @@
 #include "transport/transport.h"
 
 #include <arpa/inet.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -288,8 +288,8 @@ static gyre_status check_together(const struct bench_options *o, const struct be
         const char *cause;
     } rules[] = {
         {o->has_host_time && (o->n_graph_launches > 0 || o->is_blocking),
-         "--host-time does not go with -G, whose launches enqueue many calls at once, or with "
-         "-z 1, which waits after each call"},
+         "--host-time does not go with -G, whose launches enqueue many calls at once, or with -z "
+         "1, which waits after each call"},
         {o->op == BENCH_MULSUM &&
              (o->compare != NULL || o->compare_algos != NULL || o->is_predict || o->is_accuracy),
          "-o mulsum does not go with --compare, --compare-algos, --predict or --accuracy"},

@@ -3,7 +3,6 @@
 
 #include "core/foundation/base/util.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 

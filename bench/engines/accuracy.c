@@ -7,7 +7,6 @@
 
 #include "bench/check/pattern.h"
 #include "bench/driver/rank.h"
-#include "core/foundation/base/util.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -159,8 +158,7 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
             engine->ops->version(engine->state, text, sizeof(text)) != GYRE_SUCCESS)
             text[0] = '\0';
         printf("# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d "
-               "results a "
-               "line\n",
+               "results a line\n",
                rank->self.n_ranks, MIN_RESULTS);
         if (text[0] != '\0')
             printf("# Comparing with %s\n", text);

@@ -117,12 +117,11 @@ gyre_status bench_memory_check(uint64_t n_ranks_here, uint64_t needed_bytes, uin
     const double gib = (double)(1ULL << 30);
     if (free_bytes >= needed_bytes)
         return GYRE_SUCCESS;
-    return gyre_fail(
-        GYRE_ERROR_OUT_OF_MEMORY,
-        "%llu ranks in host memory need %.1f GiB at least, but %.1f GiB are %s: give a "
-        "smaller -b and -e, or fewer ranks on this host",
-        (unsigned long long)n_ranks_here, (double)needed_bytes / gib, (double)free_bytes / gib,
-        what);
+    return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                     "%llu ranks in host memory need %.1f GiB at least, but %.1f GiB are %s: give "
+                     "a smaller -b and -e, or fewer ranks on this host",
+                     (unsigned long long)n_ranks_here, (double)needed_bytes / gib,
+                     (double)free_bytes / gib, what);
 }
 
 gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct bench_options *options,

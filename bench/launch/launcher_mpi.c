@@ -9,7 +9,6 @@
 
 #include <limits.h>
 #include <mpi.h>
-#include <stdlib.h>
 #include <time.h>
 
 /* MPI's waits keep a core busy that measured ranks need. So a wait polls briefly, then naps. */
@@ -25,13 +24,12 @@ static gyre_status mpi_open(struct bench_launcher *launcher)
     const gyre_launch *launch = &launcher->launch;
     if (launch->n_ranks != launcher->n_processes) {
         MPI_Finalize();
-        return gyre_fail(
-            GYRE_ERROR_UNSUPPORTED,
-            "%s started %d processes, but MPI sees %d: this bench was built with "
-            "another MPI, or PMIX_RANK was inherited and no PMIx server is there; start "
-            "with this MPI's mpirun or srun --mpi=pmix, or unset PMIX_RANK and set RANK, "
-            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
-            launch->name, launch->n_ranks, launcher->n_processes);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%s started %d processes, but MPI sees %d: this bench was built with "
+                         "another MPI, or PMIX_RANK was inherited and no PMIx server is there; "
+                         "start with this MPI's mpirun or srun --mpi=pmix, or unset PMIX_RANK and "
+                         "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+                         launch->name, launch->n_ranks, launcher->n_processes);
     }
     return GYRE_SUCCESS;
 }

@@ -6,8 +6,6 @@
  */
 #include "bench/tools/fit.h"
 
-#include "core/foundation/base/util.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

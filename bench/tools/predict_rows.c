@@ -294,14 +294,15 @@ static gyre_status predict_way(struct rows *rows, const struct row *row, struct 
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const bool has_blocks = traits->in_blocks || traits->out_blocks;
     GYRE_TRY(find_simulator(rows, row, call, way->algorithm, &kept));
+    answer->bound_ns = gyre_bound_ns(&kept->shape, cost, call->n_bytes); /* without way's factors */
     cost->egress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
     cost->ingress_bytes_per_ns[GYRE_LINK_HOST] *= way->rate_factor;
     cost->worker_send_bytes_per_ns[GYRE_LINK_HOST] *= way->store_factor;
-    if (number_or(row->n_channels, 0) > 0)
+    if (row->n_channels > 0)
         way->n_channels = (uint32_t)row->n_channels;
-    if (number_or(row->tile_bytes, 0) > 0)
+    if (row->tile_bytes > 0)
         way->tile_bytes = (uint32_t)row->tile_bytes;
-    if (number_or(row->depth, 0) > 0)
+    if (row->depth > 0)
         way->depth = (uint32_t)row->depth;
     answer->simulation = (struct gyre_simulation){
         .proto = way->proto,
@@ -313,7 +314,13 @@ static gyre_status predict_way(struct rows *rows, const struct row *row, struct 
         .is_rough = row->fabric != NULL || call->n_ranks >= ROUGH_RANKS};
     struct gyre_simulation simulation = answer->simulation;
     simulation.cost = cost;
-    return gyre_simulator_run(kept->simulator, &simulation, &answer->prediction);
+    GYRE_TRY(gyre_simulator_run(kept->simulator, &simulation, &answer->prediction));
+    if (answer->prediction.bottleneck == GYRE_RESOURCE_FABRIC)
+        gyre_fabric_link_name(kept->fabric.fabric, answer->prediction.fabric_link, answer->busiest);
+    else
+        snprintf(answer->busiest, sizeof(answer->busiest), "%s",
+                 gyre_resource_names[answer->prediction.bottleneck]);
+    return GYRE_SUCCESS;
 }
 
 static double busbw_of(const struct answer *answer)
@@ -354,7 +361,6 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
         .facts.gpu = GYRE_GPU_HOPPER, .p2p_efficiency = 1, .p2p_worker_efficiency = 1};
     struct gyre_contender_machine *const machine = &file.facts;
     struct gyre_cost cost;
-    struct kept_simulator *kept;
     int n_ways;
     GYRE_TRY(read_row(line, row));
     GYRE_TRY(read_call(row, &answer->call));
@@ -367,7 +373,7 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
     GYRE_TRY(gyre_cost_from_text(row->constants, &cost, &cost));
     if (row->machine != NULL)
         apply_machine(row, &file, &answer->call, &cost);
-    if (number_or(row->is_graph, 0) > 0)
+    if (row->is_graph > 0)
         cost.launch_ns = number_or(row->graph_launch_ns, cost.launch_ns);
     GYRE_TRY(read_machine(row, &cost, machine));
     GYRE_TRY(list_ways(row, &file, &answer->call, ways, &n_ways));
@@ -378,13 +384,6 @@ static gyre_status predict(struct rows *rows, char *line, struct answer *answer)
         if (trial.prediction.time_ns < answer->prediction.time_ns)
             *answer = trial;
     }
-    GYRE_TRY(find_simulator(rows, row, &answer->call, answer->way.algorithm, &kept));
-    answer->bound_ns = gyre_bound_ns(&kept->shape, &cost, answer->call.n_bytes);
-    if (answer->prediction.bottleneck == GYRE_RESOURCE_FABRIC)
-        gyre_fabric_link_name(kept->fabric.fabric, answer->prediction.fabric_link, answer->busiest);
-    else
-        snprintf(answer->busiest, sizeof(answer->busiest), "%s",
-                 gyre_resource_names[answer->prediction.bottleneck]);
     return GYRE_SUCCESS;
 }
 

@@ -147,29 +147,6 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
     return true;
 }
 
-bool bench_programs_is_variant(const struct gyre_program_file *file, int set)
-{
-    if (set == 0)
-        return false;
-    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
-    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
-    return own->coll == before->coll && own->root == before->root &&
-           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
-           strcmp(own->algorithm, before->algorithm) == 0;
-}
-
-int bench_programs_take(const struct gyre_program_file *file, int set,
-                        struct gyre_given_programs *given_out)
-{
-    struct gyre_given_programs given = {0};
-    do
-        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
-    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS &&
-           bench_programs_is_variant(file, set));
-    *given_out = given;
-    return given.n_variants;
-}
-
 bool bench_fabric_is_machine(const char *path)
 {
     const char *end = path == NULL ? NULL : strrchr(path, '.');
@@ -278,8 +255,8 @@ static void print_wrong_hosts(const char *user, const char *text, int n_ranks)
                 user, text, n_ranks);
     else
         fprintf(stderr,
-                "%s: --hosts %s: expected HOSTSxRANKS (2x8), RANKS+RANKS+... (7+8) or the "
-                "host of each rank (0,0,1,1), of at most %d ranks\n",
+                "%s: --hosts %s: expected HOSTSxRANKS (2x8), RANKS+RANKS+... (7+8) or the host of "
+                "each rank (0,0,1,1), of at most %d ranks\n",
                 user, text, GYRE_MAX_RANKS);
 }
 

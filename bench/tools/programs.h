@@ -30,13 +30,6 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
 /** schedule --from-msccl (bench/python/from_msccl.py); proved. */
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out);
 
-/** Are the programs another rail's of the set before? */
-bool bench_programs_is_variant(const struct gyre_program_file *file, int set);
-
-/** All rail programs of one shape, from @set on. Returns their number. */
-int bench_programs_take(const struct gyre_program_file *file, int set,
-                        struct gyre_given_programs *given_out);
-
 struct bench_fabric {
     struct gyre_fabric *fabric;
     struct gyre_grouping grouping;

@@ -151,65 +151,6 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
     return status;
 }
 
-gyre_status bench_schedule_fastest(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                   struct bench_schedule_fastest *fastest_out)
-{
-    struct bench_table table = {.request = request, .is_quiet = true};
-    struct bench_schedule_fastest fastest = {.algorithm = NULL};
-    gyre_status status = bench_table_open(&table);
-    for (int i = 0; i < table.n_algorithms && status == GYRE_SUCCESS; i++) {
-        struct bench_table_cell cell;
-        status = bench_table_predict(&table, i, bench_table_call_bytes(request, n_bytes), &cell);
-        if (status == GYRE_SUCCESS &&
-            (fastest.algorithm == NULL || cell.prediction.time_ns < fastest.prediction.time_ns))
-            fastest = (struct bench_schedule_fastest){.algorithm = table.algorithms[i],
-                                                      .prediction = cell.prediction};
-    }
-    bench_table_close(&table);
-    if (status == GYRE_SUCCESS && fastest.algorithm == NULL)
-        status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "no algorithm can be predicted for %s",
-                           gyre_collectives[request->shape.coll].name);
-    if (status == GYRE_SUCCESS)
-        *fastest_out = fastest;
-    return status;
-}
-
-gyre_status bench_schedule_check_steps(struct gyre_simulator *simulator,
-                                       const struct gyre_simulation *simulation,
-                                       uint64_t most_steps)
-{
-    uint64_t n_steps;
-    GYRE_TRY(gyre_simulator_steps(simulator, simulation, &n_steps));
-    if (n_steps <= most_steps)
-        return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                     "the call has %llu steps, of which at most %llu can be shown: give fewer "
-                     "--bytes or a larger --tile",
-                     (unsigned long long)n_steps, (unsigned long long)most_steps);
-}
-
-gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                    uint64_t most_steps, struct gyre_simulation *simulation,
-                                    struct gyre_prediction *prediction_out)
-{
-    struct bench_table table = {.request = request, .all_ranks = true};
-    struct gyre_choice choice;
-    const uint64_t n_call = bench_table_call_bytes(request, n_bytes);
-    gyre_status status = bench_table_open(&table);
-    if (status == GYRE_SUCCESS)
-        status = bench_table_choose(&table, 0, n_call, &choice);
-    if (status == GYRE_SUCCESS) {
-        bench_table_fill(&table, &choice, n_call, simulation);
-        simulation->all_tiles = true;
-        status = bench_schedule_check_steps(table.simulators[0], simulation, most_steps);
-    }
-    if (status == GYRE_SUCCESS)
-        status = gyre_simulator_run(table.simulators[0], simulation, prediction_out);
-    simulation->cost = NULL; /* it lies in the table */
-    bench_table_close(&table);
-    return status;
-}
-
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/json_add.h"

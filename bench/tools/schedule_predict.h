@@ -139,15 +139,8 @@ void bench_table_close(struct bench_table *table);
 /** Of the count that the collective's function takes. @n_bytes: of the vector or all blocks. */
 uint64_t bench_table_call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes);
 
-/** As a communicator would, except for what the request names. @n_bytes:
+/** As a communicator would choose, except for what the request names. @n_bytes:
  * bench_table_call_bytes(). */
-gyre_status bench_table_choose(const struct bench_table *table, int column, uint64_t n_bytes,
-                               struct gyre_choice *choice);
-
-void bench_table_fill(const struct bench_table *table, const struct gyre_choice *choice,
-                      uint64_t n_bytes, struct gyre_simulation *simulation);
-
-/** @n_bytes: bench_table_call_bytes(). */
 gyre_status bench_table_predict(struct bench_table *table, int column, uint64_t n_bytes,
                                 struct bench_table_cell *cell);
 

@@ -356,14 +356,13 @@ void bench_check_gpu_clocks(struct bench_doctor *doctor)
                 bench_append(reasons, sizeof(reasons), "%s%s", reasons[0] != '\0' ? ", " : "",
                              reasons_of_clocks[k].words);
             }
-        const char *fix = is_bad ? "look at fans, air flow, power supplies and cables; nvidia-smi "
-                                   "-q -d PERFORMANCE,TEMPERATURE,POWER -i GPU"
-                                 : NULL;
         if (gpu->sm_mhz < 0 || gpu->reasons < 0)
             bench_unknown(doctor, gpu->bus_id, NULL,
                           "NVML does not tell the clocks of this GPU, or why they are low");
         else
-            bench_say(doctor, is_bad ? BENCH_WARN : BENCH_OK, gpu->bus_id, fix,
+            bench_say(doctor, is_bad ? BENCH_WARN : BENCH_OK, gpu->bus_id,
+                      "look at fans, air flow, power supplies and cables; nvidia-smi -q -d "
+                      "PERFORMANCE,TEMPERATURE,POWER -i GPU",
                       "NVML: %" PRId64 " of %s MHz, %s degrees; %s%s", gpu->sm_mhz,
                       number_of(gpu->most_sm_mhz), number_of(gpu->celsius),
                       reasons[0] == '\0' ? "nothing but idleness holds the clocks down"

@@ -49,11 +49,12 @@ static void say_ipc_or_dmabuf(struct bench_doctor *doctor, const struct bench_cu
     const bool is_ipc = doctor->check == BENCH_CHECK_gpu_ipc, has_nic = doctor->machine.has_nic;
     const char *cause = is_ipc ? gpu->ipc_cause : gpu->dmabuf_cause;
     if (cause[0] == '\0')
-        bench_ok(doctor, gpu->bus_id, "%s",
-                 is_ipc ? "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and "
-                          "read them right"
-                        : "64 KiB of this GPU were exported as a dma-buf "
-                          "(cuMemGetHandleForAddressRange)");
+        bench_ok(
+            doctor, gpu->bus_id, "%s",
+            is_ipc
+                ? "a second process opened 4096 bytes of this GPU (cuIpcOpenMemHandle) and read "
+                  "them right"
+                : "64 KiB of this GPU were exported as a dma-buf (cuMemGetHandleForAddressRange)");
     else if (is_ipc)
         bench_warn(doctor, gpu->bus_id,
                    "containers: docker run --ipc host --pid host, and the same GPUs in both; ranks "
@@ -61,9 +62,8 @@ static void say_ipc_or_dmabuf(struct bench_doctor *doctor, const struct bench_cu
                    "a second process cannot open this GPU's memory: %.159s", cause);
     else
         bench_say(doctor, has_nic ? BENCH_WARN : BENCH_SKIPPED, gpu->bus_id,
-                  has_nic ? "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; "
-                            "or modprobe nvidia-peermem (rdma.peermem)"
-                          : NULL,
+                  "the open NVIDIA kernel driver has dma-buf: apt install nvidia-open; or modprobe "
+                  "nvidia-peermem (rdma.peermem)",
                   "no dma-buf export%s: %.159s",
                   has_nic ? "" : ", which only an RDMA adapter would need", cause);
 }
@@ -142,13 +142,10 @@ void bench_check_gpu_pairs(struct bench_doctor *doctor)
     else if (n == 0)
         bench_skip(doctor, "%d GPU can be used: there is no pair", pairs->n);
     else if (rates.slow >= 0)
-        bench_say(
-            doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL,
-            rates.is_slow
-                ? "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, host.acs"
-                : NULL,
-            "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest %.4g "
-            "GB/s",
-            n, rates.slow / n, rates.slow % n, matrix->gbytes_per_s[rates.slow],
-            matrix->gbytes_per_s[rates.fast]);
+        bench_say(doctor, rates.is_slow ? BENCH_WARN : BENCH_OK, NULL,
+                  "gyre topo shows how the two are joined; look at gpu.nvlink, gpu.pcie, host.acs",
+                  "every pair of %d GPUs copies right; slowest: GPU%d to GPU%d, %.4g GB/s; fastest "
+                  "%.4g GB/s",
+                  n, rates.slow / n, rates.slow % n, matrix->gbytes_per_s[rates.slow],
+                  matrix->gbytes_per_s[rates.fast]);
 }

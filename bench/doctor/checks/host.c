@@ -68,15 +68,15 @@ void bench_check_host_memlock(struct bench_doctor *doctor)
                  " bytes, but CAP_IPC_LOCK in /proc/self/status lifts the limit",
                  soft);
     else
-        bench_say(doctor, soft < MEMLOCK_LEAST ? BENCH_FAIL : BENCH_WARN, NULL,
-                  "printf '%s - memlock unlimited\\n' '*' root > "
-                  "/etc/security/limits.d/99-memlock.conf, then log "
-                  "in and start the launcher's daemon again (slurmd, sshd: LimitMEMLOCK=infinity); "
-                  "containers: docker run --ulimit memlock=-1",
-                  "/proc/self/limits: Max locked memory %" PRId64
-                  " bytes, and RDMA devices are here: registering up to %" PRId64
-                  " MiB a communicator fails with ENOMEM",
-                  soft, MEMLOCK_LEAST / MIB);
+        bench_say(
+            doctor, soft < MEMLOCK_LEAST ? BENCH_FAIL : BENCH_WARN, NULL,
+            "printf '%s - memlock unlimited\\n' '*' root > /etc/security/limits.d/99-memlock.conf, "
+            "then log in and start the launcher's daemon again (slurmd, sshd: "
+            "LimitMEMLOCK=infinity); containers: docker run --ulimit memlock=-1",
+            "/proc/self/limits: Max locked memory %" PRId64
+            " bytes, and RDMA devices are here: registering up to %" PRId64
+            " MiB a communicator fails with ENOMEM",
+            soft, MEMLOCK_LEAST / MIB);
 }
 
 void bench_check_host_nofile(struct bench_doctor *doctor)
@@ -151,7 +151,7 @@ void bench_check_host_shm(struct bench_doctor *doctor)
             bytes = total / 2; /* tmpfs' default */
         /* Machines with little memory have a small /dev/shm by default. */
         const bool is_small = bytes < SHM_LEAST && (total == 0 || bytes < total / 4);
-        bench_say(doctor, is_small ? BENCH_WARN : BENCH_OK, NULL, is_small ? fix : NULL,
+        bench_say(doctor, is_small ? BENCH_WARN : BENCH_OK, NULL, fix,
                   "/proc/mounts: /dev/shm has %" PRId64 " MiB%s%s", bytes / MIB,
                   is_small ? "; " : "", is_small ? needs : "");
     }
@@ -172,7 +172,7 @@ void bench_check_host_cgroup(struct bench_doctor *doctor)
                   mib < 256    ? BENCH_FAIL
                   : mib < 1024 ? BENCH_WARN
                                : BENCH_OK,
-                  "memory", mib < 1024 ? fix : NULL,
+                  "memory", fix,
                   "%s: %" PRIu64
                   " MiB can still be had; a rank needs 64 to 256 MiB and its buffers",
                   what, mib);
@@ -234,8 +234,7 @@ void bench_check_host_hugepages(struct bench_doctor *doctor)
     else if (n_pages < 0 || page_kib < 0)
         bench_ok(doctor, NULL, "/proc/meminfo: this kernel has no huge pages");
     else
-        bench_say(doctor, is_much ? BENCH_WARN : BENCH_OK, NULL,
-                  is_much ? "sysctl -w vm.nr_hugepages=0" : NULL,
+        bench_say(doctor, is_much ? BENCH_WARN : BENCH_OK, NULL, "sysctl -w vm.nr_hugepages=0",
                   "/proc/meminfo: %lld pages of %lld kB are reserved, of %lld MiB of memory; gyre "
                   "uses none of them%s",
                   n_pages, page_kib, total_kib / 1024,

@@ -10,11 +10,19 @@
 #define FAST_MBIT_PER_S 25000 /* above it packets of 1500 bytes cost too much processor time */
 #define GIVE_ADDRESS    "ip link set dev NETDEV up; ip addr add A.B.C.D/24 dev NETDEV"
 
+/* "10.0.0.1/24". */
+static const char *host_text(const struct gyre_sock_interface *interface)
+{
+    char host[64] = "?";
+    (void)inet_ntop(interface->address.family, interface->address.bytes, host, sizeof(host));
+    return bench_text("%s/%d", host, interface->prefix_bits);
+}
+
 static void describe(const struct bench_machine *machine,
                      const struct gyre_sock_interface *interface, char *text, size_t text_bytes)
 {
     const struct bench_netdev *device = bench_net_find(machine, interface->name);
-    bench_append(text, text_bytes, "%s %s", interface->name, bench_net_host_text(interface));
+    bench_append(text, text_bytes, "%s %s", interface->name, host_text(interface));
     if (device == NULL)
         return;
     bench_append(text, text_bytes, ", %s", device->kind);
@@ -247,11 +255,10 @@ void bench_check_net_bond(struct bench_doctor *doctor)
                 "look at the cables and switch ports that cat /proc/net/bonding/NETDEV calls down",
                 "%s: %d of %d ports are up", path, n_up, n_ports);
         else
-            bench_say(
-                doctor, BENCH_OK, name, NULL,
-                "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS opens "
-                "several",
-                path, n_up, mode);
+            bench_say(doctor, BENCH_OK, name, NULL,
+                      "%s: %d ports are up, %s; one connection uses one port, GYRE_SOCKET_NSOCKS "
+                      "opens several",
+                      path, n_up, mode);
     }
 }
 
@@ -302,11 +309,10 @@ void bench_check_net_same_subnet(struct bench_doctor *doctor)
                 continue;
             bench_warn(
                 doctor, b->name,
-                "give each rail a subnet of its own; or sysctl -w net.ipv4.conf.all."
-                "arp_announce=2 net.ipv4.conf.all.arp_ignore=1 and a routing table a source "
-                "address",
+                "give each rail a subnet of its own; or sysctl -w net.ipv4.conf.all.arp_announce=2 "
+                "net.ipv4.conf.all.arp_ignore=1 and a routing table a source address",
                 "%s %s and %s %s are in one subnet: packets for both leave through one of them",
-                a->name, bench_net_host_text(a), b->name, bench_net_host_text(b));
+                a->name, host_text(a), b->name, host_text(b));
         }
     if (!bench_said(doctor))
         bench_ok(doctor, NULL, "no two interfaces share an IPv4 subnet");

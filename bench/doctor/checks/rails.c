@@ -113,8 +113,7 @@ static const struct {
      "tracepath -n ADDRESS shows where packets are cut"},
     {{"memlock"},
      "printf '%s - memlock unlimited\\n' '*' root > /etc/security/limits.d/99-memlock.conf, and in "
-     "the launcher's "
-     "limits (host.memlock)"},
+     "the launcher's limits (host.memlock)"},
     {{"INIT->RTR"},
      "ping -I NETDEV ADDRESS from the GID's interface; look at the rail's VLAN and cabling, and at "
      "rdma.gid on both hosts"},

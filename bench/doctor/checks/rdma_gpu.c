@@ -29,8 +29,8 @@ void bench_check_rdma_peermem(struct bench_doctor *doctor)
         bench_say_unreadable(doctor, NULL, BENCH_DRIVER_PATH, result);
     else
         bench_warn(doctor, NULL,
-                   "modprobe nvidia-peermem (echo nvidia-peermem > /etc/modules-load.d/"
-                   "nvidia-peermem.conf), or install the open driver",
+                   "modprobe nvidia-peermem (echo nvidia-peermem > "
+                   "/etc/modules-load.d/nvidia-peermem.conf), or install the open driver",
                    "neither /sys/module/nvidia_peermem nor the open NVIDIA driver: NICs cannot "
                    "reach GPU memory, and every byte goes through host memory");
 }

@@ -149,41 +149,6 @@ void bench_check_values(struct bench_doctor *doctor)
                   n_read > 0 ? last->good : last->absent);
 }
 
-gyre_status bench_expect_parse(const char *text, struct bench_expect *expect_out)
-{
-    const struct {
-        const char *name;
-        int64_t *number;
-    } numbers[] = {{"gpus", &expect_out->n_gpus},
-                   {"ports", &expect_out->n_ports},
-                   {"rate", &expect_out->gbit_per_s},
-                   {"mtu", &expect_out->mtu_bytes}};
-    char *whole = NULL;
-    *expect_out = (struct bench_expect){-1, -1, -1, -1};
-    if (strchr(text, '=') == NULL && bench_read_all(text, &whole) != BENCH_READ_OK)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--expect %s: neither NAME=NUMBER,... nor a file that can be read", text);
-    BENCH_EACH_LINE(whole != NULL ? whole : bench_text("%s", text), line)
-    {
-        line[strcspn(line, "#")] = '\0';
-        for (char *word = strtok(line, ", \t\r"); word != NULL; word = strtok(NULL, ", \t\r")) {
-            const size_t n_name = strcspn(word, "=");
-            bool is_good = false;
-            for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-                if (strlen(numbers[i].name) == n_name &&
-                    strncmp(word, numbers[i].name, n_name) == 0)
-                    is_good = word[n_name] == '=' &&
-                              bench_text_to_number(word + n_name + 1, numbers[i].number) &&
-                              *numbers[i].number >= 0;
-            if (!is_good)
-                return gyre_fail(
-                    GYRE_ERROR_INVALID_ARGUMENT,
-                    "--expect: %s is none of gpus=N, ports=N, rate=GBIT_PER_S, mtu=BYTES", word);
-        }
-    }
-    return GYRE_SUCCESS;
-}
-
 static void check_mtu(struct bench_doctor *doctor, const char *subject,
                       const struct bench_netdev *device)
 {
