@@ -59,11 +59,11 @@ __attribute__((weak)) int test_n_failures;
 #define CHECK_BAD_ARGUMENT(expr, words) CHECK_FAILS(expr, GYRE_ERROR_INVALID_ARGUMENT, words)
 #define CHECK_BAD_USAGE(expr, words)    CHECK_FAILS(expr, GYRE_ERROR_INVALID_USAGE, words)
 
-/** Lets other threads run until the condition holds, for 200 seconds at most. That is less than a
+/** Lets other threads run until the condition holds, for a minute at most. That is less than a
  * test's time limit, so the test itself says what did not come. */
-#define TEST_YIELD_UNTIL(condition)                            \
-    for (uint64_t until_ns_ = gyre_now_ns() + 200000000000ULL; \
-         !(condition) && gyre_now_ns() < until_ns_;)           \
+#define TEST_YIELD_UNTIL(condition)                           \
+    for (uint64_t until_ns_ = gyre_now_ns() + 60000000000ULL; \
+         !(condition) && gyre_now_ns() < until_ns_;)          \
     sched_yield()
 
 /** A thread for each of n elements, run(element); until all have ended. @stride: an element's
