@@ -34,7 +34,7 @@ ALLOWED = {
     "core/nccl": ["core/gyre.h", "core/foundation/base/text.h"],
     # gyre_model.h: what tools may know
     "core": ["algorithms", "core/foundation/model", "core/foundation/topo", "core/engine/comm/local.h",
-             "core/engine/plan/plan.h", "transport/ib/rules/ib_gid.h", "transport/ib/rules/ib_hca.h"],
+             "core/engine/plan/plan.h", "transport/ib/rules/ib_gid.h"],
     "bench": MODEL + ["core/gyre_model.h"],
     "tests": None,  # anything
     "docs": None,  # the examples

@@ -177,9 +177,9 @@ static bool is_grid(const struct finder *finder, uint32_t columns, uint32_t rows
         for (uint32_t peer = 0; peer < finder->n; peer++) {
             if (finder->links[rank * finder->n + peer] == 0)
                 continue;
-            const uint32_t changes = (rank % columns != peer % columns) |
-                                     (rank / columns % rows != peer / columns % rows) << 1 |
-                                     (rank / columns / rows != peer / columns / rows) << 2;
+            const uint32_t changes = (rank % columns != peer % columns ? 1U : 0U) |
+                                     (rank / columns % rows != peer / columns % rows ? 2U : 0U) |
+                                     (rank / columns / rows != peer / columns / rows ? 4U : 0U);
             if ((changes & (changes - 1)) != 0)
                 return false;
             along |= changes;

@@ -186,7 +186,7 @@ gyre_status gyre_comm_enter(gyre_comm *comm);
 /** gyre_comm_begin_call() until the block ends. */
 #define GYRE_IN_CALL(comm)                \
     GYRE_TRY(gyre_comm_begin_call(comm)); \
-    __attribute__((cleanup(gyre_comm_end_held))) gyre_comm *held_ = (comm)
+    __attribute__((unused, cleanup(gyre_comm_end_held))) gyre_comm *held_ = (comm)
 
 static inline void gyre_comm_end_held(gyre_comm **comm)
 {
@@ -211,7 +211,7 @@ void gyre_comm_unpin(gyre_comm *comm);
 /** gyre_comm_pin_made() until the block ends. */
 #define GYRE_PINNED(comm)               \
     GYRE_TRY(gyre_comm_pin_made(comm)); \
-    __attribute__((cleanup(gyre_comm_unpin_held))) gyre_comm *pinned_ = (comm)
+    __attribute__((unused, cleanup(gyre_comm_unpin_held))) gyre_comm *pinned_ = (comm)
 
 static inline void gyre_comm_unpin_held(gyre_comm **comm)
 {

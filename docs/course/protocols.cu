@@ -37,7 +37,7 @@ static void store_release_sys(uint64_t *to, uint64_t value)
 #include <time.h>
 
 enum { WORDS = 480, DEPTH = 2, THREADS = 128, LINE_WORDS = 16, LAUNCH_MESSAGES = 50 };
-enum { NOISE_BLOCKS = 130, NOISE_WORDS = 1 << 20, TAILS = 509 };
+enum { NOISE_BLOCKS = 130, NOISE_WORDS = 1 << 20 };
 enum { SENDS, RECEIVES, MAKES_NOISE };
 enum { RIGHT, NO_FENCE, FLAG_FIRST, NO_ACQUIRE, FLAG_APART, LAST_LINE, NOT_CLEARED };
 static const char *const broken_names[] = {"right",      "no_fence",  "flag_first", "no_acquire",
@@ -387,7 +387,7 @@ static bool try_one(int protocol, int broken, double seconds)
     memset(&link, 0, sizeof(link));
     link.slots = (uint64_t *)allocate(receiver, DEPTH * 2 * WORDS * sizeof(uint64_t));
     link.flags = (uint64_t *)allocate(receiver, WORDS * sizeof(uint64_t));
-    uint64_t *const tails = (uint64_t *)allocate(receiver, TAILS * LINE_WORDS * sizeof(uint64_t));
+    link.tail = (uint64_t *)allocate(receiver, sizeof(uint64_t));
     uint64_t *const noise = (uint64_t *)allocate(receiver, NOISE_WORDS * sizeof(uint64_t));
     link.noise_words = n_gpus == 1 ? (uint32_t)LINE_WORDS : (uint32_t)NOISE_WORDS;
     link.head = (uint64_t *)allocate(0, sizeof(uint64_t));
@@ -396,10 +396,9 @@ static bool try_one(int protocol, int broken, double seconds)
     const double begin_s = now_s();
     for (link.first = 1; result.n_wrong == 0 && now_s() - begin_s < seconds;
          link.first += LAUNCH_MESSAGES) {
-        /* Each launch slows another slice, and has its counter in another one. */
-        const uint64_t launch = link.first / LAUNCH_MESSAGES;
-        link.noise = noise + launch % (NOISE_WORDS / link.noise_words) * link.noise_words;
-        link.tail = tails + launch % TAILS * LINE_WORDS;
+        /* Each launch slows another slice. */
+        link.noise = noise + link.first / LAUNCH_MESSAGES % (NOISE_WORDS / link.noise_words) *
+                                 link.noise_words;
         run(protocols[protocol].kernel, link);
         result = result_of(link);
     }

@@ -92,9 +92,9 @@ void gyre_host_trace_begin(struct gyre_host_launch *launch)
 {
     struct gyre_trace_buffer *buffer = launch->executor->recorded;
     launch->is_recorded = buffer != NULL;
-    for (uint32_t i = 0; i < launch->n_works; i++) /* the trace may lack room for a program */
-        if (launch->works[i].loaded->traced == GYRE_TRACE_NO_PROGRAM)
-            launch->is_recorded = false;
+    /* The trace may lack room for a program. */
+    for (uint32_t i = 0; launch->is_recorded && i < launch->n_works; i++)
+        launch->is_recorded = launch->works[i].loaded->traced != GYRE_TRACE_NO_PROGRAM;
     if (launch->is_recorded)
         launch->begin_ns = launch->last_ns = gyre_now_ns();
     else if (buffer != NULL)

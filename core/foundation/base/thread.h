@@ -12,8 +12,8 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
                               void *argument, const char *what);
 
 /** Holds the mutex until the block ends. */
-#define GYRE_LOCKED(mutex)                                                  \
-    __attribute__((cleanup(gyre_unlock_at_end))) pthread_mutex_t *locked_ = \
+#define GYRE_LOCKED(mutex)                                                          \
+    __attribute__((unused, cleanup(gyre_unlock_at_end))) pthread_mutex_t *locked_ = \
         gyre_lock_till_end(mutex)
 
 static inline pthread_mutex_t *gyre_lock_till_end(pthread_mutex_t *lock)
