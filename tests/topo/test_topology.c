@@ -152,6 +152,7 @@ TEST_CASE("P2P_LEVEL limits the path between GPUs")
     CHECK(!is_ruled_out("5", &mine, &far));
     CHECK(is_ruled_out("PHB", &mine, &stranger));
     CHECK(!is_ruled_out("SYS", &mine, &stranger));
+    gyre_topo_fini(&topo);
 }
 
 #else

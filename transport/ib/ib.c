@@ -341,13 +341,17 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
 static void ib_close(struct gyre_transport *transport)
 {
     struct gyre_ib_transport *ib = from_base(transport);
-    if (ib->proxy != NULL)
-        gyre_proxy_close(ib->proxy);
+    struct gyre_proxy *const proxy = ib->proxy;
+    pthread_mutex_lock(&ib->mail_lock);
+    ib->proxy = NULL; /* other threads wake it under this lock */
+    pthread_mutex_unlock(&ib->mail_lock);
+    if (proxy != NULL)
+        gyre_proxy_close(proxy);
     ib->is_closing = true;
-    if (ib->proxy != NULL && gyre_fault_is_raised(ib->config.fault))
+    if (proxy != NULL && gyre_fault_is_raised(ib->config.fault))
         gyre_ib_events_look(ib, gyre_now_ns());
     const uint64_t until_ns = gyre_now_ns() + QUIET_NS;
-    for (int i = 0; ib->proxy != NULL && i < ib->n_channels; i++)
+    for (int i = 0; proxy != NULL && i < ib->n_channels; i++)
         while (ib->channels[i].n_retired < ib->channels[i].signalled_at && !ib->is_failed &&
                !gyre_fault_is_raised(ib->config.fault) && gyre_now_ns() < until_ns)
             if (!gyre_ib_poll(ib))

@@ -346,7 +346,7 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
         take_events(ib, &ib->rails[i], now_ns);
         check_down(ib, &ib->rails[i], now_ns);
     }
-    if (ib->can_move && !ib->is_failed)
+    if (ib->can_move && !ib->is_failed && !ib->is_closing)
         look_at_rails(ib, now_ns);
     gyre_ib_shares_look(ib, now_ns);
 }

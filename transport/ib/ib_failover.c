@@ -462,9 +462,9 @@ void gyre_ib_take_state(struct gyre_ib_transport *ib, int rank, const void *stat
         pthread_mutex_lock(&ib->mail_lock);
         memcpy(move->mail, state, n_bytes);
         move->has_mail = true;
+        gyre_store_release_u32(&ib->needs_move, 1);
+        if (ib->proxy != NULL)
+            gyre_proxy_wake(ib->proxy);
         pthread_mutex_unlock(&ib->mail_lock);
     }
-    gyre_store_release_u32(&ib->needs_move, 1);
-    if (ib->proxy != NULL)
-        gyre_proxy_wake(ib->proxy);
 }

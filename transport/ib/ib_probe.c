@@ -52,8 +52,18 @@ static gyre_status make_pair(struct gyre_ib_transport *ib, struct gyre_ib_probe 
     return error == 0 ? GYRE_SUCCESS : gyre_fail_errno(error, "ibv_post_recv");
 }
 
-static void tell(const struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
+static bool stops(struct gyre_ib_transport *ib)
 {
+    pthread_mutex_lock(&ib->mail_lock);
+    const bool it_stops = ib->prober.stops;
+    pthread_mutex_unlock(&ib->mail_lock);
+    return it_stops;
+}
+
+static void tell(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
+{
+    if (stops(ib)) /* a call took long, and the communicator may be gone */
+        return;
     peer->move.probe.told_ns = now_ns;
     gyre_ib_post_state(ib, peer, &peer->move.probe.mine, sizeof(peer->move.probe.mine));
 }
@@ -81,7 +91,7 @@ static void connect_pairs(struct gyre_ib_transport *ib, struct gyre_ib_peer *pee
     struct gyre_ib_probe *probe = &peer->move.probe;
     probe->mine.rails &= probe->theirs.rails;
     for (int i = 0; i < peer->move.n_pairs; i++) {
-        if ((probe->mine.rails >> i & 1) == 0)
+        if ((probe->mine.rails >> i & 1) == 0 || stops(ib))
             continue;
         probe->paths[i].remote.qpn = probe->theirs.qps[i].qpn;
         probe->paths[i].remote.psn = probe->theirs.qps[i].psn & 0xffffff;
@@ -103,6 +113,7 @@ static void send_all(struct gyre_ib_peer *peer)
         if ((probe->mine.rails & probe->theirs.rails) >> i & 1)
             (void)ibv_post_send(probe->qps[i], &wr, &bad);
     }
+    probe->begun_ns = gyre_now_ns(); /* connecting other peers may have taken long */
     probe->has_sent = true;
 }
 
@@ -127,10 +138,10 @@ static void report(struct gyre_ib_transport *ib, struct gyre_ib_probe *probe, bo
     probe->result.both = probe->mine.answered & probe->theirs.answered;
     probe->result.has_ended = has_ended;
     probe->has_result = true;
-    pthread_mutex_unlock(&ib->mail_lock);
     gyre_store_release_u32(&ib->needs_move, 1);
     if (ib->proxy != NULL)
         gyre_proxy_wake(ib->proxy);
+    pthread_mutex_unlock(&ib->mail_lock);
 }
 
 static bool advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
@@ -163,7 +174,7 @@ static bool advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     const uint8_t common = probe->mine.rails & probe->theirs.rails;
     const bool is_done =
         probe->has_sent && common == (probe->mine.answered & probe->theirs.answered);
-    if (is_done || now_ns - probe->begun_ns >= PROBE_NS) {
+    if (is_done || gyre_now_ns() - probe->begun_ns >= PROBE_NS) {
         report(ib, probe, true);
         destroy_pairs(ib, probe);
         probe->runs = false;
@@ -182,7 +193,7 @@ static void *work(void *argument)
         bool runs = false;
         worker->has_work = false;
         pthread_mutex_unlock(&ib->mail_lock);
-        for (int i = 0; i < ib->config.n_peers; i++)
+        for (int i = 0; i < ib->config.n_peers && !stops(ib); i++)
             runs = advance(ib, &ib->peers[i]) || runs;
         pthread_mutex_lock(&ib->mail_lock);
         if (runs)
