@@ -21,7 +21,7 @@ def text_of(packet, n_wire):
     opcode, pair, psn = bth[0], struct.unpack(">I", bth[4:8])[0] & 0xffffff, struct.unpack(">I", bth[8:12])[0]
     kind, place = ("SEND", "WRITE", "READ")[opcode // 6], PLACES[opcode % 6]
     text = f"{'.'.join(map(str, ip[12:16]))} -> {'.'.join(map(str, ip[16:20]))} DSCP {ip[1] >> 2} ECN {ip[1] & 3}" \
-           f" pair {pair:#x} PSN {psn & 0xffffff:#x} {kind}_{place}"
+           f" pair {pair:#x} PSN {psn & 0xffffff:#08x} {kind}_{place}"
     if kind == "WRITE" and place in ("FIRST", "ONLY", "ONLY_WITH_IMM"):
         address, key, n_bytes = struct.unpack(">QII", rest[:16])
         text, rest = f"{text} to {address:#x} key {key:#x} {n_bytes} bytes", rest[16:]
