@@ -85,7 +85,13 @@ static bool parse(int argc, char **argv, struct options *options)
         options->root[0] == '\0' || access(bench_text("%s/", options->root), F_OK) == 0;
     if (is_known && !has_root)
         fprintf(stderr, "gyre doctor: --root %s: there is no such folder\n", options->root);
-    return is_known && has_root;
+    const bool is_lost =
+        options->n_seconds >= 0 && (options->json_path != NULL || options->markdown_path != NULL ||
+                                    options->html_path != NULL);
+    if (is_lost)
+        fprintf(stderr, "gyre doctor: --counters checks nothing, so there are no findings to write "
+                        "with --json, --markdown or --html\n");
+    return is_known && has_root && !is_lost;
 }
 
 static void run_check(struct bench_doctor *doctor, enum bench_check_id id)

@@ -64,7 +64,8 @@ def examine(root, *options, user=None, **variables):
         if user is not None:
             os.chmod(work, 0o777)
         path = os.path.join(work, "report.json")
-        done = subprocess.run([GYRE, "doctor", "--root", root, "--json", path, *options],
+        written = [] if "--counters" in options else ["--json", path]
+        done = subprocess.run([GYRE, "doctor", "--root", root, *written, *options],
                               capture_output=True, text=True, timeout=60, user=user,
                               env={**environment(), **variables})
         report = None
@@ -343,6 +344,8 @@ def test_exit_status_is_the_worst():
     with tempfile.TemporaryDirectory() as root:
         assert examine(root, "--only", "nothing").status == 4
         assert examine(root, "--nothing").status == 4
+        refused = examine(root, "--counters", "0", "--html", "page.html")
+        assert refused.status == 4 and "--counters checks nothing" in refused.errors, refused.errors
         assert examine(os.path.join(root, "absent")).status == 4
 
 
@@ -375,7 +378,7 @@ def test_garbage_crashes_nothing():
             machine = {path: garbage if type(content) is str and chance.random() < 0.3 else content
                        for path, content in make().items()}
             result = examine_machine(machine)
-            assert result.report and 0 <= result.status <= 3, f"{garbage!r}: {result.status} " f"{result.errors}"
+            assert result.report and 0 <= result.status <= 3, f"{garbage!r}: {result.status} {result.errors}"
             check_schema(result.report, schema())
 
 

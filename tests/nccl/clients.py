@@ -110,7 +110,7 @@ class Header:
         print(done.stdout.strip())
         if done.returncode == 0 and not done.stdout.rstrip().endswith(f"library {code(version)}"):
             return [f"with GYRE_NCCL_VERSION={version} it printed {done.stdout}"]
-        return [] if done.returncode == 0 else [f"the client ended with {done.returncode}:\n" f"{done.stderr}"]
+        return [] if done.returncode == 0 else [f"the client ended with {done.returncode}:\n{done.stderr}"]
 
     def layout(self, number):
         """The values of LAYOUT that a version has."""
