@@ -286,18 +286,38 @@ def cases_of(process, number, report):
                          for turn, us in enumerate(row["turns_us"])]}
 
 
+def hosts_of(options):
+    """The facts of each host. Launchers at times mix the lines of two processes: then all are asked again, five times
+    at most. RunError if no line could be read."""
+    words = [*shlex.split(options.launch), sys.executable, "-B", os.path.join(HERE, "machine_facts.py")]
+    hosts = {}
+    for _ in range(5):
+        is_whole = True
+        for line in finish([(words, {})], options.seconds).splitlines():
+            try:
+                facts = json.loads(line) if line.startswith("{") else None
+            except json.JSONDecodeError:
+                is_whole = False
+                continue
+            if facts is not None:
+                hosts[facts["host"]] = facts
+        if is_whole:
+            break
+    if not hosts:
+        raise RunError(f"no process of {shlex.join(words)} printed what its host is")
+    return list(hosts.values())
+
+
 def run_launch(tools, options, plan, number):
     """Runs all processes of one launch. A process that fails is recorded; the others count."""
     dice = random.Random(f"{plan['seed']}:{number}")
     sizes = dice.sample(options.bytes, len(options.bytes))
     processes = processes_of(plan, sizes, dice)
-    words = [*shlex.split(options.launch), sys.executable, "-B", os.path.join(HERE, "machine_facts.py")]
-    facts = [json.loads(line) for line in finish([(words, {})], options.seconds).splitlines() if line.startswith("{")]
     launch = {"schema_version": SCHEMA_VERSION, "launch": number, "seed": plan["seed"], "coll": options.coll,
               "op": "sum", "n": plan["ranks"], "in_place": False, "sync": SYNC,
               "order": [{"candidates": list(process.names), "sizes": process.sizes} for process in processes],
               "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 
-              "hosts": list({host["host"]: host for host in facts}.values()),
+              "hosts": hosts_of(options),
               "processes": [], "cases": [], "failures": []}
     for at, process in enumerate(processes):
         try:

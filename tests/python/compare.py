@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
 from common import skip
@@ -137,6 +138,21 @@ def case_launches(build, _source):
         wrong = start(build, "--coll", "all_reduce", "--device", "host", "--bytes", "8", "--candidates",
                       f"ring,file:{own}", "--out", os.path.join(folder, "other"), status=1)
         assert "is left out" in wrong.stderr and "nothing is left to compare with ring" in wrong.stderr, wrong.stderr
+        check_hosts(os.path.join(folder, "mixes"))
+
+
+def check_hosts(path):
+    """A launcher that mixes lines loses no host, and one that prints none is named."""
+    import compare
+    write_text(path, "#!/bin/sh\necho '{\"host\": {\"host\":'\nexec \"$@\"\n")
+    [host] = compare.hosts_of(types.SimpleNamespace(launch=f"sh {path}", seconds=60))
+    assert "cpu" in host, host
+    try:
+        compare.hosts_of(types.SimpleNamespace(launch="true", seconds=60))
+    except compare.RunError as error:
+        assert "printed what its host is" in str(error), error
+    else:
+        assert False, "no host, and no error"
 
 
 def check_launch(launch, own):
