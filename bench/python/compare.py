@@ -303,6 +303,8 @@ def hosts_of(options):
                 hosts[facts["host"]] = facts
         if is_whole:
             break
+    else:
+        say("the launcher mixes the lines of processes: the statement may lack a host")
     if not hosts:
         raise RunError(f"no process of {shlex.join(words)} printed what its host is")
     return list(hosts.values())
