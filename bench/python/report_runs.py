@@ -4,6 +4,7 @@ DDP probe. Every run has a time limit, and a run that fails keeps the reason."""
 import importlib.util
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -39,10 +40,25 @@ def last_words(text):
     return (named[-1:] or launcher[:1] or programs[-1:] or ["it printed nothing"])[0]
 
 
+def ephemeral_ports():
+    """The ports that the kernel gives to sockets which ask for no particular one."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first, last = map(int, file.read().split())
+    return range(first, last + 1)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on which a rank can listen later. The kernel does not give it to another program
+    meanwhile, because it is no ephemeral port. Where all ports are ephemeral, it may."""
+    given_away = ephemeral_ports()
+    ports = [port for port in range(10000, 65536) if port not in given_away]
+    for port in random.sample(ports, min(100, len(ports))) + [0]:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
 
 
 def start(command, variables, output):

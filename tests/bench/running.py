@@ -2,16 +2,17 @@
 format."""
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
-from files import read_csv, read_json, read_text, write_json, write_text  # for the modules that import this one
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../support"), os.path.join(HERE, "../../bench/python")]
+# For the modules that import this one:
+from files import read_csv, read_json, read_text, write_json, write_text
+from report_runs import ephemeral_ports, free_port
 from open_mpi import for_open_mpi
 
 SKIPPED = 77
@@ -110,27 +111,6 @@ def needs_mpi_build(directory):
     if "built without" in done.stderr:
         print("the benches were built without MPI")
         sys.exit(SKIPPED)
-
-
-def ephemeral_ports():
-    """The ports that the kernel gives to sockets which ask for no particular one."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-        first, last = map(int, file.read().split())
-    return range(first, last + 1)
-
-
-def free_port():
-    """A port on which a rank can listen later. The kernel does not give it to another program
-    meanwhile, because it is no ephemeral port. Where all ports are ephemeral, it may."""
-    given_away = ephemeral_ports()
-    ports = [port for port in range(10000, 65536) if port not in given_away]
-    for port in random.sample(ports, min(100, len(ports))) + [0]:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return probe.getsockname()[1]
 
 
 def start_ranks(directory, n, port, odd=-1, options=(), environment=None,

@@ -7,13 +7,12 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../bench"))
-from running import clean_environment, read_text, write_text
+from running import clean_environment, free_port, read_text, write_text
 
 SMALL = ["-b", "1K", "-e", "4K", "-f", "4", "-n", "2", "-w", "1", "--device", "host"]
 # Entries of libraries that are none. `void *` is the table of gyre's functions.
@@ -73,10 +72,7 @@ class Rig:
 
     def run_ranks(self, algorithms, *options):
         """A process for each rank, each with its own GYRE_ALGORITHMS."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        ranks = []
+        ranks, port = [], str(free_port())
         for rank, own in enumerate(algorithms):
             environment = {**clean_environment(), "RANK": str(rank), "WORLD_SIZE": str(len(algorithms)),
                            "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,

@@ -17,11 +17,14 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../bench/python"))
 from rails_net import clean_up_when_told_to_end  # noqa: F401, for the programs that use this lab
+from report_runs import free_port  # noqa: E402
 
 MODULES = ("virtio_pci virtio_net crc32_generic ib_uverbs rdma_rxe rdma_ucm 9pnet_virtio 9p "
            "overlay sch_netem sch_prio cls_u32 act_gact 8021q").split()
@@ -276,12 +279,6 @@ def base_initramfs(modules_dir):
         f.write(cpio(entries))
     os.rename(scratch, path)
     return path
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def end_with_parent():

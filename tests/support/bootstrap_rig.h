@@ -33,15 +33,23 @@ static inline struct gyre_params params_with(const char *timeout)
     return params;
 }
 
+/* Below Linux's ephemeral ports, so that the kernel gives it to no other program meanwhile. */
 static inline int free_port(void)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET};
-    socklen_t n_name = sizeof(name);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(fd, (struct sockaddr *)&name, n_name) == 0 &&
-          getsockname(fd, (struct sockaddr *)&name, &n_name) == 0);
-    close(fd);
-    return ntohs(name.sin_port);
+    for (unsigned tries = 0; tries < 100; tries++) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        const unsigned spread = (unsigned)now.tv_nsec / 64 + (unsigned)getpid() * 251;
+        const uint16_t port = (uint16_t)(10000 + spread % 22000);
+        const struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(port)};
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        const bool is_free = bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0;
+        close(fd);
+        if (is_free)
+            return port;
+    }
+    CHECK(!"a free port");
+    return 0;
 }
 
 /* The rendezvous', for strangers. */
