@@ -190,6 +190,8 @@ static void read_link(struct gyre_server *server, struct gyre_server_link *link)
         } else if (state == GYRE_STRANGER_PROVED) {
             server->n_strangers--;
             link->phase = GYRE_LINK_PROVED;
+            /* A rank of this job, that a busy machine may hold up. */
+            link->deadline_ns = gyre_now_ns() + server->timeout_ns;
         }
     }
     for (int turn = 0; turn < READS_PER_TURN && !link->is_dead && link->phase != GYRE_LINK_STRANGER;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -429,7 +430,7 @@ TEST_CASE("strangers do not keep ranks out")
 }
 
 /* By hand, to misbehave. */
-static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
+static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank, int nap_ms)
 {
     const struct gyre_id_layout layout = layout_of(id);
     const struct gyre_sock_address address = address_of(&layout);
@@ -443,6 +444,7 @@ static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
     int fd = -1;
     CHECK_OK(gyre_sock_connect(&address, deadline_ns, &fd));
     CHECK_OK(gyre_authenticate(fd, layout.secret, false, deadline_ns));
+    poll(NULL, 0, nap_ms);
     CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), deadline_ns));
     CHECK_OK(gyre_sock_send(fd, &who, sizeof(who), deadline_ns));
     return fd;
@@ -455,7 +457,7 @@ static void check_bad_frame(uint32_t type, uint32_t n_bytes)
     struct gyre_bootstrap *bootstrap = NULL;
     gyre_unique_id id;
     CHECK_OK(gyre_unique_id_create(&params, &id));
-    const int fd = join_by_hand(&id, 2, 1);
+    const int fd = join_by_hand(&id, 2, 1, 0);
     CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), gyre_now_ns() + TIMEOUT_NS));
     const struct gyre_event event = next_event(bootstrap);
@@ -464,6 +466,19 @@ static void check_bad_frame(uint32_t type, uint32_t n_bytes)
     /* The own link has not suffered. */
     CHECK_OK(bootstrap->ops->post(bootstrap, 0, "me", 3));
     CHECK(next_event(bootstrap).kind == GYRE_EVENT_MESSAGE);
+    bootstrap->ops->close(bootstrap);
+    gyre_sock_close(fd);
+}
+
+/* On a busy machine. A stranger has five seconds; a rank that knows the secret is none. */
+TEST_CASE("a rank that is slow after its proof still joins")
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const int fd = join_by_hand(&id, 2, 1, 5200);
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     bootstrap->ops->close(bootstrap);
     gyre_sock_close(fd);
 }
