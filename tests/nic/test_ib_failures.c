@@ -166,6 +166,17 @@ TEST_CASE("both ranks choose the same rails, active on both, and some if there a
     }
 }
 
+TEST_CASE("a rail that fails again and again is tried less often, until an hour was calm")
+{
+    uint64_t wait_ns = 0;
+    for (uint64_t move = 0; move < 12; move++) {
+        wait_ns = gyre_ib_return_ns(wait_ns, wait_ns);
+        CHECK(wait_ns == (5 * GYRE_SECOND_NS) << gyre_min_u64(move, 7));
+    }
+    CHECK(gyre_ib_return_ns(wait_ns, 3599 * GYRE_SECOND_NS) == 640 * GYRE_SECOND_NS);
+    CHECK(gyre_ib_return_ns(wait_ns, 3600 * GYRE_SECOND_NS) == 5 * GYRE_SECOND_NS);
+}
+
 TEST_CASE("with NCCL_IB_RETURN_ASYNC_EVENTS=0 slots move on after a fatal event")
 {
     char *environment[] = {"NCCL_IB_RETURN_ASYNC_EVENTS=0", NULL};

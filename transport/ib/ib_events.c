@@ -20,9 +20,6 @@
  * second, if it broke on all others. */
 #define SILENT_NS     500000000ULL
 #define ALL_SILENT_NS 2000000000ULL
-/* Rails that were left out are probed after so long, which doubles with each move. */
-#define RETURN_NS    5000000000ULL
-#define MAX_DOUBLING 7
 
 void gyre_ib_want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
 {
@@ -118,8 +115,6 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
     for (int i = 0; i < ib->config.n_peers; i++) {
         struct gyre_ib_peer *peer = &ib->peers[i];
         struct gyre_ib_move *move = &peer->move;
-        const uint32_t n = move->n_moves > 0 ? move->n_moves - 1 : 0;
-        const uint32_t doubling = n < MAX_DOUBLING ? n : MAX_DOUBLING;
         int n_active = 0, n_good = 0;
         uint32_t left_out = 0;
         if (!move->is_possible || move->is_halted || move->is_broken)
@@ -141,8 +136,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
             (void)gyre_ib_break(ib, peer, channel->rail, cause);
             gyre_ib_suspect(ib, peer, channel->rail);
         }
-        if (left_out != 0 && now_ns - move->run_ns >= RETURN_NS << doubling &&
-            now_ns >= move->probe_ns)
+        if (left_out != 0 && now_ns - move->run_ns >= move->return_ns && now_ns >= move->probe_ns)
             gyre_ib_probe_begin(ib, peer);
     }
 }

@@ -21,6 +21,17 @@
 #define TELL_MIN_NS 200000000ULL
 #define TELL_MAX_NS 2000000000ULL
 
+/* Rails that were left out are probed after so long, which doubles with each move within an hour.
+ */
+#define RETURN_NS     5000000000ULL
+#define RETURN_MAX_NS (RETURN_NS << 7)
+#define CALM_NS       (3600 * GYRE_SECOND_NS)
+
+uint64_t gyre_ib_return_ns(uint64_t last_ns, uint64_t ran_ns)
+{
+    return last_ns == 0 || ran_ns >= CALM_NS ? RETURN_NS : gyre_min_u64(2 * last_ns, RETURN_MAX_NS);
+}
+
 /* STATE. Sent between ranks: the layout is fixed. Frozen at HALTED, but for step, seen and qps. */
 struct gyre_ib_state {
     uint32_t epoch;
@@ -319,7 +330,7 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
     move->probe_ns = move->n_unanswered = 0;
     move->is_halted = false;
-    move->n_moves++;
+    move->return_ns = gyre_ib_return_ns(move->return_ns, now_ns - move->run_ns);
     move->run_ns = now_ns;
     move->n_run = peer->n_completions;
     GYRE_WARN(

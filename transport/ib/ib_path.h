@@ -105,6 +105,10 @@ struct gyre_ib_rails_seen {
     uint8_t last;   /* the connection broke there since it last ran */
 };
 
+/** When rails that were left out are probed after a move. @last_ns: the wait before; 0 = none.
+ * @ran_ns: from that move to this one. */
+uint64_t gyre_ib_return_ns(uint64_t last_ns, uint64_t ran_ns);
+
 /** Of the next set, the same on both ranks; 0 = no rail is active on both. */
 static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine,
                                            const struct gyre_ib_rails_seen *theirs)

@@ -253,11 +253,11 @@ struct gyre_ib_move {
     enum gyre_ib_step step;
     enum gyre_ib_step seen; /* the peer's, in this epoch */
     uint32_t epoch;
-    uint32_t n_moves;
     struct gyre_ib_rail_pair pairs[GYRE_IB_MAX_RAILS];
     int n_pairs;
     uint64_t broken_ns; /* since when no data have moved; 0 = they move */
     uint64_t run_ns;    /* when it last began to run */
+    uint64_t return_ns; /* so long after it rails that were left out are probed */
     uint64_t n_run;     /* n_completions then */
     uint64_t told_ns;   /* own state */
     uint64_t wait_ns;   /* until it is told again */
