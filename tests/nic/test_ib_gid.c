@@ -282,12 +282,15 @@ TEST_CASE("classes that hardly mean what they say are explained")
 
 TEST_CASE("a bad number in one of NCCL's variables is ignored")
 {
-    char *environment[] = {"NCCL_IB_GID_INDEX=x", NULL};
-    struct gyre_params params;
-    struct gyre_ib_gid_rules rules;
-    CHECK_OK(gyre_params_from(environment, &params));
-    CHECK_OK(gyre_ib_gid_rules_from(&params, "mlx5_0", &rules));
-    CHECK(rules.forced_index == -1 && !rules.has_range);
+    char *const values[] = {"NCCL_IB_GID_INDEX=x", "NCCL_IB_GID_INDEX=mlx5_0=3,mlx5_1"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(values); i++) {
+        char *environment[] = {values[i], NULL};
+        struct gyre_params params;
+        struct gyre_ib_gid_rules rules;
+        CHECK_OK(gyre_params_from(environment, &params));
+        CHECK_OK(gyre_ib_gid_rules_from(&params, "mlx5_0", &rules));
+        CHECK(rules.forced_index == -1 && !rules.has_range);
+    }
 }
 
 TEST_CASE("every completion status has a name and a hint")

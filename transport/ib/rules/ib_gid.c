@@ -160,6 +160,7 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
     }
     const char *word;
     size_t n_bytes;
+    int index = -1;
     for (const char *at = text; gyre_list_next(&at, &word, &n_bytes);) {
         char item[GYRE_PARAM_MAX_BYTES];
         snprintf(item, sizeof(item), "%.*s", (int)n_bytes, word);
@@ -169,8 +170,9 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
                              text, item);
         *equals = '\0';
         if (strcmp(item, device) == 0)
-            *index_out = (int)number;
+            index = (int)number;
     }
+    *index_out = index;
     return GYRE_SUCCESS;
 }
 
