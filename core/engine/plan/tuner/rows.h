@@ -17,7 +17,7 @@
     X(NVLINK, nvlink)       /* of all ranks */                               \
     X(PROXIED, proxied)     /* of some pair's connections */                 \
     X(TCP, tcp)             /* proxies copy through TCP */                   \
-    X(FLOAT_SUM, float_sum) /* LAMPORT can carry the call */                 \
+    X(FLOAT_SUM, float_sum) /* of 16 bits or more */                         \
     X(PLACED, placed)       /* results are or may be in peers' windows */    \
     X(ONE_HOP, one_hop)     /* all data go to all ranks in one hop */        \
     X(RING, ring)           /* sends go to a ring's next rank only */        \

@@ -16,15 +16,17 @@ struct gyre_row_call gyre_tuner_row_call(const struct gyre_tuner_facts *facts,
                                          enum gyre_row_kind kind, enum gyre_collective coll,
                                          uint64_t n_bytes)
 {
-    const bool adds_lines = gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
+    const bool is_gpu = facts->device_kind == GYRE_DEVICE_CUDA;
+    const bool is_float_sum =
+        is_gpu ? gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL : facts->has_lamport;
     return (struct gyre_row_call){
         .kind = kind,
         .coll = coll,
-        .facts = (uint32_t)(facts->device_kind == GYRE_DEVICE_CUDA) << GYRE_ROW_FACT_GPUS |
+        .facts = (uint32_t)is_gpu << GYRE_ROW_FACT_GPUS |
                  (uint32_t)facts->is_ll128_safe << GYRE_ROW_FACT_NVLINK |
                  (uint32_t)facts->is_tcp << GYRE_ROW_FACT_TCP |
                  (uint32_t)facts->is_proxied << GYRE_ROW_FACT_PROXIED |
-                 (uint32_t)adds_lines << GYRE_ROW_FACT_FLOAT_SUM,
+                 (uint32_t)is_float_sum << GYRE_ROW_FACT_FLOAT_SUM,
         .ranks = facts->n_ranks,
         .hosts = facts->n_hosts,
         .sms = facts->least_sms,

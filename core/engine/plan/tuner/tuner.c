@@ -332,7 +332,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         *choice_out = choice;
         return GYRE_SUCCESS;
     }
-    if (facts->has_lamport && !allows_proto(&asked, GYRE_PROTO_LAMPORT)) {
+    if (facts->device_kind == GYRE_DEVICE_CUDA && facts->has_lamport &&
+        !allows_proto(&asked, GYRE_PROTO_LAMPORT)) {
         without_lamport.has_lamport = false; /* its rows do not count */
         asked.facts = &without_lamport;
     }
