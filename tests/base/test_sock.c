@@ -363,10 +363,14 @@ TEST_CASE("every wait ends at its deadline")
     CHECK_FAILS(gyre_sock_accept(listener, gyre_now_ns() + 1000000, &none), GYRE_ERROR_TIMEOUT,
                 "accept");
     gyre_sock_close(listener);
-    /* Nobody listens there now: refused until the deadline. */
+    /* Nobody listens there now: refused until the deadline. No try keeps a descriptor. */
+    const int lowest = dup(STDERR_FILENO);
+    close(lowest);
     CHECK_FAILS(gyre_sock_connect(&bound, gyre_now_ns() + 20000000, &none), GYRE_ERROR_SYSTEM,
                 "refused");
-    CHECK(none == -1);
+    const int lowest_after = dup(STDERR_FILENO);
+    close(lowest_after);
+    CHECK(none == -1 && lowest_after == lowest);
     open_pair(&a, &b);
     CHECK_FAILS(gyre_sock_recv(a, bytes, 1, gyre_now_ns() + 1000000), GYRE_ERROR_TIMEOUT,
                 "receive");

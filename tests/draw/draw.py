@@ -314,6 +314,10 @@ def case_fabric(directory):
             x, y = float(box.get("x", 0)), float(box.get("y", 0))
             assert 0 <= x <= x + float(box.get("width")) <= width, (name, box.attrib)
             assert 0 <= y <= y + float(box.get("height")) <= height, (name, box.attrib)
+    with tempfile.NamedTemporaryFile("w", suffix=".fabric") as slow:  # a line is as slow as its slowest NIC
+        slow.write(read_text(os.path.join(examples, "racks.fabric")) + "link host 3 nic 5 rate 12.5\n")
+        slow.flush()
+        assert "8 links of 12.5 GB/s" in draw(directory, ["--fabric", slow.name], "svg").stdout
     alps = draw(directory, ["--fabric", "alps", "--hosts", "336x4"], "svg").stdout  # three groups of 112
     assert alps.count('class="b"') == 336 and alps.count('class="s"') == 3, alps[:500]
     for words in (["--fabric", "alps"], ["--fabric", "alps", "--svg", "-", "--algo", "ring"],

@@ -219,6 +219,35 @@ TEST_CASE("the thread watches its descriptors after the last help")
     gyre_fault_fini(&fault);
 }
 
+TEST_CASE("the last help wakes the thread also while another one polls")
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct counter counter = {0};
+    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    /* An idle thread polls once in 50 us at most, a woken one all the time for a while. On a busy
+     * machine it may be away for that while. */
+    const struct timespec idle = {0, 10000000};
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    bool was_woken = false;
+    while (!was_woken && gyre_now_ns() < deadline_ns) {
+        nanosleep(&idle, NULL);
+        gyre_proxy_pause(proxy);
+        const uint32_t n_before = gyre_load_acquire_u32(&counter.n_polls);
+        CHECK(!gyre_proxy_help(proxy, true));
+        const uint64_t began_ns = gyre_now_ns();
+        gyre_proxy_resume(proxy);
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        const uint32_t n_polls = gyre_load_acquire_u32(&counter.n_polls) - n_before;
+        was_woken = n_polls > 10 + (gyre_now_ns() - began_ns) / 50000;
+    }
+    CHECK(was_woken);
+    gyre_proxy_close(proxy);
+    gyre_fault_fini(&fault);
+}
+
 TEST_CASE("a raised fault ends the thread")
 {
     struct gyre_fault fault;
