@@ -171,6 +171,9 @@ static void post_body(struct gyre_bootstrap *bootstrap)
     }
     CHECK(n_from_all == n - 1);
     barrier(bootstrap);
+    struct gyre_event more; /* none of its own; a goodbye at most */
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 0, &more));
+    CHECK(more.kind != GYRE_EVENT_MESSAGE);
     bootstrap->ops->leave(bootstrap);
 }
 
@@ -185,6 +188,9 @@ static void left_body(struct gyre_bootstrap *bootstrap)
     }
     const struct gyre_event event = next_event(bootstrap);
     CHECK_MSG(event.kind == GYRE_EVENT_LEFT && event.rank == 1, "%d %d", event.kind, event.rank);
+    struct gyre_event more; /* rank 1 closes meanwhile */
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 100, &more));
+    CHECK_MSG(more.kind == GYRE_EVENT_NONE, "%d %d", more.kind, more.rank);
     char all[MAX_RANKS];
     CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE, "rank 1");
     bootstrap->ops->leave(bootstrap);
