@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/comm.h"
+#include "kernels/host/host_exec.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 
@@ -191,6 +192,20 @@ TEST_RANK(abort_or_reduce)
         return;
     }
     reduce_until_error(comm, rank, n_ranks, argument);
+}
+
+TEST_ON_HOST_THREADS("of the ranks that have left the first one is blamed", 3)
+{
+    const struct gyre_host_executor *executor = (const void *)comm->executor;
+    float data = 0.0F;
+    if (rank < 2) /* rank 2 leaves, then rank 1 */
+        TEST_YIELD_UNTIL(gyre_load_acquire_u32(&executor->has_left[rank + 1]) != 0);
+    if (rank > 0)
+        return;
+    CHECK_OK(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_FAILS(gyre_stream_synchronize(NULL, HOST), GYRE_ERROR_REMOTE,
+                "destroyed its communicator while rank 0 waits in all_reduce");
+    CHECK_HAS(gyre_cause(), "rank 2 (");
 }
 
 TEST_CASE("an abort ends all ranks")
