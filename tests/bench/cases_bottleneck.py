@@ -56,9 +56,9 @@ def check_measured(directory, folder):
     def scatter_us(size):
         return 0.5 * size ** 0.7
     sizes = [1 << 10, 1 << 20, 1 << 30]
-    paths = [write(folder, name + ".json", report(name, {size: us(size) for size in sizes}))
-             for name, us in (("all_reduce", reduce_us), ("all_gather", gather_us),
-                              ("reduce_scatter", scatter_us))]
+    paths = [write(folder, f"{name}_{part}.json", report(name, {size: part * us(size) for size in sizes}))
+             for name, us in (("all_reduce", reduce_us), ("all_gather", gather_us), ("reduce_scatter", scatter_us))
+             for part in (1, 0.5, 1.5)]  # the mean of several reports counts
     arguments = [word for path in paths for word in ("--from", path)]
     common = [*MODEL, *arguments, "--hidden", "1000", "--bucket", "3e8", "--micro-batch", "3e5", "--peak", "100",
               "--utilisation", "0.5"]

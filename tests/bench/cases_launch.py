@@ -6,6 +6,7 @@ import re
 import socket
 import tempfile
 import threading
+import time
 
 from report_schema import has_json
 from running import (BENCHES, SMALL, bench, free_port, mpirun, needs_mpi_build, parse, read_json,
@@ -59,6 +60,11 @@ def case_threads(directory, _):
                       "-b", "1K", "-e", "2K", "-i", "512", "-m", "3", "-a", "3"]).stdout, 3)
     assert [(r[0], r[4]) for r in rows] == [(str(s), str(root)) for root in range(3)
                                             for s in (1024, 1536, 2048)], rows
+    # a time is that of one call of -n x -m, which together are a part of the run
+    began = time.monotonic()
+    row, = parse(run([bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b", "256K", "-e", "256K", "-n", "2",
+                      "-m", "100"]).stdout, 2)
+    assert 0 < float(row[-1].split()[5]) * 200 < (time.monotonic() - began) * 1e6, row
 
 
 def case_torchrun(directory, _):
