@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_server.h"
+#include "bootstrap/meet.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
@@ -648,6 +649,39 @@ TEST_CASE("failures at the address are told to all")
     gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
     join_runs(waiting, 1);
     CHECK_HAS(waiting[0].open_cause, "GYRE_X is no variable");
+}
+
+static void *answer_wrongly(void *listener)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + 30 * GYRE_SECOND_NS;
+    const char noise[sizeof(struct gyre_meet_answer)] = "HTTP/1.1 400";
+    int fd = -1;
+    CHECK_OK(gyre_sock_accept(*(const int *)listener, deadline_ns, &fd));
+    CHECK_OK(gyre_sock_send(fd, noise, sizeof(noise), deadline_ns));
+    gyre_sock_close(fd);
+    return NULL;
+}
+
+TEST_CASE("another program at the address is told, and costs no descriptor")
+{
+    struct gyre_sock_address bound, address = {.family = AF_INET, .bytes = {127, 0, 0, 1}};
+    struct gyre_meet_place place = {
+        .source = "NCCL_COMM_ID", .address = "127.0.0.1", .job = "", .rank = 1, .n_ranks = 2};
+    struct gyre_meet_answer answer;
+    pthread_t thread;
+    int listener = -1, fd = -1;
+    CHECK_OK(gyre_sock_listen(&address, &listener, &bound));
+    place.port = bound.port;
+    const int lowest = dup(STDERR_FILENO);
+    close(lowest);
+    CHECK(pthread_create(&thread, NULL, answer_wrongly, &listener) == 0);
+    CHECK_FAILS(gyre_meet_say_hello(&place, gyre_now_ns() + 30 * GYRE_SECOND_NS, &fd, &answer),
+                GYRE_ERROR_REMOTE, "another program listens there");
+    pthread_join(thread, NULL);
+    const int lowest_after = dup(STDERR_FILENO);
+    CHECK(lowest_after == lowest);
+    close(lowest_after);
+    gyre_sock_close(listener);
 }
 
 TEST_TOGETHER(8)

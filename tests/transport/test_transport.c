@@ -260,11 +260,16 @@ static void connect_damaged(int flipped_byte, const char *words)
     }
 }
 
-TEST_CASE("a recycled pid or a wrong blob is noticed")
+TEST_CASE("a recycled pid or a wrong blob is noticed, and closed slabs keep no descriptor")
 {
     connect_damaged(32, "token"); /* the handle's first byte */
+    const int lowest = dup(STDERR_FILENO);
+    close(lowest);
     connect_damaged(0, "rank 1"); /* of the magic */
     connect_damaged(ANOTHER_PROCESS, "has ended");
+    const int lowest_after = dup(STDERR_FILENO);
+    close(lowest_after);
+    CHECK(lowest_after == lowest);
 }
 
 TEST_CASE("a forked child is another process")
