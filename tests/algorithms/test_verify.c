@@ -550,8 +550,19 @@ TEST_CASE("hazards are found exactly where memory is shared")
     static const char race_answer[] =
         HEAD("1", "2", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\n"
                             "chunk 0: from 0/1 -> scratch 0\nend\n";
+    /* Worker 0 reads again what it wrote, and worker 1 reads it without waiting for the last write.
+     * Three sends in a row need credit. */
+    static const char rereads[] =
+        HEAD("0", "2", "1") "chunk 0: in 0 -> out 0\nchunk 0: in 0 -> to 1\n"
+                            "chunk 0: in 0 -> to 1\nchunk 0: in 0 -> to 1\n"
+                            "chunk 0: from 1 -> out 0\nchunk 0: out 0 -> scratch 0\nworker 1\n"
+                            "chunk 0: from 1/1 -> scratch 1\nchunk 0: out 0 -> scratch 1\nend\n";
+    static const char answer_to_both[] =
+        HEAD("1", "2", "1") "chunk 0: from 0 -> scratch 0\nchunk 0: from 0 -> scratch 0\n"
+                            "chunk 0: from 0 + in 0 -> out 0, to 0, to 0/1 final\nend\n";
     check_texts(keeps_early, answer, false, "");
     check_texts(keeps_early, answer, true, "overwrote it in place");
+    check_texts(rereads, answer_to_both, false, "while its worker");
     check_texts(twice, answer, false, "counts a contribution twice");
     check_texts(unwritten, answer, false, "before it is written in this tile");
     check_texts(two_workers, answer, true, "");
