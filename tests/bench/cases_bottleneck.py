@@ -159,7 +159,7 @@ def check_profile(directory, folder):
         return {"ph": "X", "name": name, "cat": category, "ts": begin, "dur": us}
     events = [event("ProfilerStep#7", 0, 500, "user_annotation"), event("ProfilerStep#8", 500, 500, "user_annotation"),
               event("ProfilerStep#7", 0, 500, "gpu_user_annotation"), event("aten::mm", 0, 900, "cpu_op"),
-              event("gemm", 100, 300), event("gemm", 300, 200),              # 100 to 500
+              event("gemm", 100, 300), event("gemm", 110, 50), event("gemm", 300, 200),  # 100 to 500
               event("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 400, 300),   # 400 to 700
               event("run_lamport(gyre_cuda_args_lamport)", 650, 100),        # to 750
               event("gemm", 700, 10), event("gemm", 1000, 100)]

@@ -123,3 +123,11 @@ TEST_CASE("the interface is that of the first row that names one")
     struct bench_counters *after = read_counters();
     CHECK(bench_counters_compare(before, after, &rise, 1) == 1 && rise.value == 6);
 }
+
+TEST_CASE("ranks are listed in ranges")
+{
+    static const bool is_in[] = {true, true, false, true, false, true, true, true};
+    char text[64];
+    bench_ranks_to_text(is_in, 8, text, sizeof(text));
+    CHECK_MSG(strcmp(text, "0-1,3,5-7") == 0, "%s", text);
+}
