@@ -495,3 +495,29 @@ TEST_CASE("variants cross at every rank")
     grouping.n_nics = 2;
     CHECK(gyre_algorithm_variants(&gyre_algorithm_ring, &shape) == 2);
 }
+
+/* Each letter is a step of the cut program: s sends, r receives. */
+static void check_cut(const char *receives, const char *order)
+{
+    char text[256], found[16] = "";
+    struct gyre_program *program = NULL;
+    snprintf(text, sizeof(text),
+             "program hand all_reduce\nranks 2 rank 0 root 0 chunks 4 lanes 1 depth 1 range 4\n"
+             "worker 0\nchunks 0-3: in 0 -> to 1\n%s\nend\n",
+             receives);
+    CHECK_OK(gyre_program_from_lines(text, 1, &program));
+    if (program == NULL)
+        return;
+    CHECK_OK(gyre_program_cut(program, 1));
+    for (uint32_t i = 0; i < program->n_steps && i + 1 < sizeof(found); i++)
+        found[i] = program->steps[i].ins[0].kind == GYRE_OPERAND_CONNECTION ? 'r' : 's';
+    CHECK_MSG(strcmp(found, order) == 0, "%s: %s, expected %s", receives, found, order);
+    gyre_program_free(program);
+}
+
+TEST_CASE(
+    "a cut lets sends and receptions take turns unless one would overwrite what is to be sent")
+{
+    check_cut("chunks 0-1: from 1 -> out 0", "ssrsrs");
+    check_cut("chunks 2-3: from 1 -> out 2", "ssssrr");
+}
