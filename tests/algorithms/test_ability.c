@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "algorithms/hosts.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 
@@ -139,4 +140,31 @@ TEST_CASE("compiled-in algorithms can do all shapes")
                 CHECK((gyre_algorithm_obstacle(gyre_algorithms[a], &shape, NULL) == NULL) ==
                       gyre_algorithm_has(gyre_algorithms[a], shape.coll));
             }
+}
+
+/* So all NICs of a host work, and a rank whose NIC sends does not receive from another host, too.
+ */
+TEST_CASE("a ring never leaves a host by the rail that it came by")
+{
+    enum { N_EACH = 4, MOST_HOSTS = 8 };
+    for (int n_hosts = 2; n_hosts <= MOST_HOSTS; n_hosts++) {
+        static struct gyre_grouping grouping; /* too large for a stack */
+        grouping.n_hosts = (uint16_t)n_hosts;
+        for (int rank = 0; rank < n_hosts * N_EACH; rank++)
+            grouping.host_of[rank] = (uint16_t)(rank / N_EACH);
+        struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE,
+                                   .n_ranks = (uint16_t)(n_hosts * N_EACH),
+                                   .grouping = &grouping};
+        for (; shape.variant < N_EACH; shape.variant++) {
+            int rails[MOST_HOSTS] = {0}, n = 0;
+            char *text = NULL;
+            CHECK_OK(gyre_ring_to_text(&shape, &text));
+            for (const char *at = text; n < MOST_HOSTS && (at = strstr(at, "rail ")) != NULL; at++)
+                rails[n++] = atoi(at + 5);
+            CHECK_MSG(n == n_hosts, "%d hosts: %s", n_hosts, text);
+            for (int i = 0; i < n; i++)
+                CHECK_MSG(rails[i] != rails[(i + 1) % n], "%d hosts: %s", n_hosts, text);
+            free(text);
+        }
+    }
 }
