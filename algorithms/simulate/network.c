@@ -28,24 +28,16 @@ struct build {
     struct gyre_sim_fold fold;
     struct end *ends;
     uint32_t n_ends;
-    size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes;
+    uint32_t ends_capacity, workers_capacity, steps_capacity, refs_capacity;
     bool leaves_leaf;
 };
 
-static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_t elem_bytes)
+static gyre_status reserve(void *array, uint32_t *capacity, size_t n, size_t elem_bytes)
 {
-    void *array;
-    if (n * elem_bytes <= *n_bytes)
-        return GYRE_SUCCESS;
-    const size_t wanted_bytes = (n * elem_bytes + 512) * 2;
-    memcpy(&array, array_address, sizeof(array));
-    array = realloc(array, wanted_bytes);
-    if (array == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes to simulate",
-                         wanted_bytes);
-    memcpy(array_address, &array, sizeof(array));
-    *n_bytes = wanted_bytes;
-    return GYRE_SUCCESS;
+    return gyre_grow(array, capacity, n, elem_bytes)
+               ? GYRE_SUCCESS
+               : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes to simulate",
+                           n * elem_bytes);
 }
 
 static gyre_status add_ends(struct build *build, const struct gyre_program *program,
@@ -60,7 +52,7 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
                          "%s %s of %u ranks has over %u connections: too many to simulate",
                          program->algorithm, gyre_collectives[program->coll].name, program->n_ranks,
                          GYRE_SIMULATE_MAX_FIFOS);
-    GYRE_TRY(reserve(&build->ends, &build->ends_bytes, build->n_ends + program->n_connections,
+    GYRE_TRY(reserve(&build->ends, &build->ends_capacity, build->n_ends + program->n_connections,
                      sizeof(struct end)));
     for (uint32_t i = 0; i < program->n_connections; i++) {
         const struct gyre_connection *c = &program->connections[i];
@@ -113,8 +105,8 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
             GYRE_ERROR_UNSUPPORTED, "%s %s of %u ranks has over %u steps: too many to simulate%s",
             program->algorithm, gyre_collectives[program->coll].name, program->n_ranks, most_steps,
             is_unlike ? " in a fabric in which no host is like another one" : "");
-    GYRE_TRY(reserve(&network->steps, &build->steps_bytes, n_steps, sizeof(*network->steps)));
-    GYRE_TRY(reserve(&network->workers, &build->workers_bytes, network->n_workers + 1,
+    GYRE_TRY(reserve(&network->steps, &build->steps_capacity, n_steps, sizeof(*network->steps)));
+    GYRE_TRY(reserve(&network->workers, &build->workers_capacity, network->n_workers + 1,
                      sizeof(*network->workers)));
     unsigned ignored = 0;
     const uint32_t rank = gyre_sim_fold_index(&build->fold, program->rank, &ignored);
@@ -130,7 +122,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     for (uint32_t i = 0; i < from->n_steps; i++) {
         const struct gyre_step *step = &program->steps[from->first_step + i];
         struct gyre_sim_step *to = &network->steps[network->n_steps + i];
-        GYRE_TRY(reserve(&network->fifo_of, &build->refs_bytes,
+        GYRE_TRY(reserve(&network->fifo_of, &build->refs_capacity,
                          network->n_ends + (size_t)GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS,
                          sizeof(*network->fifo_of)));
         to->n_ins = 0;

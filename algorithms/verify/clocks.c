@@ -2,6 +2,7 @@
 #include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -196,15 +197,7 @@ static bool settle(struct gyre_clocks *clocks, uint32_t worker)
 
 static bool grow(struct pending *list)
 {
-    if (list->n < list->capacity)
-        return true;
-    const uint32_t capacity = list->capacity == 0 ? 16 : list->capacity * 2;
-    uint32_t *bigger = realloc(list->snapshots, capacity * sizeof(*bigger));
-    if (bigger == NULL)
-        return false;
-    list->snapshots = bigger;
-    list->capacity = capacity;
-    return true;
+    return gyre_grow(&list->snapshots, &list->capacity, list->n + 1ULL, sizeof(*list->snapshots));
 }
 
 /* Replaces an earlier snapshot of the worker, if it is easy to find. False = no memory. */

@@ -2,6 +2,7 @@
 #include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,14 +42,9 @@ static uint32_t take_number(struct gyre_snapshots *snapshots, uint32_t n_readers
     if (number != GYRE_NO_SNAPSHOT) {
         snapshots->first_free = snapshots->all[number].n_readers;
     } else {
-        if (snapshots->n_all >= snapshots->capacity) {
-            const uint32_t capacity = snapshots->capacity == 0 ? 256 : snapshots->capacity * 2;
-            struct gyre_snapshot *bigger = realloc(snapshots->all, capacity * sizeof(*bigger));
-            if (bigger == NULL)
-                return GYRE_NO_SNAPSHOT;
-            snapshots->all = bigger;
-            snapshots->capacity = capacity;
-        }
+        if (!gyre_grow(&snapshots->all, &snapshots->capacity, snapshots->n_all + 1ULL,
+                       sizeof(*snapshots->all)))
+            return GYRE_NO_SNAPSHOT;
         number = snapshots->n_all++;
     }
     snapshots->all[number] = (struct gyre_snapshot){.n_readers = n_readers, .entry = GYRE_NO_ENTRY};

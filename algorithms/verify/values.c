@@ -6,6 +6,7 @@
 #include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,23 +43,6 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-static bool reserve(void **array, uint32_t *capacity, uint64_t n_needed, size_t item_bytes)
-{
-    if (n_needed <= *capacity)
-        return true;
-    uint64_t bigger = *capacity == 0 ? 256 : *capacity;
-    while (bigger < n_needed)
-        bigger *= 2;
-    if (bigger > UINT32_MAX)
-        return false;
-    void *memory = realloc(*array, bigger * item_bytes);
-    if (memory == NULL)
-        return false;
-    *array = memory;
-    *capacity = (uint32_t)bigger;
-    return true;
-}
-
 static bool make_room(struct gyre_values *values)
 {
     if (values->n_used * 2 < values->n_entries)
@@ -85,15 +69,10 @@ static bool make_room(struct gyre_values *values)
 
 static bool reserve_value(struct gyre_values *values, unsigned n_ins)
 {
-    void *all = values->values, *lists = values->operands;
-    const bool has_values =
-        reserve(&all, &values->values_capacity, values->n_values + 1ULL, sizeof(*values->values));
-    values->values = all;
-    const bool has_operands =
-        reserve(&lists, &values->operands_capacity, (uint64_t)values->n_operands + n_ins,
-                sizeof(*values->operands));
-    values->operands = lists;
-    return has_values && has_operands;
+    return gyre_grow(&values->values, &values->values_capacity, values->n_values + 1ULL,
+                     sizeof(*values->values)) &&
+           gyre_grow(&values->operands, &values->operands_capacity,
+                     (uint64_t)values->n_operands + n_ins, sizeof(*values->operands));
 }
 
 gyre_status gyre_values_open(unsigned n_ranks, bool any_order, struct gyre_values **values_out)
@@ -195,10 +174,7 @@ static enum gyre_value_fault unite_bitmaps(struct gyre_values *values, const uin
             return GYRE_VALUE_TWICE;
     }
     const size_t n_bytes = values->n_words * sizeof(*values->sets);
-    void *sets = values->sets;
-    const bool has_room = reserve(&sets, &values->sets_capacity, values->n_sets + 1ULL, n_bytes);
-    values->sets = sets;
-    if (!has_room)
+    if (!gyre_grow(&values->sets, &values->sets_capacity, values->n_sets + 1ULL, n_bytes))
         return GYRE_VALUE_NO_MEMORY;
     memcpy(&values->sets[(size_t)values->n_sets * values->n_words], values->union_words, n_bytes);
     result->set = values->n_sets++;

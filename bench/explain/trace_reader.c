@@ -24,22 +24,9 @@ void bench_trace_free(struct bench_trace *trace)
 
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
-static bool grow(void **array, uint32_t n, uint32_t *capacity, size_t element_bytes)
-{
-    if (n < *capacity)
-        return true;
-    const uint32_t wanted = *capacity == 0 ? 256 : 2 * *capacity;
-    void *larger = realloc(*array, wanted * element_bytes);
-    if (larger == NULL)
-        return false;
-    *array = larger;
-    *capacity = wanted;
-    return true;
-}
-
-#define GROW(trace, name)                                                       \
-    grow((void **)&(trace)->name, (trace)->n_##name, &(trace)->name##_capacity, \
-         sizeof(*(trace)->name))
+#define GROW(trace, name)                                                                 \
+    gyre_grow(&(trace)->name, &(trace)->name##_capacity, (uint64_t)(trace)->n_##name + 1, \
+              sizeof(*(trace)->name))
 
 static double number(const struct json_object *object, const char *name)
 {

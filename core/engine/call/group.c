@@ -6,6 +6,7 @@
 #include "core/engine/call/batch.h"
 
 #include "core/foundation/base/thread.h"
+#include "core/foundation/base/util.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@ struct group {
     int depth;
     bool has_background;
     int n_tasks;
-    int max_tasks;
+    uint32_t max_tasks;
     struct gyre_group_task **tasks;
     size_t n_items;
     size_t max_items;        /* 0 = `few` */
@@ -84,15 +85,10 @@ gyre_status gyre_group_add_call(const struct gyre_item *item)
 
 gyre_status gyre_group_add(struct gyre_group_task *task)
 {
-    if (group.n_tasks == group.max_tasks) {
-        const int more = group.max_tasks > 0 ? group.max_tasks * 2 : 8;
-        struct gyre_group_task **tasks = realloc(group.tasks, (size_t)more * sizeof(*tasks));
-        if (tasks == NULL) {
-            task->finish(task); /* the group's end does not know the task */
-            return gyre_fail_errno(ENOMEM, "group of %d inits", more);
-        }
-        group.tasks = tasks;
-        group.max_tasks = more;
+    if (!gyre_grow(&group.tasks, &group.max_tasks, (uint64_t)group.n_tasks + 1,
+                   sizeof(struct gyre_group_task *))) {
+        task->finish(task); /* the group's end does not know the task */
+        return gyre_fail_errno(ENOMEM, "group of %d inits", group.n_tasks + 1);
     }
     group.tasks[group.n_tasks++] = task;
     return GYRE_SUCCESS;

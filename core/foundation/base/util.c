@@ -12,6 +12,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+bool gyre_grow(void *array, uint32_t *capacity, uint64_t n, size_t item_bytes)
+{
+    void *memory;
+    if (n <= *capacity)
+        return true;
+    const uint64_t wanted = gyre_max_u64(n, gyre_max_u64(16, 2 * (uint64_t)*capacity));
+    memcpy(&memory, array, sizeof(memory));
+    memory = wanted > UINT32_MAX ? NULL : realloc(memory, wanted * item_bytes);
+    if (memory == NULL)
+        return false;
+    memcpy(array, &memory, sizeof(memory));
+    *capacity = (uint32_t)wanted;
+    return true;
+}
+
 uint64_t gyre_now_ns(void)
 {
     struct timespec now;

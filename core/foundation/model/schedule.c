@@ -297,17 +297,13 @@ void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes)
     builder->program->n_lanes = (uint16_t)n_lanes;
 }
 
-static bool grow(struct gyre_builder *builder, void **array, uint32_t *capacity, size_t item_bytes)
+static bool grow(struct gyre_builder *builder, void *array, uint32_t *capacity, uint32_t n,
+                 size_t item_bytes)
 {
-    const uint32_t new_capacity = *capacity == 0 ? 16 : *capacity * 2;
-    void *bigger = realloc(*array, new_capacity * item_bytes);
-    if (bigger == NULL) {
+    const bool has_room = gyre_grow(array, capacity, n, item_bytes);
+    if (!has_room)
         builder_fail(builder, GYRE_ERROR_OUT_OF_MEMORY, "no memory for a program's steps");
-        return false;
-    }
-    *array = bigger;
-    *capacity = new_capacity;
-    return true;
+    return has_room;
 }
 
 static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref ref, bool is_send)
@@ -327,12 +323,9 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
         builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d connections", NO_CONNECTION);
         return 0;
     }
-    if (program->n_connections == builder->connections_capacity) {
-        void *array = program->connections;
-        if (!grow(builder, &array, &builder->connections_capacity, sizeof(*program->connections)))
-            return 0;
-        program->connections = array;
-    }
+    if (!grow(builder, &program->connections, &builder->connections_capacity,
+              program->n_connections + 1U, sizeof(*program->connections)))
+        return 0;
     program->connections[program->n_connections] =
         (struct gyre_connection){ref.index, ref.lane, is_send};
     *known = program->n_connections++;
@@ -373,12 +366,9 @@ void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks ch
                      n_ins, GYRE_STEP_MAX_INS, n_outs, GYRE_STEP_MAX_OUTS);
         return;
     }
-    if (program->n_steps == builder->steps_capacity) {
-        void *array = program->steps;
-        if (!grow(builder, &array, &builder->steps_capacity, sizeof(*program->steps)))
-            return;
-        program->steps = array;
-    }
+    if (!grow(builder, &program->steps, &builder->steps_capacity, program->n_steps + 1U,
+              sizeof(*program->steps)))
+        return;
     struct gyre_step *step = &program->steps[program->n_steps];
     memset(step, 0, sizeof(*step));
     step->n_ins = (uint8_t)n_ins;

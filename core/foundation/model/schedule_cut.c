@@ -94,13 +94,8 @@ static bool add_piece(struct cut *cut, const struct gyre_step *step, uint32_t i)
     const uint32_t first = find_piece(cut, step, i, &n);
     if (n == 0)
         return true;
-    if (cut->n_steps == cut->capacity) {
-        cut->capacity = 2 * cut->capacity + 16;
-        struct gyre_step *bigger = realloc(cut->steps, cut->capacity * sizeof(*bigger));
-        if (bigger == NULL)
-            return false;
-        cut->steps = bigger;
-    }
+    if (!gyre_grow(&cut->steps, &cut->capacity, cut->n_steps + 1ULL, sizeof(*cut->steps)))
+        return false;
     struct gyre_step *piece = &cut->steps[cut->n_steps++];
     *piece = *step;
     if (n == step->n_chunks)

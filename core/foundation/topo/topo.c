@@ -105,19 +105,6 @@ void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, 
     node->port = 1;
 }
 
-static gyre_status reserve(void **array, int32_t n_used, int32_t *n_allocated, size_t element_bytes)
-{
-    if (n_used < *n_allocated)
-        return GYRE_SUCCESS;
-    const int32_t n_wanted = *n_allocated == 0 ? 16 : 2 * *n_allocated;
-    void *grown = realloc(*array, (size_t)n_wanted * element_bytes);
-    if (grown == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d elements", n_wanted);
-    *array = grown;
-    *n_allocated = n_wanted;
-    return GYRE_SUCCESS;
-}
-
 gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_node *node,
                                int32_t *index_out)
 {
@@ -150,9 +137,9 @@ gyre_status gyre_topo_add_node(struct gyre_topo *topo, const struct gyre_topo_no
     if (node->kind == GYRE_TOPO_CPU && gyre_topo_find_numa(topo, node->numa_id) >= 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "NUMA node %d stands there twice",
                          node->numa_id);
-    void *array = topo->nodes;
-    GYRE_TRY(reserve(&array, topo->n_nodes, &topo->n_nodes_allocated, sizeof(*topo->nodes)));
-    topo->nodes = array;
+    if (!gyre_grow(&topo->nodes, &topo->nodes_capacity, (uint64_t)topo->n_nodes + 1,
+                   sizeof(*topo->nodes)))
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d elements", topo->n_nodes + 1);
     topo->nodes[topo->n_nodes] = *node;
     if (index_out != NULL)
         *index_out = topo->n_nodes;
@@ -203,9 +190,9 @@ gyre_status gyre_topo_add_link(struct gyre_topo *topo, const struct gyre_topo_li
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "topology has more than %d links: take out GPUs of other hosts",
                          GYRE_TOPO_MAX_LINKS);
-    void *array = topo->links;
-    GYRE_TRY(reserve(&array, topo->n_links, &topo->n_links_allocated, sizeof(*topo->links)));
-    topo->links = array;
+    if (!gyre_grow(&topo->links, &topo->links_capacity, (uint64_t)topo->n_links + 1,
+                   sizeof(*topo->links)))
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology of %d elements", topo->n_links + 1);
     topo->links[topo->n_links] = *link;
     topo->links[topo->n_links].bytes_per_ns = bytes_per_ns;
     topo->n_links++;

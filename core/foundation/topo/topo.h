@@ -88,10 +88,10 @@ struct gyre_topo_link {
 struct gyre_topo {
     struct gyre_topo_node *nodes; /* parents before children */
     int32_t n_nodes;
-    int32_t n_nodes_allocated;
+    uint32_t nodes_capacity;
     struct gyre_topo_link *links;
     int32_t n_links;
-    int32_t n_links_allocated;
+    uint32_t links_capacity;
     char skipped[256]; /* "" = all was read */
 };
 
