@@ -179,43 +179,45 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
     X(ncclResult_t, MemAlloc, (void **ptr, size_t size))                                           \
     X(ncclResult_t, MemFree, (void *ptr))
 
-#define NCCL_CALL_FUNCTIONS(X)                                                                   \
+#define NCCL_OP_FUNCTIONS(X)                                                                     \
     X(ncclResult_t, RedOpCreatePreMulSum,                                                        \
       (ncclRedOp_t * op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, \
        ncclComm_t comm))                                                                         \
-    X(ncclResult_t, RedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))                             \
-    X(ncclResult_t, Reduce,                                                                      \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,              \
-       ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream))                          \
-    X(ncclResult_t, Bcast,                                                                       \
-      (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,             \
-       cudaStream_t stream))                                                                     \
-    X(ncclResult_t, Broadcast,                                                                   \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,    \
-       ncclComm_t comm, cudaStream_t stream))                                                    \
-    X(ncclResult_t, AllReduce,                                                                   \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,              \
-       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream))                                    \
-    X(ncclResult_t, ReduceScatter,                                                               \
-      (const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype,          \
-       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream))                                    \
-    X(ncclResult_t, AllGather,                                                                   \
-      (const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,          \
-       ncclComm_t comm, cudaStream_t stream))                                                    \
-    X(ncclResult_t, AlltoAll,                                                                    \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,              \
-       ncclComm_t comm, cudaStream_t stream))                                                    \
-    X(ncclResult_t, Gather,                                                                      \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,    \
-       ncclComm_t comm, cudaStream_t stream))                                                    \
-    X(ncclResult_t, Scatter,                                                                     \
-      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,    \
-       ncclComm_t comm, cudaStream_t stream))                                                    \
-    X(ncclResult_t, Send,                                                                        \
-      (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,   \
-       cudaStream_t stream))                                                                     \
-    X(ncclResult_t, Recv,                                                                        \
-      (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,         \
+    X(ncclResult_t, RedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))
+
+#define NCCL_CALL_FUNCTIONS(X)                                                                 \
+    X(ncclResult_t, Reduce,                                                                    \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,            \
+       ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream))                        \
+    X(ncclResult_t, Bcast,                                                                     \
+      (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,           \
+       cudaStream_t stream))                                                                   \
+    X(ncclResult_t, Broadcast,                                                                 \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,  \
+       ncclComm_t comm, cudaStream_t stream))                                                  \
+    X(ncclResult_t, AllReduce,                                                                 \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,            \
+       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream))                                  \
+    X(ncclResult_t, ReduceScatter,                                                             \
+      (const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype,        \
+       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream))                                  \
+    X(ncclResult_t, AllGather,                                                                 \
+      (const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,        \
+       ncclComm_t comm, cudaStream_t stream))                                                  \
+    X(ncclResult_t, AlltoAll,                                                                  \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,            \
+       ncclComm_t comm, cudaStream_t stream))                                                  \
+    X(ncclResult_t, Gather,                                                                    \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,  \
+       ncclComm_t comm, cudaStream_t stream))                                                  \
+    X(ncclResult_t, Scatter,                                                                   \
+      (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,  \
+       ncclComm_t comm, cudaStream_t stream))                                                  \
+    X(ncclResult_t, Send,                                                                      \
+      (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, \
+       cudaStream_t stream))                                                                   \
+    X(ncclResult_t, Recv,                                                                      \
+      (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,       \
        cudaStream_t stream))
 
 #define NCCL_GROUP_FUNCTIONS(X)         \
@@ -227,6 +229,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
     NCCL_RESULT_FUNCTIONS(X) \
     NCCL_COMM_FUNCTIONS(X)   \
     NCCL_MEMORY_FUNCTIONS(X) \
+    NCCL_OP_FUNCTIONS(X)     \
     NCCL_CALL_FUNCTIONS(X)   \
     NCCL_GROUP_FUNCTIONS(X)
 

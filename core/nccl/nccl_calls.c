@@ -39,90 +39,34 @@ NCCL_EXPORT ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     return nccl_result_of(gyre_op_destroy((gyre_op)op, own));
 }
 
-#define CALL(expression)                                                         \
-    ncclResult_t result;                                                         \
-    gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);                      \
-    const int is_own_group = own != NULL && nccl_profile_enter(comm);            \
-    result = nccl_group_note(own == NULL ? result : nccl_result_of(expression)); \
-    return nccl_profile_exit(is_own_group, result)
+NCCL_OP_FUNCTIONS(NCCL_ALIAS)
 
-NCCL_EXPORT ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count,
-                                     ncclDataType_t datatype, ncclRedOp_t op, int root,
-                                     ncclComm_t comm, cudaStream_t stream)
-{
-    CALL(gyre_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, (gyre_op)op, root, own,
-                     stream));
-}
+/* gyre's call, with the header's names of parameters. */
+#define DTYPE          ((gyre_dtype)datatype)
+#define OP             ((gyre_op)op)
+#define GYRE_Reduce    gyre_reduce(sendbuff, recvbuff, count, DTYPE, OP, root, own, stream)
+#define GYRE_Bcast     gyre_broadcast(buff, buff, count, DTYPE, root, own, stream)
+#define GYRE_Broadcast gyre_broadcast(sendbuff, recvbuff, count, DTYPE, root, own, stream)
+#define GYRE_AllReduce gyre_all_reduce(sendbuff, recvbuff, count, DTYPE, OP, own, stream)
+#define GYRE_ReduceScatter \
+    gyre_reduce_scatter(sendbuff, recvbuff, recvcount, DTYPE, OP, own, stream)
+#define GYRE_AllGather gyre_all_gather(sendbuff, recvbuff, sendcount, DTYPE, own, stream)
+#define GYRE_AlltoAll  gyre_all_to_all(sendbuff, recvbuff, count, DTYPE, own, stream)
+#define GYRE_Gather    gyre_gather(sendbuff, recvbuff, count, DTYPE, root, own, stream)
+#define GYRE_Scatter   gyre_scatter(sendbuff, recvbuff, count, DTYPE, root, own, stream)
+#define GYRE_Send      gyre_send(sendbuff, count, DTYPE, peer, own, stream)
+#define GYRE_Recv      gyre_recv(recvbuff, count, DTYPE, peer, own, stream)
 
-NCCL_EXPORT ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
-                                    ncclComm_t comm, cudaStream_t stream)
-{
-    CALL(gyre_broadcast(buff, buff, count, (gyre_dtype)datatype, root, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
-                                        ncclDataType_t datatype, int root, ncclComm_t comm,
-                                        cudaStream_t stream)
-{
-    CALL(gyre_broadcast(sendbuff, recvbuff, count, (gyre_dtype)datatype, root, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
-                                        ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                        cudaStream_t stream)
-{
-    CALL(
-        gyre_all_reduce(sendbuff, recvbuff, count, (gyre_dtype)datatype, (gyre_op)op, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-                                            ncclDataType_t datatype, ncclRedOp_t op,
-                                            ncclComm_t comm, cudaStream_t stream)
-{
-    CALL(gyre_reduce_scatter(sendbuff, recvbuff, recvcount, (gyre_dtype)datatype, (gyre_op)op, own,
-                             stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
-                                        ncclDataType_t datatype, ncclComm_t comm,
-                                        cudaStream_t stream)
-{
-    CALL(gyre_all_gather(sendbuff, recvbuff, sendcount, (gyre_dtype)datatype, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
-                                       ncclDataType_t datatype, ncclComm_t comm,
-                                       cudaStream_t stream)
-{
-    CALL(gyre_all_to_all(sendbuff, recvbuff, count, (gyre_dtype)datatype, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclGather(const void *sendbuff, void *recvbuff, size_t count,
-                                     ncclDataType_t datatype, int root, ncclComm_t comm,
-                                     cudaStream_t stream)
-{
-    CALL(gyre_gather(sendbuff, recvbuff, count, (gyre_dtype)datatype, root, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclScatter(const void *sendbuff, void *recvbuff, size_t count,
-                                      ncclDataType_t datatype, int root, ncclComm_t comm,
-                                      cudaStream_t stream)
-{
-    CALL(gyre_scatter(sendbuff, recvbuff, count, (gyre_dtype)datatype, root, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype,
-                                   int peer, ncclComm_t comm, cudaStream_t stream)
-{
-    CALL(gyre_send(sendbuff, count, (gyre_dtype)datatype, peer, own, stream));
-}
-
-NCCL_EXPORT ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
-                                   ncclComm_t comm, cudaStream_t stream)
-{
-    CALL(gyre_recv(recvbuff, count, (gyre_dtype)datatype, peer, own, stream));
-}
-
+#define CALL(type, name, parameters)                                                  \
+    NCCL_EXPORT type pnccl##name parameters                                           \
+    {                                                                                 \
+        ncclResult_t result;                                                          \
+        gyre_comm *own = nccl_usable(comm, NCCL_CALL, &result);                       \
+        const int is_own_group = own != NULL && nccl_profile_enter(comm);             \
+        result = nccl_group_note(own == NULL ? result : nccl_result_of(GYRE_##name)); \
+        return nccl_profile_exit(is_own_group, result);                               \
+    }
+NCCL_CALL_FUNCTIONS(CALL)
 NCCL_CALL_FUNCTIONS(NCCL_ALIAS)
 
 /* Algorithms are named as in GYRE_ALGO. */
@@ -161,7 +105,7 @@ static ncclResult_t take_config(const ncclCollConfig_t *given, gyre_call_args *a
     return ncclSuccess;
 }
 
-static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, int op, ncclComm_t comm,
+static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, ncclComm_t comm,
                          cudaStream_t stream, const ncclCollConfig_t *config, const char *name)
 {
     ncclResult_t result;
@@ -171,93 +115,31 @@ static ncclResult_t call(gyre_call_args *args, ncclDataType_t dtype, int op, ncc
     if (result != ncclSuccess)
         return nccl_group_note(result);
     args->dtype = (gyre_dtype)dtype;
-    args->op = (gyre_op)op;
     const int is_own_group = nccl_profile_enter(comm);
     const gyre_status status = gyre_collective(args, own, stream);
     return nccl_profile_exit(is_own_group, nccl_group_note(nccl_result_of(status)));
 }
 
-static gyre_call_args args_of(gyre_call_kind kind, const void *send, void *recv, size_t count,
-                              int root)
-{
-    gyre_call_args args = GYRE_CALL_ARGS_INIT;
-    args.kind = (int)kind;
-    args.send = send;
-    args.recv = recv;
-    args.count = count;
-    args.root = root;
-    return args;
-}
+#define ARGS(kind_, count_, root_, op_)                                        \
+    args.kind = GYRE_CALL_##kind_, args.send = sendbuff, args.recv = recvbuff, \
+    args.count = (count_), args.root = (root_), args.op = (gyre_op)(op_)
+#define ARGS_AllReduceConfig     ARGS(ALL_REDUCE, count, 0, op)
+#define ARGS_BroadcastConfig     ARGS(BROADCAST, count, root, ncclSum)
+#define ARGS_ReduceConfig        ARGS(REDUCE, count, root, op)
+#define ARGS_AllGatherConfig     ARGS(ALL_GATHER, sendcount, 0, ncclSum)
+#define ARGS_ReduceScatterConfig ARGS(REDUCE_SCATTER, recvcount, 0, op)
+#define ARGS_AlltoAllConfig      ARGS(ALL_TO_ALL, count, 0, ncclSum)
+#define ARGS_GatherConfig        ARGS(GATHER, count, root, ncclSum)
+#define ARGS_ScatterConfig       ARGS(SCATTER, count, root, ncclSum)
 
-NCCL_EXPORT ncclResult_t pncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                              ncclDataType_t datatype, ncclRedOp_t op,
-                                              ncclComm_t comm, cudaStream_t stream,
-                                              const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_ALL_REDUCE, sendbuff, recvbuff, count, 0);
-    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                              ncclDataType_t datatype, int root, ncclComm_t comm,
-                                              cudaStream_t stream, const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_BROADCAST, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclReduceConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                           ncclDataType_t datatype, ncclRedOp_t op, int root,
-                                           ncclComm_t comm, cudaStream_t stream,
-                                           const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_REDUCE, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclAllGatherConfig(const void *sendbuff, void *recvbuff,
-                                              size_t sendcount, ncclDataType_t datatype,
-                                              ncclComm_t comm, cudaStream_t stream,
-                                              const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, 0);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclReduceScatterConfig(const void *sendbuff, void *recvbuff,
-                                                  size_t recvcount, ncclDataType_t datatype,
-                                                  ncclRedOp_t op, ncclComm_t comm,
-                                                  cudaStream_t stream,
-                                                  const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, 0);
-    return call(&args, datatype, (int)op, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                             ncclDataType_t datatype, ncclComm_t comm,
-                                             cudaStream_t stream, const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_ALL_TO_ALL, sendbuff, recvbuff, count, 0);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                           ncclDataType_t datatype, int root, ncclComm_t comm,
-                                           cudaStream_t stream, const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_GATHER, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
-}
-
-NCCL_EXPORT ncclResult_t pncclScatterConfig(const void *sendbuff, void *recvbuff, size_t count,
-                                            ncclDataType_t datatype, int root, ncclComm_t comm,
-                                            cudaStream_t stream, const ncclCollConfig_t *config)
-{
-    gyre_call_args args = args_of(GYRE_CALL_SCATTER, sendbuff, recvbuff, count, root);
-    return call(&args, datatype, (int)ncclSum, comm, stream, config, NCCL_CALL);
-}
-
+#define CONFIG_CALL(type, name, parameters)                            \
+    NCCL_EXPORT type pnccl##name parameters                            \
+    {                                                                  \
+        gyre_call_args args = GYRE_CALL_ARGS_INIT;                     \
+        ARGS_##name;                                                   \
+        return call(&args, datatype, comm, stream, config, NCCL_CALL); \
+    }
+NCCL_CONFIG_CALL_FUNCTIONS(CONFIG_CALL)
 NCCL_CONFIG_CALL_FUNCTIONS(NCCL_ALIAS)
 
 NCCL_EXPORT ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
