@@ -48,7 +48,7 @@ BENCH_ALSO = {
                                            r"|command/env\.c|check/",
     "core/foundation/topo/topo_nvml.h": r"report/machine\.c|doctor/checks/gpu\.c",
     "core/foundation/trace/trace_file.h": r"tools/simulated_trace\.c",
-    "transport/transport.h": r"doctor/rdma\.c|doctor/checks/network\.c",
+    "transport/transport.h": r"doctor/machine\.c|doctor/checks/network\.c",
     "transport/ib/ib_trial.h": r"doctor/checks/rails\.c",
     "bootstrap/launch.h": r"launch/launcher\.c",
     "algorithms/contenders/contender.h": r"tools/(predict_rows\.c|programs\.h)|command/explain_choice\.c",

@@ -155,9 +155,9 @@ static const char *name_hosts(struct bench_doctor *doctor)
     return all == NULL ? NULL : text;
 }
 
-static gyre_status write_text(const struct bench_doctor_report *report, const char *option,
+static gyre_status write_text(const struct bench_doctor *doctor, const char *option,
                               const char *path,
-                              void (*put)(FILE *file, const struct bench_doctor_report *report))
+                              void (*put)(FILE *file, const struct bench_doctor *doctor))
 {
     char *text = NULL;
     size_t n_bytes = 0;
@@ -166,7 +166,7 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
     FILE *file = open_memstream(&text, &n_bytes);
     if (file == NULL)
         return gyre_fail_errno(errno, "%s %s", option, path);
-    put(file, report);
+    put(file, doctor);
     const bool is_bad = ferror(file) != 0;
     const gyre_status status =
         fclose(file) != 0 || is_bad
@@ -177,44 +177,40 @@ static gyre_status write_text(const struct bench_doctor_report *report, const ch
 }
 
 /* Other ranks end with status 0, so that a launcher reports one failure. */
-static gyre_status report(struct bench_doctor *doctor, const struct options *options,
-                          int *exit_status_out)
+static gyre_status report(struct bench_doctor *doctor, const struct options *options)
 {
-    struct bench_doctor_report report = {.doctor = doctor};
+    int *n = doctor->n_by_severity;
     GYRE_TRY(bench_findings_merge(doctor));
-    report.hosts = name_hosts(doctor);
-    if (report.hosts == NULL)
+    doctor->host_names = name_hosts(doctor);
+    if (doctor->host_names == NULL)
         return GYRE_ERROR_REMOTE;
-    *exit_status_out = 0;
     if (doctor->launcher.process != 0)
         return GYRE_SUCCESS;
 
     for (int i = 0; i < doctor->findings.n; i++)
-        report.n_by_severity[doctor->findings.list[i].severity]++;
-    const int *n = report.n_by_severity;
-    *exit_status_out = report.exit_status = n[BENCH_FAIL] > 0      ? 2
-                                            : n[BENCH_WARN] > 0    ? 1
-                                            : n[BENCH_UNKNOWN] > 0 ? 3
-                                                                   : 0;
-    report.summary = bench_text("%d fail, %d warn, %d unknown, %d ok, %d skipped", n[BENCH_FAIL],
-                                n[BENCH_WARN], n[BENCH_UNKNOWN], n[BENCH_OK], n[BENCH_SKIPPED]);
+        n[doctor->findings.list[i].severity]++;
+    doctor->exit_status = n[BENCH_FAIL] > 0      ? 2
+                          : n[BENCH_WARN] > 0    ? 1
+                          : n[BENCH_UNKNOWN] > 0 ? CANNOT_TELL
+                                                 : 0;
+    doctor->summary = bench_text("%d fail, %d warn, %d unknown, %d ok, %d skipped", n[BENCH_FAIL],
+                                 n[BENCH_WARN], n[BENCH_UNKNOWN], n[BENCH_OK], n[BENCH_SKIPPED]);
     if (options->is_env)
-        bench_doctor_print_env(&report, stdout);
+        bench_doctor_print_env(doctor, stdout);
     else
-        bench_doctor_print(&report,
+        bench_doctor_print(doctor,
                            options->is_quiet          ? BENCH_PRINT_PROBLEMS
                            : options->is_all          ? BENCH_PRINT_ALL
                            : options->only[0] == '\0' ? BENCH_PRINT_GROUPS
                                                       : BENCH_PRINT_ROWS,
                            stdout);
     if (options->json_path != NULL)
-        GYRE_TRY(bench_doctor_write_json(&report, options->json_path));
-    GYRE_TRY(write_text(&report, "--markdown", options->markdown_path, bench_doctor_put_markdown));
-    return write_text(&report, "--html", options->html_path, bench_doctor_put_html);
+        GYRE_TRY(bench_doctor_write_json(doctor, options->json_path));
+    GYRE_TRY(write_text(doctor, "--markdown", options->markdown_path, bench_doctor_put_markdown));
+    return write_text(doctor, "--html", options->html_path, bench_doctor_put_html);
 }
 
-static gyre_status examine(struct bench_doctor *doctor, const struct options *options,
-                           int *exit_status_out)
+static gyre_status examine(struct bench_doctor *doctor, const struct options *options)
 {
     char *const nothing[] = {NULL};
     struct gyre_param_sources sources;
@@ -240,14 +236,13 @@ static gyre_status examine(struct bench_doctor *doctor, const struct options *op
     if (options->n_seconds >= 0) {
         bench_counters_print(&doctor->machine, options->n_seconds, stdout);
         bench_metrics_print(gyre_param_text(&doctor->params, GYRE_PARAM_METRICS_FILE), stdout);
-        *exit_status_out = 0;
         return GYRE_SUCCESS;
     }
     bench_facts_gather(doctor);
     for (int i = 0; i < BENCH_N_CHECKS; i++)
         if (strncmp(bench_checks[i].id, options->only, strlen(options->only)) == 0)
             run_check(doctor, (enum bench_check_id)i);
-    return report(doctor, options, exit_status_out);
+    return report(doctor, options);
 }
 
 /* Reads "gpus=8,ports=8,rate=400,mtu=4200", or a file with such lines and # comments. */
@@ -313,19 +308,17 @@ int bench_command_doctor(int argc, char **argv)
             printf("%-22s %s\n", bench_checks[i].id, bench_checks[i].title);
         return 0;
     }
-    int exit_status = CANNOT_TELL;
     struct bench_doctor *doctor = bench_keep(1, sizeof(*doctor));
-
     doctor->expect = expect;
     doctor->environment = environ;
     if (bench_launcher_open(&doctor->launcher) != GYRE_SUCCESS) {
         fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
         return CANNOT_TELL;
     }
-    if (examine(doctor, &options, &exit_status) != GYRE_SUCCESS) {
+    if (examine(doctor, &options) != GYRE_SUCCESS) {
         fprintf(stderr, "gyre doctor: rank %d: %s\n", doctor->launcher.process, gyre_cause());
-        exit_status = CANNOT_TELL;
+        doctor->exit_status = CANNOT_TELL;
     }
     doctor->launcher.ops->close(&doctor->launcher);
-    return exit_status;
+    return doctor->exit_status;
 }

@@ -77,25 +77,11 @@ struct bench_findings {
     int n;
 };
 
-/* X(name, title) */
-#define BENCH_FACT_TABLE(X)                        \
-    X(VERSION, "gyre's version and commit")        \
-    X(VARIABLES, "variables that plans depend on") \
-    X(KERNEL, "kernel")                            \
-    X(DRIVER, "NVIDIA driver")                     \
-    X(FIRMWARE, "firmware of RDMA adapters")       \
-    X(MTU, "MTU of the network interface")         \
-    X(GID, "type and family of GIDs")              \
-    X(RATE, "RDMA ports")
+/* Facts are in the order of their checks. */
+#define BENCH_FACT_OF(name) (BENCH_CHECK_job_##name - BENCH_CHECK_job_version)
+#define BENCH_N_FACTS       (BENCH_FACT_OF(rate) + 1)
 
-enum bench_fact_id {
-#define BENCH_FACT_ENUM(name, title) BENCH_FACT_##name,
-    BENCH_FACT_TABLE(BENCH_FACT_ENUM)
-#undef BENCH_FACT_ENUM
-        BENCH_N_FACTS
-};
-
-#define BENCH_MAX_RAILS 8 /* ports of a host */
+#define BENCH_MAX_RAILS     8 /* ports of a host */
 
 /* NAN = not measured. */
 struct bench_matrix {
@@ -135,6 +121,12 @@ struct bench_doctor {
     struct bench_nvml *nvml;   /* of gpu.ecc, gpu.clocks and gpu.link, NULL until needed */
     struct bench_cuda_results *cuda; /* NULL until needed */
     bool knows_transport, uses_rdma; /* set by job.transport */
+
+    /* Once findings are merged. */
+    const char *host_names; /* "hostA (rank 0-3), hostB (rank 4-7)" */
+    const char *summary;    /* "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped" */
+    int n_by_severity[BENCH_N_SEVERITIES];
+    int exit_status;
 };
 
 /** @subject, @fix: may be NULL; the fix counts unless all is well. With a port or interface as
@@ -237,14 +229,6 @@ enum bench_format { BENCH_AS_TEXT, BENCH_AS_MARKDOWN, BENCH_AS_HTML };
 
 void bench_matrix_put(FILE *file, enum bench_format format, const struct bench_matrix *matrix);
 
-struct bench_doctor_report {
-    const struct bench_doctor *doctor;
-    const char *hosts;   /* "hostA (rank 0-3), hostB (rank 4-7)" */
-    const char *summary; /* "1 fail, 2 warn, 0 unknown, 20 ok, 7 skipped" */
-    int n_by_severity[BENCH_N_SEVERITIES];
-    int exit_status;
-};
-
 enum bench_print {
     BENCH_PRINT_PROBLEMS, /* without ok and skipped ones */
     BENCH_PRINT_GROUPS,   /* ok ones as a line a group, skipped ones counted */
@@ -253,16 +237,15 @@ enum bench_print {
 };
 
 /** In colour on a terminal. */
-void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
-                        FILE *file);
+void bench_doctor_print(const struct bench_doctor *doctor, enum bench_print which, FILE *file);
 
-void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file);
+void bench_doctor_print_env(const struct bench_doctor *doctor, FILE *file);
 
-void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report);
-void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report);
+void bench_doctor_put_markdown(FILE *file, const struct bench_doctor *doctor);
+void bench_doctor_put_html(FILE *file, const struct bench_doctor *doctor);
 
 /** Errors: as gyre_file_replace(), UNSUPPORTED without json-c. */
-gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path);
+gyre_status bench_doctor_write_json(const struct bench_doctor *doctor, const char *path);
 
 /** Rows of checks/values.c, gpu_trial.c and job.c. */
 void bench_check_values(struct bench_doctor *doctor);

@@ -15,7 +15,6 @@
 #include "bench/report/json_add.h"
 #endif
 
-/* Of each severity. */
 static const char *const severity_names[] = {"ok", "skipped", "unknown", "warn", "fail"};
 static const char *const colours[] = {"\033[32m", "\033[2m", "\033[35m", "\033[33m", "\033[31m"};
 
@@ -72,16 +71,15 @@ static void print_groups(const struct bench_findings *findings, FILE *file)
     }
 }
 
-void bench_doctor_print(const struct bench_doctor_report *report, enum bench_print which,
-                        FILE *file)
+void bench_doctor_print(const struct bench_doctor *doctor, enum bench_print which, FILE *file)
 {
-    const struct bench_findings *findings = &report->doctor->findings;
-    const int n_skipped = report->n_by_severity[BENCH_SKIPPED];
+    const struct bench_findings *findings = &doctor->findings;
+    const int n_skipped = doctor->n_by_severity[BENCH_SKIPPED];
     /* Open MPI's processes have a terminal even if its output goes to a file. */
-    const bool has_colours = report->doctor->launcher.n_processes == 1 &&
-                             isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
+    const bool has_colours = doctor->launcher.n_processes == 1 && isatty(fileno(file)) == 1 &&
+                             getenv("NO_COLOR") == NULL;
     const enum bench_severity least = which == BENCH_PRINT_ALL ? BENCH_OK : BENCH_UNKNOWN;
-    fprintf(file, "gyre doctor on %s\n", report->hosts);
+    fprintf(file, "gyre doctor on %s\n", doctor->host_names);
     for (int i = 0; i < findings->n; i++)
         if (findings->list[i].severity >= (int32_t)least ||
             (which == BENCH_PRINT_ROWS && findings->list[i].severity == BENCH_OK)) {
@@ -107,19 +105,18 @@ void bench_doctor_print(const struct bench_doctor_report *report, enum bench_pri
     if ((which == BENCH_PRINT_GROUPS || which == BENCH_PRINT_ROWS) && n_skipped > 0)
         fprintf(file, "  skipped  %d checks do not apply here; --all prints each with its reason\n",
                 n_skipped);
-    put_matrices(file, BENCH_AS_TEXT, report->doctor);
-    fprintf(file, "%s\n", report->summary);
+    put_matrices(file, BENCH_AS_TEXT, doctor);
+    fprintf(file, "%s\n", doctor->summary);
 }
 
-void bench_doctor_print_env(const struct bench_doctor_report *report, FILE *file)
+void bench_doctor_print_env(const struct bench_doctor *doctor, FILE *file)
 {
-    const struct bench_doctor *doctor = report->doctor;
     const struct bench_machine *machine = &doctor->machine;
     const struct bench_netdev *first = bench_net_first(machine);
     const char *ifname = NULL, *class = NULL;
     double most = 0;
     int n_taken = 0;
-    fprintf(file, "# gyre doctor --emit-env on %s\n", report->hosts);
+    fprintf(file, "# gyre doctor --emit-env on %s\n", doctor->host_names);
     for (int i = 0; i < doctor->findings.n; i++) {
         const struct bench_finding *finding = &doctor->findings.list[i];
         if (strncmp(finding->fix, "unset ", 6) == 0 &&
@@ -159,11 +156,11 @@ static void put_cell(FILE *file, const char *text)
     }
 }
 
-void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *report)
+void bench_doctor_put_markdown(FILE *file, const struct bench_doctor *doctor)
 {
-    const struct bench_findings *findings = &report->doctor->findings;
-    fprintf(file, "# gyre doctor: %s\n\ngyre %s (%s) on %s\n\n", report->summary,
-            bench_version_text(), bench_version_commit(), report->hosts);
+    const struct bench_findings *findings = &doctor->findings;
+    fprintf(file, "# gyre doctor: %s\n\ngyre %s (%s) on %s\n\n", doctor->summary,
+            bench_version_text(), bench_version_commit(), doctor->host_names);
     for (int i = 0; i < findings->n; i++) {
         const struct bench_finding *finding = &findings->list[i];
         if (finding->severity < BENCH_UNKNOWN)
@@ -190,7 +187,7 @@ void bench_doctor_put_markdown(FILE *file, const struct bench_doctor_report *rep
         put_cell(file, finding->evidence);
         fputs(" |\n", file);
     }
-    put_matrices(file, BENCH_AS_MARKDOWN, report->doctor);
+    put_matrices(file, BENCH_AS_MARKDOWN, doctor);
 }
 
 static const char head[] =
@@ -231,15 +228,15 @@ static void put_lines(const char *text, FILE *file)
     }
 }
 
-void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
+void bench_doctor_put_html(FILE *file, const struct bench_doctor *doctor)
 {
     static const enum bench_severity order[BENCH_N_SEVERITIES] = {
         BENCH_FAIL, BENCH_WARN, BENCH_UNKNOWN, BENCH_OK, BENCH_SKIPPED};
-    const struct bench_findings *findings = &report->doctor->findings;
+    const struct bench_findings *findings = &doctor->findings;
     fputs(head, file);
-    fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ", report->summary,
+    fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ", doctor->summary,
             bench_version_text(), bench_version_commit());
-    gyre_text_put_markup(file, report->hosts);
+    gyre_text_put_markup(file, doctor->host_names);
     fputs("</p>\n<table "
           "class=\"f\"><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
@@ -266,7 +263,7 @@ void bench_doctor_put_html(FILE *file, const struct bench_doctor_report *report)
         fputs("</td></tr>\n", file);
     }
     fputs("</table>\n", file);
-    put_matrices(file, BENCH_AS_HTML, report->doctor);
+    put_matrices(file, BENCH_AS_HTML, doctor);
     fputs("</body></html>\n", file);
 }
 
@@ -315,16 +312,16 @@ static void add_matrix(struct json_object *object, const char *key,
     }
 }
 
-gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path)
+gyre_status bench_doctor_write_json(const struct bench_doctor *doctor, const char *path)
 {
-    const struct bench_findings *findings = &report->doctor->findings;
+    const struct bench_findings *findings = &doctor->findings;
     struct json_object *root = json_object_new_object();
     add_int(root, "schema_version", 1);
     add_text(root, "gyre_version", bench_version_text());
     add_text(root, "commit", bench_version_commit());
     add_time(root, "time");
-    add_text(root, "hosts", report->hosts);
-    add_int(root, "exit_status", report->exit_status);
+    add_text(root, "hosts", doctor->host_names);
+    add_int(root, "exit_status", doctor->exit_status);
     struct json_object *checks = add_array(root, "checks");
     for (int i = 0; i < findings->n; i++) {
         const struct bench_finding *finding = &findings->list[i];
@@ -339,9 +336,9 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
         json_object_array_add(checks, object);
     }
     struct json_object *matrix = add_object(root, "matrix");
-    add_matrix(matrix, "gpus", &report->doctor->gpus);
-    add_matrix(matrix, "hosts", &report->doctor->hosts);
-    add_matrix(matrix, "rails", &report->doctor->rails);
+    add_matrix(matrix, "gpus", &doctor->gpus);
+    add_matrix(matrix, "hosts", &doctor->hosts);
+    add_matrix(matrix, "rails", &doctor->rails);
     const gyre_status status = bench_json_write(root, path);
     json_object_put(root);
     return status;
@@ -349,9 +346,9 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
 
 #else
 
-gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, const char *path)
+gyre_status bench_doctor_write_json(const struct bench_doctor *doctor, const char *path)
 {
-    (void)report;
+    (void)doctor;
     return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                      "--json %s: built without json-c; install libjson-c-dev and build again",
                      path);

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * From procfs, sysfs, the kernel's log and NVML.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/doctor/doctor.h"
 
 #include "bench/command/command.h"
@@ -41,7 +38,7 @@ void bench_fact_of_driver(char *text, size_t text_bytes)
 void bench_check_gpu_driver(struct bench_doctor *doctor)
 {
     char text[1024], other[BENCH_NAME_BYTES];
-    const char *version = doctor->facts[BENCH_FACT_DRIVER];
+    const char *version = doctor->facts[BENCH_FACT_OF(driver)];
     other[0] = '\0';
     for (int i = 0; i < doctor->machine.n_pci; i++) {
         char name[BENCH_NAME_BYTES];
@@ -100,7 +97,7 @@ void bench_check_gpu_toolkit(struct bench_doctor *doctor)
                                            {"version.txt", "CUDA Version"}};
     const char *home = bench_variable(doctor, "CUDA_HOME");
     const char *folder = home != NULL ? home : "/usr/local/cuda";
-    const char *driver = doctor->facts[BENCH_FACT_DRIVER];
+    const char *driver = doctor->facts[BENCH_FACT_OF(driver)];
     const char *path = NULL; /* the file that has the version */
     int major = 0, minor = 0;
     for (int i = 0; i < 2 && path == NULL; i++) {

@@ -248,9 +248,10 @@ void bench_facts_gather(struct bench_doctor *doctor)
     if (bench_read_text("/proc/sys/kernel/hostname", doctor->host, sizeof(doctor->host)) !=
         BENCH_READ_OK)
         snprintf(doctor->host, sizeof(doctor->host), "a host without a name");
-    snprintf(doctor->facts[BENCH_FACT_VERSION], n_bytes, "%s %s, CUDA %d.%d", bench_version_text(),
-             bench_version_commit(), bench_version_cuda() / 10, bench_version_cuda() % 10);
-    char *fact = doctor->facts[BENCH_FACT_VARIABLES];
+    snprintf(doctor->facts[BENCH_FACT_OF(version)], n_bytes, "%s %s, CUDA %d.%d",
+             bench_version_text(), bench_version_commit(), bench_version_cuda() / 10,
+             bench_version_cuda() % 10);
+    char *fact = doctor->facts[BENCH_FACT_OF(variables_differ)];
     char text[160] = "";
     uint64_t hash = GYRE_HASH_INIT;
     for (int i = 0; i < GYRE_N_PARAMS; i++) {
@@ -265,10 +266,10 @@ void bench_facts_gather(struct bench_doctor *doctor)
             bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }
     snprintf(fact, n_bytes, "%.147s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
-    (void)bench_read_text("/proc/sys/kernel/osrelease", doctor->facts[BENCH_FACT_KERNEL], 128);
-    bench_fact_of_driver(doctor->facts[BENCH_FACT_DRIVER], n_bytes);
-    char *firmware = doctor->facts[BENCH_FACT_FIRMWARE];
-    char *rates = doctor->facts[BENCH_FACT_RATE];
+    (void)bench_read_text("/proc/sys/kernel/osrelease", doctor->facts[BENCH_FACT_OF(kernel)], 128);
+    bench_fact_of_driver(doctor->facts[BENCH_FACT_OF(driver)], n_bytes);
+    char *firmware = doctor->facts[BENCH_FACT_OF(firmware)];
+    char *rates = doctor->facts[BENCH_FACT_OF(rate)];
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
         const char *one = bench_text("%s %s", port->board, port->firmware);
@@ -282,8 +283,8 @@ void bench_facts_gather(struct bench_doctor *doctor)
     if (doctor->machine.n_used_ports > 0)
         bench_append(rates, n_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
     if (first != NULL)
-        snprintf(doctor->facts[BENCH_FACT_MTU], n_bytes, "%" PRId64, first->mtu);
-    bench_fact_of_gids(doctor, doctor->facts[BENCH_FACT_GID], n_bytes);
+        snprintf(doctor->facts[BENCH_FACT_OF(mtu)], n_bytes, "%" PRId64, first->mtu);
+    bench_fact_of_gids(doctor, doctor->facts[BENCH_FACT_OF(gid)], n_bytes);
     bench_text_clean(doctor->host);
     for (int i = 0; i < BENCH_N_FACTS; i++)
         bench_text_clean(doctor->facts[i]);
@@ -296,40 +297,28 @@ struct entry {
 };
 
 static const struct {
-    enum bench_check_id check;
-    enum bench_fact_id fact;
     enum bench_severity severity;
-    const char *fix;
-} rules[] = {
-    {BENCH_CHECK_job_version, BENCH_FACT_VERSION, BENCH_FAIL,
-     "install the same gyre on every host"},
-    {BENCH_CHECK_job_variables_differ, BENCH_FACT_VARIABLES, BENCH_FAIL,
+    const char *title, *fix;
+} rules[BENCH_N_FACTS] = {
+    {BENCH_FAIL, "gyre's version and commit", "install the same gyre on every host"},
+    {BENCH_FAIL, "variables that plans depend on",
      "give all ranks the same values: mpirun -x NAME, srun --export=ALL"},
-    {BENCH_CHECK_job_kernel, BENCH_FACT_KERNEL, BENCH_WARN,
-     "apt full-upgrade and reboot on every host"},
-    {BENCH_CHECK_job_driver, BENCH_FACT_DRIVER, BENCH_WARN,
-     "install the same NVIDIA driver on every host"},
-    {BENCH_CHECK_job_firmware, BENCH_FACT_FIRMWARE, BENCH_WARN,
-     "mlxfwmanager --online -u on every host"},
-    {BENCH_CHECK_job_mtu, BENCH_FACT_MTU, BENCH_FAIL,
+    {BENCH_WARN, "kernel", "apt full-upgrade and reboot on every host"},
+    {BENCH_WARN, "NVIDIA driver", "install the same NVIDIA driver on every host"},
+    {BENCH_WARN, "firmware of RDMA adapters", "mlxfwmanager --online -u on every host"},
+    {BENCH_FAIL, "MTU of the network interface",
      "ip link set dev NAME mtu 9000 on every host and switch port of the network"},
-    {BENCH_CHECK_job_gid, BENCH_FACT_GID, BENCH_FAIL,
+    {BENCH_FAIL, "type and family of GIDs",
      "give every port an IPv4 address, and leave GYRE_IB_GID_INDEX unset: a RoCE v2 address of one "
      "family is needed at both ends (rdma.gid)"},
-    {BENCH_CHECK_job_rate, BENCH_FACT_RATE, BENCH_WARN, "look for ports that are down: rdma.ports"},
+    {BENCH_WARN, "RDMA ports", "look for ports that are down: rdma.ports"},
 };
 
 void bench_check_facts(struct bench_doctor *doctor)
 {
-#define BENCH_FACT_TITLE(name, title) title,
-    static const char *const titles[] = {BENCH_FACT_TABLE(BENCH_FACT_TITLE)};
-#undef BENCH_FACT_TITLE
-    size_t row = 0;
-    while (rules[row].check != doctor->check)
-        row++;
-    const enum bench_fact_id fact = rules[row].fact;
+    const int fact = (int)doctor->check - BENCH_CHECK_job_version;
     const int n = doctor->launcher.n_processes;
-    const char *title = titles[fact];
+    const char *title = rules[fact].title;
     int usual = 0, n_usual = 0;
     char list[1024] = "";
     struct entry mine;
@@ -363,7 +352,7 @@ void bench_check_facts(struct bench_doctor *doctor)
                          all[i].text[0] == '\0' ? "not known" : all[i].text);
     }
     if (list[0] != '\0')
-        bench_say(doctor, rules[row].severity, NULL, rules[row].fix,
+        bench_say(doctor, rules[fact].severity, NULL, rules[fact].fix,
                   "%s: most ranks have %s, but%s", title,
                   all[usual].text[0] == '\0' ? "none that is known" : all[usual].text, list);
     else if (all[usual].text[0] == '\0')
