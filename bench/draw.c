@@ -6,7 +6,7 @@
  *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
  *    draw --file mine.txt --svg mine.svg
  */
-#include "bench/draw/page.h"
+#include "bench/draw/drawing.h"
 #include "bench/driver/option_table.h"
 #include "bench/tools/programs.h"
 #include "core/foundation/base/file.h"

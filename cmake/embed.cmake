@@ -1,6 +1,6 @@
 # Turns files into a C source with one array for each file, for programs that carry their pages.
 #
-#   cmake -DOUTPUT=embedded.c -DHEADER=bench/draw/page.h -DPREFIX=bench_draw_
+#   cmake -DOUTPUT=embedded.c -DHEADER=bench/draw/drawing.h -DPREFIX=bench_draw_
 #         -DFILES=a/page.html,a/page.css -DSCRIPTS=a/state.js,a/page.js -P embed.cmake
 #
 # page.html becomes `const struct ${PREFIX}embedded ${PREFIX}page_html`. The scripts, if there are any, are

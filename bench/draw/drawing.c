@@ -109,18 +109,11 @@ struct walk {
     uint32_t *first_input; /* by rank: value of IN(0), others follow */
 };
 
-static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, size_t elem_bytes)
+static gyre_status reserve(void *array, uint32_t *capacity, uint64_t n, size_t elem_bytes)
 {
-    void *array;
-    if (n <= *capacity)
-        return GYRE_SUCCESS;
-    memcpy(&array, array_address, sizeof(array));
-    array = n > UINT32_MAX / 2 ? NULL : realloc(array, 2 * n * elem_bytes);
-    if (array == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing");
-    memcpy(array_address, &array, sizeof(array));
-    *capacity = (uint32_t)(2 * n);
-    return GYRE_SUCCESS;
+    return gyre_grow(array, capacity, n, elem_bytes)
+               ? GYRE_SUCCESS
+               : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a drawing");
 }
 
 /* Makes `value` the newest of @stored, its number in the verifier's store. */

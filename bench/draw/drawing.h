@@ -7,6 +7,8 @@
 
 #include "bench/tools/schedule_predict.h"
 
+#include <stdio.h>
+
 #define BENCH_DRAW_NEVER     UINT32_MAX /* for steps that cannot run */
 #define BENCH_DRAW_NOTHING   0U         /* no value, or no meaning */
 #define BENCH_DRAW_MAX_RANKS 1024U      /* more take long to prove */
@@ -106,5 +108,31 @@ gyre_status bench_draw_find_times(struct bench_drawing *drawing,
  * last call that ran these programs on all ranks. Errors: as bench_trace_read(), INVALID_ARGUMENT
  * (no such call), OUT_OF_MEMORY. */
 gyre_status bench_draw_measured_times(struct bench_drawing *drawing, const char *path, int call);
+
+/** Writes one self-contained file. A failed write stays in the file's error flag. Errors:
+ * OUT_OF_MEMORY. */
+gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file);
+
+/** Writes the data that docs/draw.md describes. Errors: OUT_OF_MEMORY. */
+gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *title, FILE *file);
+
+/** @round: the only one, or -1: the first, the last and others between. Errors: INVALID_ARGUMENT
+ * (no such round), OUT_OF_MEMORY. */
+gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *title, int round,
+                           FILE *file);
+
+/** Writes an SVG of hosts, switches and links. Errors: UNSUPPORTED (too large), OUT_OF_MEMORY. */
+gyre_status bench_draw_fabric(const struct gyre_fabric *fabric, const char *title, FILE *file);
+
+/* The build embeds the page's files (cmake/embed.cmake). */
+struct bench_draw_embedded {
+    const unsigned char *bytes; /* a zero byte follows */
+    size_t n_bytes;
+};
+
+extern const struct bench_draw_embedded bench_draw_page_html;
+extern const struct bench_draw_embedded bench_draw_page_css;
+
+extern const struct bench_draw_embedded *const bench_draw_scripts[];
 
 #endif

@@ -2,10 +2,11 @@
  *
  * Switches above hosts, groups on a circle, or a torus as a grid.
  */
-#include "bench/draw/page.h"
+#include "bench/draw/drawing.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
+#include "core/foundation/base/util.h"
 #include "core/gyre_model.h"
 
 #include <math.h>
@@ -262,17 +263,15 @@ gyre_status bench_draw_fabric(const struct gyre_fabric *fabric, const char *titl
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%u hosts and %llu links are too many to draw (at most %d and %d)",
                          fabric->n_hosts, (unsigned long long)n_lines, MAX_HOSTS, MAX_LINES);
-    picture.hosts = calloc(fabric->n_hosts, sizeof(*picture.hosts));
-    picture.switches =
-        calloc((size_t)fabric->n_leaves + fabric->n_spines, sizeof(*picture.switches));
-    const bool ok = picture.hosts != NULL && picture.switches != NULL;
-    if (ok) {
-        (fabric->kind == GYRE_FABRIC_TORUS       ? place_torus
-         : fabric->kind == GYRE_FABRIC_DRAGONFLY ? place_groups
-                                                 : place_leaves)(&picture);
-        put_picture(&picture, title);
-    }
-    free(picture.hosts);
-    free(picture.switches);
-    return ok ? GYRE_SUCCESS : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a picture");
+    GYRE_FREED struct point *points =
+        calloc((size_t)fabric->n_hosts + fabric->n_leaves + fabric->n_spines, sizeof(*points));
+    if (points == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a picture");
+    picture.hosts = points;
+    picture.switches = points + fabric->n_hosts;
+    (fabric->kind == GYRE_FABRIC_TORUS       ? place_torus
+     : fabric->kind == GYRE_FABRIC_DRAGONFLY ? place_groups
+                                             : place_leaves)(&picture);
+    put_picture(&picture, title);
+    return GYRE_SUCCESS;
 }

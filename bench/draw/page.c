@@ -3,7 +3,7 @@
  * page.html with style, scripts and data in place of its marks. Steps in the data are lines of the
  * programs' text form, so that page and text cannot differ. docs/draw.md describes the fields.
  */
-#include "bench/draw/page.h"
+#include "bench/draw/drawing.h"
 
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"

@@ -5,6 +5,7 @@
 #include "bench/draw/drawing.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +147,7 @@ static bool find_tree(struct finder *finder)
 {
     const size_t n_bytes = (size_t)finder->n * finder->n;
     const uint32_t root = find_root(finder->drawing);
-    uint8_t *trees = malloc(MOST_TREES * n_bytes);
+    GYRE_FREED uint8_t *trees = malloc(MOST_TREES * n_bytes);
     uint32_t n_trees = 0;
     bool is_tree = root != NO_RANK && walk_tree(finder, root);
     bool is_double = root != NO_RANK && !is_tree && trees != NULL;
@@ -165,7 +166,6 @@ static bool find_tree(struct finder *finder)
         memcpy(finder->links, trees, n_bytes);
         walk_tree(finder, root);
     }
-    free(trees);
     return (is_tree || is_double) && place_tree(finder);
 }
 
@@ -222,31 +222,29 @@ gyre_status bench_draw_find_places(struct bench_drawing *drawing)
     const uint32_t n = drawing->n_ranks;
     if (n < 2 || (drawing->grouping != NULL && drawing->grouping->n_hosts > 1))
         return GYRE_SUCCESS;
+    GYRE_FREED struct bench_draw_place *places = calloc(n, sizeof(*places));
+    GYRE_FREED uint8_t *links = calloc(n, n);
+    GYRE_FREED uint32_t *parents = calloc(n, sizeof(*parents));
+    GYRE_FREED uint32_t *order = calloc(n, sizeof(*order));
+    if (places == NULL || links == NULL || parents == NULL || order == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to place %u ranks", n);
     struct finder finder = {.drawing = drawing,
                             .n = n,
-                            .places = calloc(n, sizeof(*finder.places)),
-                            .links = calloc(n, n),
-                            .parents = calloc(n, sizeof(*finder.parents)),
-                            .order = calloc(n, sizeof(*finder.order))};
-    const bool has_memory = finder.places != NULL && finder.links != NULL &&
-                            finder.parents != NULL && finder.order != NULL;
-    bool is_found = false;
-    if (has_memory) {
-        find_links(&finder, -1);
-        is_found = place_line(&finder) || find_tree(&finder) || find_grid(&finder);
-    }
-    for (uint32_t rank = 0; rank < n && is_found; rank++) {
-        const struct bench_draw_place *place = &finder.places[rank];
+                            .places = places,
+                            .links = links,
+                            .parents = parents,
+                            .order = order};
+    find_links(&finder, -1);
+    if (!place_line(&finder) && !find_tree(&finder) && !find_grid(&finder))
+        return GYRE_SUCCESS;
+    for (uint32_t rank = 0; rank < n; rank++) {
+        const struct bench_draw_place *place = &places[rank];
         if (drawing->n_columns < place->x + 1)
             drawing->n_columns = place->x + 1;
         if (drawing->n_rows < place->y + 1)
             drawing->n_rows = place->y + 1;
     }
-    drawing->places = is_found ? finder.places : NULL;
-    free(is_found ? NULL : finder.places);
-    free(finder.links);
-    free(finder.parents);
-    free(finder.order);
-    return has_memory ? GYRE_SUCCESS
-                      : gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to place %u ranks", n);
+    drawing->places = places;
+    places = NULL;
+    return GYRE_SUCCESS;
 }

@@ -4,7 +4,6 @@
  */
 #include "bench/draw/svg.h"
 
-#include "bench/draw/page.h"
 #include "core/foundation/base/status.h"
 #include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"

@@ -7,8 +7,6 @@
 
 #include "bench/draw/drawing.h"
 
-#include <stdio.h>
-
 struct bench_draw_box {
     double x, y, width, height;
 };

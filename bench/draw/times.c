@@ -6,6 +6,7 @@
 
 #include "bench/explain/trace_reader.h"
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,29 +23,21 @@ struct recorder {
     gyre_status status;
 };
 
-static gyre_status grow(struct recorder *recorder)
-{
-    const uint32_t capacity = recorder->capacity == 0 ? 1024 : 2 * recorder->capacity;
-    if (recorder->times->n_steps >= BENCH_DRAW_MAX_STEPS)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "the call has more than %u steps: give fewer --bytes or a larger --tile",
-                         BENCH_DRAW_MAX_STEPS);
-    struct gyre_simulated_step *steps = realloc(recorder->times->steps, capacity * sizeof(*steps));
-    if (steps == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the times of %u steps", capacity);
-    recorder->times->steps = steps;
-    recorder->capacity = capacity;
-    return GYRE_SUCCESS;
-}
-
 static void record(void *observer, const struct gyre_simulated_step *step)
 {
     struct recorder *recorder = observer;
     struct bench_draw_times *times = recorder->times;
     if (step->variant != recorder->variant || recorder->status != GYRE_SUCCESS)
         return;
-    if (times->n_steps == recorder->capacity)
-        recorder->status = grow(recorder);
+    if (times->n_steps == recorder->capacity && times->n_steps >= BENCH_DRAW_MAX_STEPS)
+        recorder->status =
+            gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                      "the call has more than %u steps: give fewer --bytes or a larger --tile",
+                      BENCH_DRAW_MAX_STEPS);
+    else if (!gyre_grow(&times->steps, &recorder->capacity, times->n_steps + 1ULL,
+                        sizeof(*times->steps)))
+        recorder->status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                                     "no memory for the times of %u steps", times->n_steps + 1);
     if (recorder->status != GYRE_SUCCESS)
         return;
     times->steps[times->n_steps++] = *step;
@@ -156,13 +149,11 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
     uint32_t n_arrivals = 0;
     double start_us = INFINITY, end_us = 0;
     GYRE_TRY(find_call(drawing, trace, path, &call, &times->n_tiles));
-    struct arrival *arrivals = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals));
+    GYRE_FREED struct arrival *arrivals = malloc(((size_t)trace->n_ids + 1) * sizeof(*arrivals));
     times->steps = malloc(((size_t)trace->n_steps + 1) * sizeof(*times->steps));
-    if (arrivals == NULL || times->steps == NULL) {
-        free(arrivals);
+    if (arrivals == NULL || times->steps == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %u steps and %u slots",
                          trace->n_steps, trace->n_ids);
-    }
     for (uint32_t i = 0; i < trace->n_steps; i++) {
         const struct bench_trace_step *step = &trace->steps[i];
         for (uint32_t k = 0; k < step->n_ins; k++)
@@ -210,7 +201,6 @@ static gyre_status take_times(struct bench_drawing *drawing, const struct bench_
     qsort(times->steps, times->n_steps, sizeof(*times->steps), compare_starts);
     times->prediction.time_ns = (end_us - start_us) * 1e3;
     times->is_measured = true;
-    free(arrivals);
     if (times->n_steps > BENCH_DRAW_MAX_STEPS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the call has %u steps; %u can be shown",
                          times->n_steps, BENCH_DRAW_MAX_STEPS);

@@ -6,6 +6,8 @@
  */
 #include "bench/tools/fit.h"
 
+#include "core/foundation/base/util.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,18 +276,21 @@ static gyre_status descend(struct fit *fit, double *moves, struct bench_fit *res
 gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row *rows,
                       size_t n_rows, struct gyre_cost *cost, struct bench_fit *fit_out)
 {
-    struct fit *fit = calloc(1, sizeof(*fit));
+    GYRE_FREED struct fit *fit = calloc(1, sizeof(*fit));
+    GYRE_FREED double *slopes = calloc(n_rows + 1, MAX_CONSTANTS * sizeof(*slopes));
+    GYRE_FREED double *errors = calloc(n_rows + 1, 2 * sizeof(*errors));
     double moves[MAX_CONSTANTS] = {0};
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
-    if (fit == NULL)
+    if (fit == NULL || slopes == NULL || errors == NULL)
         return gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
-    *fit = (struct fit){.facts = facts, .rows = rows, .n_rows = n_rows, .start = *cost};
+    *fit = (struct fit){.facts = facts,
+                        .rows = rows,
+                        .n_rows = n_rows,
+                        .start = *cost,
+                        .slopes = slopes,
+                        .errors = errors};
     choose_constants(fit);
-    fit->slopes = calloc(n_rows + 1, MAX_CONSTANTS * sizeof(*fit->slopes));
-    fit->errors = calloc(n_rows + 1, 2 * sizeof(*fit->errors));
-    if (fit->slopes == NULL || fit->errors == NULL)
-        status = gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
-    else if (n_rows < (size_t)fit->n_constants)
+    if (n_rows < (size_t)fit->n_constants)
         status =
             gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants are too few",
                       n_rows, fit->n_constants);
@@ -297,8 +302,5 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
         rows[i].predicted_us = rows[i].us * exp(fit->errors[i]);
     for (int i = 0; i < fit->n_models; i++)
         gyre_simulator_close(fit->models[i].simulator);
-    free(fit->slopes);
-    free(fit->errors);
-    free(fit);
     return status;
 }

@@ -172,14 +172,13 @@ static gyre_status read_machine(const struct row *row, const struct gyre_cost *c
 static gyre_status load_cost(const char *path, struct gyre_cost *cost_out)
 {
     const struct gyre_cost *shipped = gyre_cost_find(path);
-    char *text;
+    GYRE_FREED char *text = NULL;
     if (shipped != NULL) {
         *cost_out = *shipped;
         return GYRE_SUCCESS;
     }
     GYRE_TRY(gyre_file_read(path, GYRE_FABRIC_MAX_TEXT, &text, NULL));
     const gyre_status status = gyre_cost_from_text(text, &gyre_cost_h200, cost_out);
-    free(text);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/util.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -40,7 +41,7 @@ bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gy
 
 bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     const bool is_stdin = strcmp(path, "-") == 0;
     gyre_status status =
         is_stdin ? gyre_file_read_open(STDIN_FILENO, "standard input", MAX_FILE_BYTES, &text, NULL)
@@ -53,7 +54,6 @@ bool bench_programs_load(const char *user, const char *path, struct gyre_program
         return false;
     }
     status = gyre_program_file_parse(text, path, file_out);
-    free(text);
     if (status != GYRE_SUCCESS)
         fprintf(stderr, "%s: %s\n", user, gyre_cause());
     return status == GYRE_SUCCESS;
@@ -106,7 +106,7 @@ static int start_importer(const char *path, pid_t *child_out)
 
 bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_out)
 {
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     pid_t child;
     int exit_status = 0;
     uint32_t min_depth = 1; /* that the programs need */
@@ -117,13 +117,10 @@ bool bench_programs_from_msccl(const char *path, struct gyre_program_file *file_
     gyre_status status =
         gyre_file_read_open(output, "the output of python3", MAX_FILE_BYTES, &text, NULL);
     close(output);
-    if (waitpid(child, &exit_status, 0) < 0 || exit_status != 0) {
-        free(text);
+    if (waitpid(child, &exit_status, 0) < 0 || exit_status != 0)
         return false; /* after printing why */
-    }
     if (status == GYRE_SUCCESS)
         status = gyre_program_file_parse(text, path, &file);
-    free(text);
     for (int i = 0; i < 2 * file.n_sets && status == GYRE_SUCCESS; i++) {
         const struct gyre_verify_options options = {.in_place = i % 2 == 1};
         struct gyre_verify_report report = {0};
@@ -158,7 +155,7 @@ gyre_status bench_fabric_load(const char *path, unsigned n_hosts, unsigned n_gpu
                               struct bench_fabric *fabric_out)
 {
     struct gyre_machine_file file;
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     size_t n_bytes = 0;
     gyre_status status;
     fabric_out->fabric = NULL;
@@ -175,7 +172,6 @@ gyre_status bench_fabric_load(const char *path, unsigned n_hosts, unsigned n_gpu
         status = strlen(text) < n_bytes ? gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                                                     "it has a byte of value 0, so it is no text")
                                         : gyre_fabric_from_text(text, &fabric_out->fabric);
-        free(text);
     }
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "--fabric %s", path);

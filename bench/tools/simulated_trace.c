@@ -117,17 +117,10 @@ static gyre_status open_parts(struct trace *trace)
 static void observe(void *observer, const struct gyre_simulated_step *step)
 {
     struct trace *trace = observer;
-    if (trace->n_seen == trace->seen_capacity) {
-        const uint32_t capacity = trace->seen_capacity == 0 ? 1024 : 2 * trace->seen_capacity;
-        struct gyre_simulated_step *seen = realloc(trace->seen, capacity * sizeof(*seen));
-        if (seen == NULL) {
-            trace->status = out_of_memory();
-            return;
-        }
-        trace->seen = seen;
-        trace->seen_capacity = capacity;
-    }
-    trace->seen[trace->n_seen++] = *step;
+    if (gyre_grow(&trace->seen, &trace->seen_capacity, trace->n_seen + 1ULL, sizeof(*trace->seen)))
+        trace->seen[trace->n_seen++] = *step;
+    else
+        trace->status = out_of_memory();
 }
 
 static void arrive(void *observer, uint64_t step, uint32_t send, double arrived_ns)
@@ -158,14 +151,9 @@ static gyre_status take_slots(const struct trace *trace, const struct gyre_simul
         };
         gyre_trace_add_slot(event, &slot, is_out);
         if (is_out) {
-            if (end->n_slots == end->capacity) {
-                const uint32_t capacity = end->capacity == 0 ? 64 : 2 * end->capacity;
-                double *arrivals = realloc(end->arrived_ns, capacity * sizeof(*arrivals));
-                if (arrivals == NULL)
-                    return out_of_memory();
-                end->arrived_ns = arrivals;
-                end->capacity = capacity;
-            }
+            if (!gyre_grow(&end->arrived_ns, &end->capacity, end->n_slots + 1ULL,
+                           sizeof(*end->arrived_ns)))
+                return out_of_memory();
             end->arrived_ns[end->n_slots++] = seen->arrived_ns[n_sends++];
             continue;
         }
@@ -257,17 +245,16 @@ static gyre_status write_events(const struct trace *trace, struct gyre_trace_wri
 static gyre_status write_trace(const struct trace *trace, const char *path)
 {
     const uint32_t n_ranks = trace->request->shape.n_ranks;
-    char *text = NULL;
+    GYRE_FREED char *text = NULL;
     size_t n_bytes = 0;
-    struct gyre_trace_writer *writers = calloc(n_ranks, sizeof(*writers));
-    uint8_t *has_track = calloc(n_ranks, GYRE_TRACE_N_TRACKS);
-    double *ends_ns = calloc(n_ranks, sizeof(*ends_ns));
+    GYRE_FREED struct gyre_trace_writer *writers = calloc(n_ranks, sizeof(*writers));
+    GYRE_FREED uint8_t *has_track = calloc(n_ranks, GYRE_TRACE_N_TRACKS);
+    GYRE_FREED double *ends_ns = calloc(n_ranks, sizeof(*ends_ns));
+    if (writers == NULL || has_track == NULL || ends_ns == NULL)
+        return out_of_memory();
     FILE *file = open_memstream(&text, &n_bytes);
-    gyre_status status = GYRE_SUCCESS;
-    if (writers == NULL || has_track == NULL || ends_ns == NULL || file == NULL) {
-        status = out_of_memory();
-        goto out;
-    }
+    if (file == NULL)
+        return out_of_memory();
     gyre_trace_write_head(file, "simulated", "none");
     for (uint32_t rank = 0; rank < n_ranks; rank++) {
         writers[rank] = (struct gyre_trace_writer){
@@ -282,18 +269,11 @@ static gyre_status write_trace(const struct trace *trace, const char *path)
             .n_ranks = n_ranks, .communicator = "simulated", .host = ""};
         gyre_trace_write_rank(&writers[rank], &about);
     }
-    status = write_events(trace, writers, ends_ns);
+    const gyre_status status = write_events(trace, writers, ends_ns);
     gyre_trace_write_foot(file, "");
-out:
-    if (file != NULL && fclose(file) != 0 && status == GYRE_SUCCESS)
-        status = out_of_memory();
-    if (status == GYRE_SUCCESS)
-        status = gyre_file_replace(path, text, n_bytes);
-    free(text);
-    free(ends_ns);
-    free(has_track);
-    free(writers);
-    return status;
+    const bool is_whole = fclose(file) == 0;
+    GYRE_TRY(status);
+    return is_whole ? gyre_file_replace(path, text, n_bytes) : out_of_memory();
 }
 
 gyre_status bench_simulated_trace(const struct bench_schedule_request *request, uint64_t n_bytes,

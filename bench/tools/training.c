@@ -134,24 +134,20 @@ int bench_training_calls(const struct bench_training *training, enum bench_strat
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/json_add.h"
+#include "core/foundation/base/util.h"
 
 struct spans {
     struct span {
         double begin_us, end_us;
     } * at; /* sorted by begin */
-    size_t n, capacity;
+    size_t n;
+    uint32_t capacity;
 };
 
 static bool add_span(struct spans *spans, double begin_us, double end_us)
 {
-    if (spans->n == spans->capacity) {
-        const size_t capacity = spans->capacity == 0 ? 1024 : 2 * spans->capacity;
-        struct span *grown = realloc(spans->at, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        spans->at = grown;
-        spans->capacity = capacity;
-    }
+    if (!gyre_grow(&spans->at, &spans->capacity, spans->n + 1, sizeof(*spans->at)))
+        return false;
     spans->at[spans->n++] = (struct span){begin_us, end_us};
     return true;
 }

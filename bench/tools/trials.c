@@ -226,8 +226,9 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials)
 {
     const size_t n_trials = (size_t)trials->n_trials;
-    size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
-    double *medians = calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
+    GYRE_FREED size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
+    GYRE_FREED double *medians =
+        calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
     gyre_status status =
         rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
     if (medians == NULL || n_calls == NULL)
@@ -236,8 +237,6 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     if (status == GYRE_SUCCESS)
         status = run_rounds(rank, trials, n_calls, medians);
     bench_progress_end(rank->progress);
-    free(n_calls);
-    free(medians);
     return status;
 }
 
@@ -313,8 +312,8 @@ static gyre_status check_options(const struct bench_rank *rank)
 gyre_status bench_predict(struct bench_rank *rank)
 {
     struct summary summary = {0};
-    struct bench_trials *trials = calloc(1, sizeof(*trials));
-    struct bench_trials *pairs = calloc(1, sizeof(*pairs));
+    GYRE_FREED struct bench_trials *trials = calloc(1, sizeof(*trials));
+    GYRE_FREED struct bench_trials *pairs = calloc(1, sizeof(*pairs));
     gyre_status status = trials == NULL || pairs == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for trials")
                              : check_options(rank);
@@ -358,7 +357,5 @@ gyre_status bench_predict(struct bench_rank *rank)
                MOST_LOSS * 100, summary.n_losses, summary.n_sizes, summary.worst_loss * 100,
                summary.worst_bytes);
     }
-    free(pairs);
-    free(trials);
     return status;
 }
