@@ -7,15 +7,14 @@
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/connector.h"
 #include "core/gyre.h"
-#include "tests/fuzz/random.h"
-#include "tests/support/ranks.h"
+#include "tests/support/calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { N_RANKS = 4, MAX_COUNT = 100000, MAX_FAILURES = 1000 };
+enum { N_RANKS = 4, MAX_FAILURES = 1000 };
 
 #define SLOW_NS 1500000000ULL
 #define HOUR_NS UINT64_C(3600000000000)
@@ -66,141 +65,72 @@ static void wait_ms(uint64_t ms)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-struct call {
-    gyre_comm *comm, *half; /* half: with the ranks of the same parity */
-    gyre_stream stream;
-    int rank, n_ranks;
-    uint64_t round;
-    uint32_t *in, *out, *landed;
-    gyre_window window; /* of `landed` */
-};
-
-static uint32_t value_of(int rank, uint64_t round, size_t i)
-{
-    return (uint32_t)((uint64_t)(rank + 1) * 2654435761u + round * 40503u + i * 97u);
-}
-
-static void check_sum(const struct call *call, const uint32_t *out, size_t count, int first,
-                      int step)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t sum = 0;
-        for (int rank = first; rank < call->n_ranks; rank += step)
-            sum += value_of(rank, call->round, i);
-        if (out[i] != sum)
-            (void)__atomic_add_fetch(&shared->n_wrong, 1, __ATOMIC_RELAXED);
-    }
-}
-
-static void all_reduce(const struct call *call, gyre_comm *comm, size_t count)
-{
-    CHECK_OK(
-        gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, comm, call->stream));
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    check_sum(call, call->out, count, 0, 1);
-}
-
-static void halves_at_once(const struct call *call, size_t count)
-{
-    CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_all_reduce(call->in, call->out, count, GYRE_UINT32, GYRE_SUM, call->half,
-                             call->stream));
-    CHECK_OK(gyre_all_reduce(call->in, call->out + count, count, GYRE_UINT32, GYRE_SUM, call->comm,
-                             call->stream));
-    CHECK_OK(gyre_group_end());
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    check_sum(call, call->out, count, call->rank % 2, 2);
-    check_sum(call, call->out + count, count, 0, 1);
-}
-
-static void send_around(const struct call *call, size_t count)
-{
-    const int next = (call->rank + 1) % call->n_ranks;
-    const int previous = (call->rank + call->n_ranks - 1) % call->n_ranks;
-    CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_send(call->in, count, GYRE_UINT32, next, call->comm, call->stream));
-    CHECK_OK(gyre_recv(call->out, count, GYRE_UINT32, previous, call->comm, call->stream));
-    CHECK_OK(gyre_group_end());
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    for (size_t i = 0; i < count; i++)
-        if (call->out[i] != value_of(previous, call->round, i))
-            (void)__atomic_add_fetch(&shared->n_wrong, 1, __ATOMIC_RELAXED);
-}
-
 /* Whoever puts again needs this rank's part in a later sum. */
-static void put_around(const struct call *call, size_t count)
+static uint32_t put_around(const struct calls *calls, gyre_window window, const uint32_t *landed,
+                           size_t count)
 {
-    const int next = (call->rank + 1) % call->n_ranks;
-    const int previous = (call->rank + call->n_ranks - 1) % call->n_ranks;
-    const gyre_put_target target = {.peer = next, .window = call->window, .signal = 0};
+    const int next = (calls->rank + 1) % calls->n_ranks;
+    const int previous = (calls->rank + calls->n_ranks - 1) % calls->n_ranks;
+    const gyre_put_target target = {.peer = next, .window = window, .signal = 0};
     const gyre_signal_wait wait = {.peer = previous, .signal = 0, .count = 1};
-    CHECK_OK(gyre_put(call->in, count, GYRE_UINT32, &target, call->comm, call->stream));
-    CHECK_OK(gyre_wait_signal(&wait, 1, call->comm, call->stream));
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    for (size_t i = 0; i < count; i++)
-        if (call->landed[i] != value_of(previous, call->round, i))
-            (void)__atomic_add_fetch(&shared->n_wrong, 1, __ATOMIC_RELAXED);
+    CHECK_OK(gyre_put(calls->in, count, GYRE_UINT32, &target, calls->comm, calls->stream));
+    CHECK_OK(gyre_wait_signal(&wait, 1, calls->comm, calls->stream));
+    CHECK_OK(gyre_stream_synchronize(calls->stream, test_device()));
+    return calls_differ(calls, landed, previous, count);
 }
 
 /* Connections are made while rails fail. */
-static void in_new_communicator(const struct call *call, size_t count)
+static uint32_t in_new_communicator(const struct calls *calls, size_t count)
 {
     gyre_comm *made = NULL;
-    CHECK_OK(gyre_comm_split(call->comm, 0, call->rank, &made, NULL));
-    all_reduce(call, made, count);
+    CHECK_OK(gyre_comm_split(calls->comm, 0, calls->rank, &made, NULL));
+    const uint32_t n_wrong = calls_all_reduce(calls, made, count);
     CHECK_OK(gyre_comm_destroy(made));
+    return n_wrong;
+}
+
+/* The longest time between two ends of calls. */
+static void note_round(uint64_t *ended_ns)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    if (now_ns - *ended_ns > shared->gap_ns)
+        shared->gap_ns = now_ns - *ended_ns;
+    *ended_ns = now_ns;
+    gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
 }
 
 TEST_RANK(call_through_failures)
 {
-    static const size_t counts[] = {2, 100, 3000, MAX_COUNT};
-    struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
-    uint32_t stops = 0, has_no_rail = 0;
-    call.in = calloc(MAX_COUNT, sizeof(*call.in));
-    call.out = calloc(2 * MAX_COUNT, sizeof(*call.out));
-    call.landed = calloc(MAX_COUNT, sizeof(*call.landed));
-    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &call.half, NULL));
-    CHECK_OK(gyre_stream_create(&call.stream, test_device(), -1));
-    CHECK_OK(
-        gyre_window_register(comm, call.landed, MAX_COUNT * sizeof(*call.landed), &call.window));
+    struct calls calls = calls_open(comm, rank, n_ranks);
+    uint32_t stops = 0, has_no_rail = 0, *landed = calloc(CALLS_MAX_COUNT, sizeof(*landed));
+    gyre_window window;
+    CHECK_OK(gyre_window_register(comm, landed, CALLS_MAX_COUNT * sizeof(*landed), &window));
+    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &calls.half, NULL));
     uint64_t ended_ns = gyre_now_ns();
     while (stops == 0 && test_n_failures == 0) {
-        const size_t count = counts[call.round / 4 % GYRE_ARRAY_LENGTH(counts)];
-        for (size_t i = 0; i < count; i++)
-            call.in[i] = value_of(rank, call.round, i);
-        if (call.round % 64 == 63 && !has_no_rail)
-            in_new_communicator(&call, count);
-        else if (call.round % 4 == 1)
-            halves_at_once(&call, count);
-        else if (call.round % 4 == 2)
-            send_around(&call, count);
-        else if (call.round % 8 == 3)
-            put_around(&call, count);
-        else
-            all_reduce(&call, comm, count);
-        call.round++;
+        const size_t count = calls_fill(&calls, calls.round / 4);
+        const uint32_t n_wrong = calls.round % 64 == 63 && !has_no_rail
+                                     ? in_new_communicator(&calls, count)
+                                 : calls.round % 4 == 1 ? calls_halves(&calls, count)
+                                 : calls.round % 4 == 2 ? calls_send_around(&calls, count)
+                                 : calls.round % 8 == 3 ? put_around(&calls, window, landed, count)
+                                                        : calls_all_reduce(&calls, comm, count);
+        gyre_fetch_add_u32(&shared->n_wrong, n_wrong);
+        calls.round++;
         /* All ranks do the same. */
-        call.in[0] = gyre_load_acquire_u32(&shared->stops);
-        call.in[1] = gyre_load_acquire_u32(&shared->has_no_rail);
-        CHECK_OK(gyre_broadcast(call.in, call.out, 2, GYRE_UINT32, 0, comm, call.stream));
-        CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
-        stops = call.out[0];
-        has_no_rail = call.out[1];
-        if (rank != 0)
-            continue;
-        const uint64_t now_ns = gyre_now_ns();
-        if (now_ns - ended_ns > shared->gap_ns)
-            shared->gap_ns = now_ns - ended_ns;
-        ended_ns = now_ns;
-        gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+        calls.in[0] = gyre_load_acquire_u32(&shared->stops);
+        calls.in[1] = gyre_load_acquire_u32(&shared->has_no_rail);
+        CHECK_OK(gyre_broadcast(calls.in, calls.out, 2, GYRE_UINT32, 0, comm, calls.stream));
+        CHECK_OK(gyre_stream_synchronize(calls.stream, test_device()));
+        stops = calls.out[0];
+        has_no_rail = calls.out[1];
+        if (rank == 0)
+            note_round(&ended_ns);
     }
     if (test_n_failures == 0)
-        CHECK_OK(gyre_window_deregister(comm, call.window));
-    CHECK_OK(gyre_stream_destroy(call.stream, test_device()));
-    CHECK_OK(gyre_comm_destroy(call.half));
-    free(call.in);
-    free(call.out);
-    free(call.landed);
+        CHECK_OK(gyre_window_deregister(comm, window));
+    calls_close(&calls);
+    free(landed);
 }
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -409,14 +339,14 @@ static void move_lap(gyre_comm *comm, int rank, uint64_t lap, gyre_stream stream
     for (uint64_t i = 0; i < GYRE_COMM_DEPTH; i++) {
         const uint64_t message = lap * GYRE_COMM_DEPTH + i;
         for (size_t at = 0; at < GYRE_ARRAY_LENGTH(data); at++)
-            data[at] = rank == 0 ? value_of(0, message, at) : 0;
+            data[at] = rank == 0 ? calls_value(0, message, at) : 0;
         if (rank == 0)
             CHECK_OK(gyre_send(data, GYRE_ARRAY_LENGTH(data), GYRE_UINT32, 1, comm, stream));
         else
             CHECK_OK(gyre_recv(data, GYRE_ARRAY_LENGTH(data), GYRE_UINT32, 0, comm, stream));
         CHECK_OK(gyre_stream_synchronize(stream, test_device()));
         for (size_t at = 0; at < GYRE_ARRAY_LENGTH(data); at++)
-            shared->n_wrong += data[at] != value_of(0, message, at);
+            shared->n_wrong += data[at] != calls_value(0, message, at);
     }
 }
 
@@ -594,32 +524,24 @@ TEST_RANK(call_in_a_loop)
 {
     if (rank == 0)
         CHECK_OK(gyre_comm_observe(comm, &observer));
-    struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
+    struct calls calls = calls_open(comm, rank, n_ranks);
     const size_t count = 4096;
-    call.in = calloc(count, sizeof(*call.in));
-    call.out = calloc(count, sizeof(*call.out));
-    CHECK_OK(gyre_stream_create(&call.stream, test_device(), -1));
     uint64_t ended_ns = gyre_now_ns();
-    for (bool stops = false; !stops && test_n_failures == 0; call.round++) {
+    for (bool stops = false; !stops && test_n_failures == 0; calls.round++) {
         for (size_t i = 0; i < count; i++)
-            call.in[i] = value_of(rank, call.round, i);
+            calls.in[i] = calls_value(rank, calls.round, i);
         /* The last element counts the ranks that have been told to stop. */
-        call.in[count - 1] = gyre_load_acquire_u32(&shared->stops);
+        calls.in[count - 1] = gyre_load_acquire_u32(&shared->stops);
         CHECK_OK(
-            gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, comm, call.stream));
-        CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
-        check_sum(&call, call.out, count - 1, 0, 1);
-        stops = call.out[count - 1] != 0;
-        const uint64_t now_ns = gyre_now_ns();
-        if (rank == 0 && now_ns - ended_ns > shared->gap_ns)
-            shared->gap_ns = now_ns - ended_ns;
-        ended_ns = now_ns;
+            gyre_all_reduce(calls.in, calls.out, count, GYRE_UINT32, GYRE_SUM, comm, calls.stream));
+        CHECK_OK(gyre_stream_synchronize(calls.stream, test_device()));
+        gyre_fetch_add_u32(&shared->n_wrong,
+                           calls_differ_from_sums(&calls, calls.out, count - 1, 0, 1));
+        stops = calls.out[count - 1] != 0;
         if (rank == 0)
-            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+            note_round(&ended_ns);
     }
-    CHECK_OK(gyre_stream_destroy(call.stream, test_device()));
-    free(call.in);
-    free(call.out);
+    calls_close(&calls);
 }
 
 TEST_CASE("calls go on after a port went down, and after a rail that loses all in silence")

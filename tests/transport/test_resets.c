@@ -3,15 +3,14 @@
  * TCP connections that a middle box resets while calls run are connected again, and every result is
  * right in every bit.
  */
-#include "tests/fuzz/random.h"
-#include "tests/support/ranks.h"
+#include "tests/support/calls.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-enum { N_RANKS = 4, MAX_FDS = 1024, MAX_COUNT = 100000 };
+enum { N_RANKS = 4, MAX_FDS = 1024 };
 
 /* ---- resets --------------------------------------------------------------------------------- */
 
@@ -42,98 +41,32 @@ static struct {
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-static uint32_t value_of(int rank, uint64_t round, size_t i)
-{
-    return (uint32_t)((uint64_t)(rank + 1) * 2654435761u + round * 40503u + i * 97u);
-}
-
-struct call {
-    gyre_comm *comm, *half; /* half: with the ranks of the same parity */
-    gyre_stream stream;
-    int rank, n_ranks;
-    uint64_t round;
-    uint32_t *in, *out;
-};
-
-static void check_sum(const struct call *call, const uint32_t *out, size_t count, int first,
-                      int step)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t sum = 0;
-        for (int rank = first; rank < call->n_ranks; rank += step)
-            sum += value_of(rank, call->round, i);
-        if (out[i] != sum) {
-            CHECK_MSG(false, "rank %d round %llu element %zu: %u, not %u", call->rank,
-                      (unsigned long long)call->round, i, out[i], sum);
-            return;
-        }
-    }
-}
-
-static void send_around(const struct call *call, size_t count)
-{
-    const int next = (call->rank + 1) % call->n_ranks;
-    const int previous = (call->rank + call->n_ranks - 1) % call->n_ranks;
-    CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_send(call->in, count, GYRE_UINT32, next, call->comm, call->stream));
-    CHECK_OK(gyre_recv(call->out, count, GYRE_UINT32, previous, call->comm, call->stream));
-    CHECK_OK(gyre_group_end());
-    CHECK_OK(gyre_stream_synchronize(call->stream, test_device()));
-    for (size_t i = 0; i < count; i++)
-        if (call->out[i] != value_of(previous, call->round, i)) {
-            CHECK_MSG(false, "rank %d round %llu element %zu from rank %d", call->rank,
-                      (unsigned long long)call->round, i, previous);
-            return;
-        }
-}
-
 TEST_RANK(call_through_resets)
 {
-    static const size_t counts[] = {2, 100, 3000, MAX_COUNT};
-    struct call call = {.comm = comm, .rank = rank, .n_ranks = n_ranks};
+    struct calls calls = calls_open(comm, rank, n_ranks);
     struct fuzz_rng random = {7 + (uint64_t)rank};
     uint32_t n_resets = 0;
-    call.in = calloc(MAX_COUNT, sizeof(*call.in));
-    call.out = calloc(2 * MAX_COUNT, sizeof(*call.out));
-    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &call.half, NULL));
-    CHECK_OK(gyre_stream_create(&call.stream, test_device(), -1));
+    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &calls.half, NULL));
     while (n_resets < injected.n_wanted && test_n_failures == 0) {
-        const size_t count = counts[call.round % GYRE_ARRAY_LENGTH(counts)];
-        for (size_t i = 0; i < count; i++)
-            call.in[i] = value_of(rank, call.round, i);
+        const size_t count = calls_fill(&calls, calls.round);
         /* About every second round, in the middle of the others' call. */
         for (uint64_t n = fuzz_below(&random, 64); n > 0; n--)
             sched_yield();
-        if (call.rank == 0 && reset_one(fuzz_next(&random)))
+        if (rank == 0 && reset_one(fuzz_next(&random)))
             gyre_store_release_u32(&injected.n_resets, injected.n_resets + 1);
-        if (call.round % 3 == 0) {
-            CHECK_OK(gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, call.comm,
-                                     call.stream));
-            CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
-            check_sum(&call, call.out, count, 0, 1);
-        } else if (call.round % 3 == 1) {
-            CHECK_OK(gyre_group_start());
-            CHECK_OK(gyre_all_reduce(call.in, call.out, count, GYRE_UINT32, GYRE_SUM, call.half,
-                                     call.stream));
-            CHECK_OK(gyre_all_reduce(call.in, call.out + count, count, GYRE_UINT32, GYRE_SUM,
-                                     call.comm, call.stream));
-            CHECK_OK(gyre_group_end());
-            CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
-            check_sum(&call, call.out, count, call.rank % 2, 2);
-            check_sum(&call, call.out + count, count, 0, 1);
-        } else
-            send_around(&call, count);
-        call.round++;
+        const uint32_t n_wrong = calls.round % 3 == 0   ? calls_all_reduce(&calls, comm, count)
+                                 : calls.round % 3 == 1 ? calls_halves(&calls, count)
+                                                        : calls_send_around(&calls, count);
+        CHECK_MSG(n_wrong == 0, "rank %d round %llu: %u wrong elements", rank,
+                  (unsigned long long)calls.round, n_wrong);
+        calls.round++;
         /* All ranks stop after the same round. */
-        call.in[0] = rank == 0 ? gyre_load_acquire_u32(&injected.n_resets) : 0;
-        CHECK_OK(gyre_broadcast(call.in, call.out, 1, GYRE_UINT32, 0, comm, call.stream));
-        CHECK_OK(gyre_stream_synchronize(call.stream, test_device()));
-        n_resets = call.out[0];
+        calls.in[0] = rank == 0 ? gyre_load_acquire_u32(&injected.n_resets) : 0;
+        CHECK_OK(gyre_broadcast(calls.in, calls.out, 1, GYRE_UINT32, 0, comm, calls.stream));
+        CHECK_OK(gyre_stream_synchronize(calls.stream, test_device()));
+        n_resets = calls.out[0];
     }
-    CHECK_OK(gyre_stream_destroy(call.stream, test_device()));
-    CHECK_OK(gyre_comm_destroy(call.half));
-    free(call.in);
-    free(call.out);
+    calls_close(&calls);
 }
 
 static void set_resets(uint32_t n_wanted, const char *failover)

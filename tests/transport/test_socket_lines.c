@@ -1,114 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
-#include "core/foundation/model/line.h"
-#include "tests/support/check.h"
-#include "transport/socket/socket.h"
-#include "kernels/host/host_exec.h"
+#include "tests/transport/line_pipe.h"
 #include "tests/transport/transport_rig.h"
+#include "transport/socket/socket.h"
 
 #include <sched.h>
 #include <signal.h>
 
-enum { LINE_FIFOS = 4, LINE_DEPTH = 4, LINE_MOST_BYTES = 8192, LINE_MOST_PIPES = 64 };
+enum { LINE_FIFOS = 4, LINE_DEPTH = 4, LINE_MOST_PIPES = 64 };
 
 #define LINE_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
 
-struct line_pipe {
-    struct gyre_host_end end;
-    int from, to;
-    uint32_t fifo;
-    bool is_send;
-};
-
 static const struct gyre_fifo_spec line_spec = {
     .n_fifos = LINE_FIFOS, .depth = LINE_DEPTH, .slot_bytes = {65536}, .net_line_bytes = 1024};
-
-static struct line_pipe line_pipe_of(const struct gyre_fifo_spec *spec,
-                                     const struct gyre_connector *connectors, int rank, int peer,
-                                     uint32_t fifo, bool is_send)
-{
-    const struct gyre_connector *connector =
-        &connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send)];
-    CHECK(connector->slots[GYRE_PROTO_LL] != NULL);
-    return (struct line_pipe){.end = {.slots = connector->slots[GYRE_PROTO_LL],
-                                      .inbox = connector->inbox,
-                                      .credit = connector->credit,
-                                      .depth = connector->depth,
-                                      .proto = GYRE_PROTO_LL,
-                                      .slot_bytes = spec->net_line_bytes},
-                              .from = is_send ? rank : peer,
-                              .to = is_send ? peer : rank,
-                              .fifo = fifo,
-                              .is_send = is_send};
-}
-
-static uint32_t line_bytes_of(const struct line_pipe *pipe)
-{
-    const uint32_t most = gyre_slot_payload_bytes(GYRE_PROTO_LL, pipe->end.slot_bytes);
-    const uint32_t sizes[] = {8, most, 0, 1, 9, most - 1, 100, most / 2 + 3, 4, 7};
-    return sizes[pipe->end.n_moved % GYRE_ARRAY_LENGTH(sizes)];
-}
-
-static void line_fill(const struct line_pipe *pipe, unsigned char *bytes, uint32_t n_bytes)
-{
-    const uint64_t seed = (uint64_t)pipe->from * 7 + (uint64_t)pipe->to * 3 + pipe->fifo * 31ULL +
-                          pipe->end.n_moved * 13;
-    for (uint32_t i = 0; i < n_bytes; i++)
-        bytes[i] = (unsigned char)(seed + i * 17 + (i >> 8));
-}
-
-static void line_advance(struct gyre_host_end *end)
-{
-    end->n_moved++;
-    end->slot = (end->slot + 1) % end->depth;
-    end->n_seen = 0;
-}
-
-static bool line_has_room(const struct gyre_host_end *end)
-{
-    return end->n_moved - gyre_load_acquire_u64(&end->credit->head[GYRE_PROTO_LL]) < end->depth;
-}
-
-static bool line_send_slot(struct line_pipe *pipe)
-{
-    unsigned char bytes[LINE_MOST_BYTES];
-    const uint32_t n_bytes = line_bytes_of(pipe);
-    if (!line_has_room(&pipe->end))
-        return false;
-    line_fill(pipe, bytes, n_bytes);
-    gyre_host_lines_send(&pipe->end, bytes, n_bytes);
-    line_advance(&pipe->end);
-    return true;
-}
-
-static bool line_take_slot(struct line_pipe *pipe)
-{
-    unsigned char bytes[LINE_MOST_BYTES], expected[LINE_MOST_BYTES];
-    struct gyre_host_end *end = &pipe->end;
-    const uint32_t n_bytes = line_bytes_of(pipe);
-    if (!gyre_host_lines_arrived(end, n_bytes))
-        return false;
-    gyre_host_lines_unpack(end, bytes, n_bytes);
-    line_fill(pipe, expected, n_bytes);
-    CHECK_MSG(memcmp(bytes, expected, n_bytes) == 0, "%d to %d, FIFO %u, slot %llu of %u bytes",
-              pipe->from, pipe->to, pipe->fifo, (unsigned long long)end->n_moved, n_bytes);
-    line_advance(end);
-    return true;
-}
-
-static void line_return_slots(const struct line_pipe *pipe)
-{
-    gyre_store_release_u64(&pipe->end.credit->head[GYRE_PROTO_LL], pipe->end.n_moved);
-}
-
-static bool line_receive_slot(struct line_pipe *pipe)
-{
-    if (!line_take_slot(pipe))
-        return false;
-    line_return_slots(pipe);
-    return true;
-}
 
 static void line_pass(const struct rig_rank *self, struct line_pipe *pipes, size_t n_pipes,
                       uint64_t n)
@@ -276,36 +180,28 @@ static void keep_credit(struct gyre_transport *transport, struct gyre_connector 
 TEST_RUNS("a receiver may keep the credit of a whole FIFO",
           line_run(&line_spec, 2, false, keep_credit))
 
-#define LATE_NUMBER ((1ULL << 30) - 2)
-
 static void pass_late(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                       void *context)
 {
-    enum { N_WORDS = 1024 / 8 };
     struct rig_rank *self = context;
     struct line_pipe pipe = line_first_pipe(self, connectors);
+    (void)rank;
     struct socket_transport *socket = (struct socket_transport *)transport;
     struct socket_fifo *fifo = &socket->peers[0].fifos[LINE_FIFOS];
     gyre_proxy_pause(socket->threads[0].proxy);
-    fifo->n_batched = fifo->n_sent = fifo->n_credited = LATE_NUMBER;
-    fifo->n_announced = fifo->n_arrived = fifo->n_returned = LATE_NUMBER;
-    gyre_store_release_u64(&fifo->send.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
-    gyre_store_release_u64(&fifo->recv.credit->head[GYRE_PROTO_LL], LATE_NUMBER);
+    fifo->n_batched = fifo->n_sent = fifo->n_credited = LINE_LATE_NUMBER;
+    fifo->n_announced = fifo->n_arrived = fifo->n_returned = LINE_LATE_NUMBER;
+    gyre_store_release_u64(&fifo->send.credit->head[GYRE_PROTO_LL], LINE_LATE_NUMBER);
+    gyre_store_release_u64(&fifo->recv.credit->head[GYRE_PROTO_LL], LINE_LATE_NUMBER);
     gyre_proxy_resume(socket->threads[0].proxy);
-    pipe.end.n_moved = LATE_NUMBER;
-    pipe.end.slot = LATE_NUMBER % LINE_DEPTH;
+    pipe.end.n_moved = LINE_LATE_NUMBER;
+    pipe.end.slot = LINE_LATE_NUMBER % LINE_DEPTH;
     rig_barrier(self);
     /* Each slot is looked at before its place is used again. */
     for (int i = 0; i < 2 + 2 * LINE_DEPTH && test_n_failures == 0; i++) {
         const uint64_t number = pipe.end.n_moved;
-        const uint64_t *words =
-            (const uint64_t *)(const void *)(pipe.end.slots + number % LINE_DEPTH * 1024);
-        const uint64_t *last = &words[N_WORDS - 1];
-        const bool is_cleaned = number >= 1ULL << 30 && number < (1ULL << 30) + LINE_DEPTH;
         line_pass(self, &pipe, 1, number + 1);
-        TEST_YIELD_UNTIL(!is_cleaned || gyre_load_acquire_u64(last) >> 32 == gyre_ll_flag(number));
-        CHECK_MSG(!is_cleaned || gyre_load_acquire_u64(last) >> 32 == gyre_ll_flag(number),
-                  "rank %d, slot %llu", rank, (unsigned long long)number);
+        line_check_cleaned(&pipe, number);
         rig_barrier(self);
     }
 }
