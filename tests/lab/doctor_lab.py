@@ -12,19 +12,16 @@ reason if nothing can run here.
 import argparse
 import os
 import sys
-import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [HERE, f"{HERE}/../support"]
 import roce_lab  # noqa: E402
+from cases import Failed, cases_of, run_cases  # noqa: E402
 
 # Rules of routing take the place of a firewall. The table of local addresses must come after them.
 DROP = ("ip rule add pref 20 lookup local && ip rule del pref 0 && "
         "ip rule add pref 10 iif {iface} {what} blackhole")
 ALLOW = "ip rule add pref 0 lookup local; ip rule del pref 20; ip rule del pref 10"
-
-
-class Failed(Exception):
-    pass
 
 
 class Rig:
@@ -170,20 +167,12 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_intermixed_args()
     rig = Rig(os.path.realpath(args.build), args.out)
-    cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
-    failed = 0
+    cases = cases_of(globals())
     roce_lab.clean_up_when_told_to_end()
     try:
         with roce_lab.Lab(rails=2, keep=[rig.build]) as lab:
             rig.lab = lab
-            for name in args.cases or cases:
-                begin = time.monotonic()
-                try:
-                    cases[name](rig)
-                    print(f"ok   {cases[name].__doc__} ({time.monotonic() - begin:.0f} s)", flush=True)
-                except Failed as problem:
-                    failed += 1
-                    print(f"FAIL {cases[name].__doc__}\n     {problem}", flush=True)
+            failed, _ = run_cases([cases[name] for name in args.cases or cases], rig)
     except roce_lab.Unavailable as why:
         print(f"skipped: {why}")
         return 77

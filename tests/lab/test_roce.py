@@ -17,8 +17,10 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [HERE, f"{HERE}/../support"]
 import roce_lab  # noqa: E402
+from cases import Failed, cases_of, check, run_cases  # noqa: E402
 
 BENCHES = "allreduce broadcast reduce reducescatter allgather alltoall sendrecv".split()
 ALGORITHMS = {"allreduce": "ring tree direct twoshot", "broadcast": "ring tree direct twoshot",
@@ -30,15 +32,6 @@ SLACK_S = 15
 # Until a rank with an error has ended: the bench tells the others first, over a link that may be gone.
 END_LIMIT_S = 15
 RUN_LIMIT_S = 150
-
-
-class Failed(Exception):
-    pass
-
-
-def check(condition, words):
-    if not condition:
-        raise Failed(words)
 
 
 def lab(ruins=False, **options):
@@ -605,7 +598,7 @@ def case_power_cut(rig):
     all_fail(rig, "power cut", lambda ranks: rig.lab.power_cut("vm2"), ["vm1"], RDMA_ERROR)
 
 
-CASES = [value for name, value in list(globals().items()) if name.startswith("case_")]
+CASES = list(cases_of(globals()).values())
 
 
 def shape(case):
@@ -618,19 +611,7 @@ def in_order(cases):
     return sorted(cases, key=lambda c: (shapes.index(shape(c)), getattr(c, "ruins", False)))
 
 
-def run_case(case, rig):
-    began = time.monotonic()
-    try:
-        case(rig)
-        words = "ok  "
-    except Failed as why:
-        words = "FAIL"
-        print(f"     {case.__name__}: {why}")
-    print(f"{words} {case.__doc__} ({time.monotonic() - began:.0f} s)", flush=True)
-    return words != "FAIL"
-
-
-def run_cases(cases, build, times):
+def run_in_labs(cases, build, times):
     """One lab after the other; the number of cases that failed."""
     cases = in_order(cases)
     n_failed = 0
@@ -645,7 +626,7 @@ def run_cases(cases, build, times):
                 ruined = False
                 while cases and dict(shape(cases[0])) == options and not ruined:
                     case = cases.pop(0)
-                    n_failed += not run_case(case, rig)
+                    n_failed += run_cases([case], rig)[0]
                     ruined = getattr(case, "ruins", False)
     return n_failed
 
@@ -660,7 +641,7 @@ def main():
         return 77
     roce_lab.clean_up_when_told_to_end()
     try:
-        n_failed = run_cases(cases, build, times)
+        n_failed = run_in_labs(cases, build, times)
     except roce_lab.Unavailable as why:
         print(f"skipped: {why}")
         return 77

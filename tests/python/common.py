@@ -31,6 +31,15 @@ def need_package(name, debian):
     skip(f"no Python here has {name} ({debian})")
 
 
+def run_named(names):
+    """The case_* function that the first argument names. @names: the module's globals()."""
+    cases = {name[5:]: function for name, function in names.items() if name.startswith("case_")}
+    if sys.argv[1] not in cases:
+        sys.exit(f"{names['__doc__']}\ncases: {', '.join(cases)}")
+    cases[sys.argv[1]]()
+    print(f"{sys.argv[1]}: ok")
+
+
 def refused(kind, words, function, *arguments, **keywords):
     """Checks that a call raises this exception, and that its text has all these words."""
     try:

@@ -16,7 +16,7 @@ import sys
 import types
 from unittest import mock
 
-from common import refused, use_package_of
+from common import refused, run_named, use_package_of
 
 if len(sys.argv) != 3:
     sys.exit(__doc__)
@@ -339,13 +339,5 @@ def case_devices():
     refused(gyre.InvalidArgument, ["none of auto"], settings.config_of, "host:1", {})
 
 
-def main():
-    cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
-    if sys.argv[1] not in cases:
-        sys.exit(f"{__doc__}\ncases: {', '.join(cases)}")
-    cases[sys.argv[1]]()
-    print(f"{sys.argv[1]}: ok")
-
-
 if __name__ == "__main__":
-    main()
+    run_named(globals())

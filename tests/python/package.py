@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-from common import need_package, refused, skip, use_package_of
+from common import need_package, refused, run_named, skip, use_package_of
 
 if len(sys.argv) != 4:
     sys.exit(__doc__)
@@ -684,13 +684,5 @@ def case_programs():
     assert ring._repr_svg_().lstrip().startswith("<")
 
 
-def main():
-    cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
-    if sys.argv[1] not in cases:
-        sys.exit(f"{__doc__}\ncases: {', '.join(cases)}")
-    cases[sys.argv[1]]()
-    print(f"{sys.argv[1]}: ok")
-
-
 if __name__ == "__main__":
-    main()
+    run_named(globals())
