@@ -11,6 +11,7 @@
 #define TEST_OWN_MAIN
 #include "core/engine/comm/local.h"
 #include "core/engine/plan/plan.h"
+#include "tests/fuzz/random.h"
 #include "tests/support/jobs.h"
 
 #ifdef TEST_WITH_CUDA
@@ -44,12 +45,6 @@ struct rank {
     char *out;
 };
 
-static uint64_t mix(uint64_t number)
-{
-    number = (number + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return number ^ number >> 29;
-}
-
 static struct test_job make_job(uint64_t number, const struct team *team)
 {
     static const size_t counts[] = {1, 3, 33, 1000, 1031, 4099, MAX_COUNT};
@@ -57,7 +52,7 @@ static struct test_job make_job(uint64_t number, const struct team *team)
         GYRE_COLL_ALL_REDUCE, GYRE_COLL_BROADCAST,      GYRE_COLL_REDUCE,
         GYRE_COLL_ALL_GATHER, GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_TO_ALL,
         GYRE_COLL_GATHER,     GYRE_COLL_SCATTER,        GYRE_COLL_SEND_RECV};
-    uint64_t random = mix(mix(number));
+    uint64_t random = fuzz_mix(number);
     struct test_job job = {.seed = (uint32_t)number};
     job.coll = colls[number % GYRE_ARRAY_LENGTH(colls)];
     job.dtype = (gyre_dtype)(random % GYRE_N_DTYPES);

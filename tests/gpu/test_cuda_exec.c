@@ -8,6 +8,7 @@
 #include "core/engine/plan/plan_cache.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/state.h"
+#include "tests/fuzz/random.h"
 #include "tests/gpu/gpu_rig.h"
 #include "tests/support/gpus.h"
 #include "tests/support/host_rig.h"
@@ -18,19 +19,11 @@
 #define GUARD_BYTES 64
 #define GUARD       0xa5
 
-static uint64_t random_state = 1;
-
-static uint64_t random_u64(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state * 0x9e3779b97f4a7c15ULL;
-}
+static struct fuzz_rng rng;
 
 static uint32_t below(uint32_t n)
 {
-    return (uint32_t)((random_u64() >> 32) % n);
+    return (uint32_t)fuzz_below(&rng, n);
 }
 
 /* f32 and f64: finite, of many exponents. Narrow types: any bits, since every computed NaN is
@@ -38,7 +31,7 @@ static uint32_t below(uint32_t n)
 static void fill_random(gyre_dtype dtype, void *to, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t word = random_u64();
+        const uint64_t word = fuzz_next(&rng);
         const double number =
             ((double)(word >> 11) / (double)(1ULL << 53) - 0.5) * (double)(1U << word % 21);
         if (dtype == GYRE_FLOAT32)
@@ -532,6 +525,6 @@ int main(int argc, char **argv)
     if (argc > 3)
         wanted_runs = (uint32_t)atoi(argv[3]);
     if (argc > 4)
-        random_state = strtoull(argv[4], NULL, 10) * 2 + 1;
+        rng.state = strtoull(argv[4], NULL, 10);
     return test_main(argc, argv);
 }

@@ -7,6 +7,7 @@
 #define TEST_OWN_MAIN
 #include "core/foundation/base/util.h"
 #include "kernels/cuda/runtime/state.h"
+#include "tests/fuzz/random.h"
 #include "tests/gpu/gpu_rig.h"
 #include "tests/support/check.h"
 #include "tests/support/gpus.h"
@@ -17,13 +18,12 @@
 
 static int wanted_ranks = 2;
 static uint32_t wanted_rounds = 200;
-static uint32_t random_state = 1;
+static struct fuzz_rng rng;
 static uint32_t n_fused, n_in_rows, n_interpreted; /* launches */
 
 static uint32_t below(uint32_t n)
 {
-    random_state = random_state * 1664525U + 1013904223U;
-    return (uint32_t)(((uint64_t)random_state * n) >> 32);
+    return (uint32_t)fuzz_below(&rng, n);
 }
 
 struct end {
@@ -444,6 +444,6 @@ int main(int argc, char **argv)
     if (argc > 3)
         wanted_rounds = (uint32_t)atoi(argv[3]);
     if (argc > 4)
-        random_state = (uint32_t)atoi(argv[4]);
+        rng.state = strtoull(argv[4], NULL, 10);
     return test_main(argc, argv);
 }

@@ -5,6 +5,7 @@
  * new, while kernels run that cannot end. If a call hangs, the test says where each rank stands and
  * fails.
  */
+#include "tests/fuzz/random.h"
 #include "tests/support/gpus.h"
 #include "tests/support/jobs.h"
 
@@ -47,16 +48,10 @@ static uint32_t n_calls_made;     /* by both ranks */
 static uint32_t n_arrived[RANKS]; /* how often a stream has come to arrive() */
 static uint32_t is_over[RANKS];   /* ends hold() */
 
-static uint64_t mix(uint64_t number)
-{
-    number = (number + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return number ^ number >> 29;
-}
-
 /* The same on both ranks. */
 static struct test_job make_call(unsigned number)
 {
-    const uint64_t random = mix(number);
+    const uint64_t random = fuzz_mix(number);
     struct test_job call = {
         .coll = colls[number % GYRE_ARRAY_LENGTH(colls)],
         .dtype = types[number % GYRE_ARRAY_LENGTH(types)],
@@ -236,12 +231,12 @@ TEST_CASE("a first call does not wait for a peer's kernel")
 static void *run_at_random(void *argument)
 {
     struct rank *own = argument;
-    uint64_t random = mix((uint64_t)own->number + 1);
+    uint64_t random = fuzz_mix((uint64_t)own->number + 1);
     CUDA_OK(cudaSetDevice(own->number));
     if (own->number == 1)
         delay_stream(own);
     for (unsigned number = 0; number < N_RANDOM_CALLS; number++) {
-        random = mix(random);
+        random = fuzz_mix(random);
         for (unsigned i = 0; i < random % 64; i++)
             sched_yield();
         submit(own, number);

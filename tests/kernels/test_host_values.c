@@ -2,6 +2,7 @@
 #include "kernels/host/host_exec.h"
 #include "algorithms/library/library.h"
 #include "bench/check/pattern.h"
+#include "tests/fuzz/random.h"
 #include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
 #include "tests/support/shapes.h"
@@ -33,13 +34,7 @@ struct rank_call {
 
 enum { GUARD_BYTES = 16 };
 
-static uint64_t random_state = 0x2545f4914f6cdd1dULL;
-
-static uint32_t random_below(uint32_t n)
-{
-    random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (uint32_t)((random_state >> 33) % n);
-}
+static struct fuzz_rng rng;
 
 static uint64_t in_elems(const struct call *call)
 {
@@ -195,21 +190,22 @@ static struct call random_call(const struct kind *kind, const struct host_rig *r
     const uint32_t n = (uint32_t)rig->n_ranks;
     struct call call = {.kind = kind};
     call.pattern =
-        (struct gyre_pattern){(gyre_dtype)random_below(GYRE_N_DTYPES), GYRE_SUM, n, seed};
+        (struct gyre_pattern){(gyre_dtype)fuzz_below(&rng, GYRE_N_DTYPES), GYRE_SUM, n, seed};
     if (gyre_collectives[kind->coll].reduces)
-        call.pattern.op = (gyre_op)random_below(GYRE_N_OPS);
+        call.pattern.op = (gyre_op)fuzz_below(&rng, GYRE_N_OPS);
     const uint32_t slot_elems =
         rig->spec.slot_bytes[GYRE_PROTO_SIMPLE] / gyre_dtype_bytes(call.pattern.dtype);
-    call.root = (int)random_below(n);
-    call.n_channels = 1 + random_below(MAX_CHANNELS);
-    call.unit_elems = 1U << random_below(3);
+    call.root = (int)fuzz_below(&rng, n);
+    call.n_channels = 1 + (uint32_t)fuzz_below(&rng, MAX_CHANNELS);
+    call.unit_elems = 1U << fuzz_below(&rng, 3);
     call.tile_elems = slot_elems / call.unit_elems * call.unit_elems;
-    call.count = random_below(4) == 0 ? random_below(4) : random_below(40 * slot_elems);
-    call.offset_elems = random_below(4);
-    call.is_in_place = random_below(2) == 0;
+    call.count = fuzz_below(&rng, 4) == 0 ? (uint32_t)fuzz_below(&rng, 4)
+                                          : (uint32_t)fuzz_below(&rng, 40 * slot_elems);
+    call.offset_elems = (uint32_t)fuzz_below(&rng, 4);
+    call.is_in_place = fuzz_once_in(&rng, 2);
     if (kind->coll == GYRE_COLL_ALL_TO_ALL && kind->is_placed)
         call.is_in_place = false; /* it has no defined result */
-    call.has_threads = random_below(3) == 0;
+    call.has_threads = fuzz_once_in(&rng, 3);
     return call;
 }
 
@@ -237,7 +233,7 @@ static uint32_t run_cut(const struct gyre_algorithm *algorithm, enum gyre_collec
     static uint32_t seed = 1000;
     struct gyre_grouping grouping = {.n_hosts = 0};
     for (int rank = 0; rank < n; rank++) {
-        const uint16_t host = (uint16_t)random_below(grouping.n_hosts + 1U);
+        const uint16_t host = (uint16_t)fuzz_below(&rng, grouping.n_hosts + 1U);
         grouping.host_of[rank] = host;
         if (host == grouping.n_hosts)
             grouping.n_hosts++;

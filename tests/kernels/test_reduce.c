@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/host/host_exec.h"
 #include "kernels/numeric.h"
+#include "tests/fuzz/random.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -13,15 +14,7 @@ static unsigned char in_areas[GYRE_STEP_MAX_INS][AREA_BYTES];
 static unsigned char out_areas[GYRE_STEP_MAX_OUTS][AREA_BYTES];
 static unsigned char before[GYRE_STEP_MAX_INS][AREA_BYTES];
 
-static uint64_t random_state = 88172645463325252ULL;
-
-static uint64_t random_u64(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
+static struct fuzz_rng rng;
 
 static uint64_t get(const unsigned char *area, gyre_dtype dtype, size_t i)
 {
@@ -147,7 +140,7 @@ static void check_step(struct gyre_reduce_step *step, const char *what)
     const unsigned elem_bytes = gyre_dtype_bytes(dtype);
     for (uint32_t k = 0; k < step->n_ins; k++) {
         for (size_t i = 0; i < AREA_BYTES; i += 8) {
-            const uint64_t bits = random_u64();
+            const uint64_t bits = fuzz_next(&rng);
             memcpy(in_areas[k] + i, &bits, 8);
         }
         memcpy(before[k], in_areas[k], AREA_BYTES);
@@ -195,9 +188,9 @@ TEST_CASE("every type, operation and fan-in is right")
         for (int op = GYRE_SUM; op <= GYRE_MIN; op++) {
             const struct gyre_reduction reduction = {.dtype = (uint8_t)dtype, .op = (uint8_t)op};
             for (uint32_t n_ins = 1; n_ins <= GYRE_STEP_MAX_INS; n_ins++) {
-                const uint64_t n_elems = counts[random_u64() % N_COUNTS];
-                const uint32_t n_outs = 1 + (uint32_t)(random_u64() % GYRE_STEP_MAX_OUTS);
-                const unsigned offset = (unsigned)(random_u64() % 16);
+                const uint64_t n_elems = counts[fuzz_below(&rng, N_COUNTS)];
+                const uint32_t n_outs = 1 + (uint32_t)fuzz_below(&rng, GYRE_STEP_MAX_OUTS);
+                const unsigned offset = (unsigned)fuzz_below(&rng, 16);
                 struct gyre_reduce_step step =
                     make_step(&reduction, n_ins, n_outs, n_elems, offset);
                 check_step(&step, "fan");

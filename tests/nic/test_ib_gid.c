@@ -36,13 +36,74 @@ static int chosen(const struct gyre_ib_gid_row *rows, int n, const struct gyre_i
                : -1;
 }
 
-TEST_CASE("the usual table gives IPv4 over v2")
+/* Words of index/version/address[/interface]. */
+static int read_rows(const char *text, struct gyre_ib_gid_row *rows)
 {
-    const struct gyre_ib_gid_row rows[] = {
-        row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "10.0.0.1", "eth0"),
-        row(3, 2, "10.0.0.1", "eth0")};
-    const struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(rows, 4, &rules) == 3);
+    int n = 0, n_chars, version;
+    unsigned index;
+    char address[48], netdev[16] = "eth0";
+    for (; sscanf(text, " %u/%d/%47[^ /]%n/%15[^ ]%n", &index, &version, address, &n_chars, netdev,
+                  &n_chars) >= 3;
+         text += n_chars) {
+        rows[n] = row(index, version, address, netdev);
+        rows[n].is_netdev_down = strcmp(netdev, "down") == 0;
+        rows[n++].vlan = strcmp(netdev, "eth0.100") == 0 ? 100 : 0;
+        strcpy(netdev, "eth0");
+    }
+    return n;
+}
+
+#define THREE  "0/2/192.168.1.5 1/2/10.2.0.5 2/2/10.3.0.5"
+#define IPV6   "0/1/fe80::1 1/2/fe80::1 2/1/fd00:1::5 3/2/fd00:1::5"
+#define TAGGED "0/2/10.1.0.1/eth0.100 1/2/10.0.0.1"
+
+TEST_CASE("the best row of the version, the family and the range is chosen, or none")
+{
+    static const struct {
+        const char *rows, *range;
+        int version, family, expected;
+    } choices[] = {
+        /* IPv4 over v2 in the usual table */
+        {"0/1/fe80::1 1/2/fe80::1 2/1/10.0.0.1 3/2/10.0.0.1", "", 2, 0, 3},
+        /* of several IPv4 addresses the range decides */
+        {THREE, "", 2, 0, 0},
+        {THREE, "10.3.0.0/16", 2, 0, 2},
+        {THREE, "10.2.0.4/30", 2, 0, 1},
+        {THREE, "10.2.0.5", 2, 0, 1},
+        {THREE, "0.0.0.0/0", 2, 0, 0},
+        /* a fabric of IPv6 needs no variable */
+        {IPV6, "", 2, 0, 3},
+        {IPV6, "fd00::/8", 2, 0, 3},
+        {IPV6, "", 2, AF_INET, -1},
+        /* link-local where there is nothing else */
+        {"0/1/fe80::1 1/2/fe80::1", "", 2, 0, 1},
+        /* a forced family wins over the order of classes */
+        {"0/2/10.0.0.1 1/2/fd00::1", "", 2, AF_INET6, 1},
+        /* v1 where it is asked for */
+        {"0/1/fe80::1 1/1/10.0.0.1", "", 2, 0, -1},
+        {"0/1/fe80::1 1/1/10.0.0.1", "", 1, 0, 1},
+        /* index zero for what it is only */
+        {"0/2/10.0.0.1", "", 2, 0, 0},
+        {"0/0/::", "", 2, 0, -1},
+        {"", "", 2, 0, -1},
+        {"0/2/10.0.0.1 1/2/10.9.0.1", "10.9.0.0/16", 2, 0, 1},
+        /* a bond, but no interface that is down */
+        {"0/2/10.0.0.1/down 1/2/10.0.0.2/bond0", "", 2, 0, 1},
+        /* the port's own interface before a VLAN */
+        {TAGGED, "", 2, 0, 1},
+        {TAGGED, "10.1.0.0/24", 2, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+        struct gyre_ib_gid_rules rules = {.forced_index = -1, .version = choices[i].version};
+        struct gyre_ib_gid_row rows[4];
+        const int n = read_rows(choices[i].rows, rows);
+        rules.family = choices[i].family;
+        if (choices[i].range[0] != '\0')
+            CHECK_OK(gyre_ib_gid_parse_range(choices[i].range, &rules));
+        const int index = chosen(rows, n, &rules);
+        CHECK_MSG(index == choices[i].expected, "%d of %s in %s", index, choices[i].rows,
+                  choices[i].range);
+    }
 }
 
 TEST_CASE("a sparse table of a container gives the row that can be read")
@@ -59,23 +120,6 @@ TEST_CASE("a sparse table of a container gives the row that can be read")
     CHECK(reasons[3][0] == '\0');
 }
 
-TEST_CASE("of two IPv4 addresses the range decides")
-{
-    const struct gyre_ib_gid_row rows[] = {row(0, 2, "192.168.1.5", "eth0"),
-                                           row(1, 2, "10.2.0.5", "eth0"),
-                                           row(2, 2, "10.3.0.5", "eth0")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(rows, 3, &rules) == 0);
-    CHECK_OK(gyre_ib_gid_parse_range("10.3.0.0/16", &rules));
-    CHECK(chosen(rows, 3, &rules) == 2);
-    CHECK_OK(gyre_ib_gid_parse_range("10.2.0.4/30", &rules));
-    CHECK(chosen(rows, 3, &rules) == 1);
-    CHECK_OK(gyre_ib_gid_parse_range("10.2.0.5", &rules));
-    CHECK(chosen(rows, 3, &rules) == 1);
-    CHECK_OK(gyre_ib_gid_parse_range("0.0.0.0/0", &rules));
-    CHECK(chosen(rows, 3, &rules) == 0);
-}
-
 TEST_CASE("a range that matches nothing is an error with every reason")
 {
     const struct gyre_ib_gid_row rows[] = {
@@ -87,80 +131,6 @@ TEST_CASE("a range that matches nothing is an error with every reason")
                 "[0] fe80::1 v1 eth0: RoCE v1, asked for v2; [1] fe80::1 v2 eth0: outside "
                 "GYRE_IB_ADDR_RANGE; [3] 10.0.0.1 v2 eth0: outside GYRE_IB_ADDR_RANGE");
     CHECK(position == 42);
-}
-
-TEST_CASE("an IPv6-only fabric works without any variable")
-{
-    const struct gyre_ib_gid_row rows[] = {
-        row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "fd00:1::5", "eth0"),
-        row(3, 2, "fd00:1::5", "eth0")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(rows, 4, &rules) == 3);
-    CHECK_OK(gyre_ib_gid_parse_range("fd00::/8", &rules));
-    CHECK(chosen(rows, 4, &rules) == 3);
-    rules = any_rules();
-    rules.family = AF_INET;
-    CHECK(chosen(rows, 4, &rules) == -1);
-}
-
-TEST_CASE("link-local is used when there is nothing else")
-{
-    const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
-                                           row(1, 2, "fe80::1", "eth0")};
-    const struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(rows, 2, &rules) == 1);
-}
-
-TEST_CASE("a forced family wins over the order of classes")
-{
-    const struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"),
-                                           row(1, 2, "fd00::1", "eth0")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    rules.family = AF_INET6;
-    CHECK(chosen(rows, 2, &rules) == 1);
-}
-
-TEST_CASE("only v1 is refused unless v1 is asked for")
-{
-    const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
-                                           row(1, 1, "10.0.0.1", "eth0")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(rows, 2, &rules) == -1);
-    rules.version = 1;
-    CHECK(chosen(rows, 2, &rules) == 1);
-}
-
-TEST_CASE("index zero is chosen for what it is only")
-{
-    const struct gyre_ib_gid_row good[] = {row(0, 2, "10.0.0.1", "eth0")};
-    const struct gyre_ib_gid_row outside[] = {row(0, 2, "10.0.0.1", "eth0"),
-                                              row(1, 2, "10.9.0.1", "eth0")};
-    const struct gyre_ib_gid_row empty[] = {row(0, 0, "", "")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    CHECK(chosen(good, 1, &rules) == 0);
-    CHECK(chosen(empty, 1, &rules) == -1);
-    CHECK(chosen(empty, 0, &rules) == -1);
-    CHECK_OK(gyre_ib_gid_parse_range("10.9.0.0/16", &rules));
-    CHECK(chosen(outside, 2, &rules) == 1);
-}
-
-TEST_CASE("a bond's row is taken and an interface that is down is not")
-{
-    struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"), row(1, 2, "10.0.0.2", "bond0")};
-    const struct gyre_ib_gid_rules rules = any_rules();
-    rows[0].is_netdev_down = true;
-    CHECK(chosen(rows, 2, &rules) == 1);
-}
-
-TEST_CASE("the port's own interface comes before a VLAN")
-{
-    struct gyre_ib_gid_row rows[] = {row(0, 2, "10.1.0.1", "eth0.100"),
-                                     row(1, 2, "10.0.0.1", "eth0")};
-    struct gyre_ib_gid_rules rules = any_rules();
-    rows[0].vlan = 100;
-    CHECK(chosen(rows, 2, &rules) == 1);
-    CHECK_OK(gyre_ib_gid_parse_range("10.1.0.0/24", &rules));
-    CHECK(chosen(rows, 2, &rules) == 0);
 }
 
 TEST_CASE("a forced index must exist and be usable")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/foundation/base/util.h"
+#include "tests/fuzz/random.h"
 #include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
 
@@ -9,33 +10,33 @@
     ((struct rig_options){.has_places = true, .n_qps = (n_pairs), .n_receives = (n)})
 #define N_CHAINS 16 /* of requests */
 
-static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
+static int make_chain(struct fuzz_rng *rng, int qp, int n_qps, struct move *moves)
 {
     const uint32_t part_bytes = PLACE_BYTES / (uint32_t)n_qps;
-    const int n = 1 + (int)places_draw(state, RIG_MAX_WR - 1);
+    const int n = 1 + (int)fuzz_below(rng, RIG_MAX_WR - 1);
     /* These make the longest batches. */
-    const bool is_to_one = places_draw(state, 2) == 0;
-    const bool is_in_turns = is_to_one && places_draw(state, 2) == 0;
+    const bool is_to_one = fuzz_once_in(rng, 2);
+    const bool is_in_turns = is_to_one && fuzz_once_in(rng, 2);
     for (int i = 0; i < n; i++) {
         struct move *move = &moves[i];
         const uint32_t most =
-            places_draw(state, is_to_one ? 2 : 8) == 0 ? part_bytes - POISON_BYTES : 3000;
-        *move = (struct move){.source = places_draw(state, N_PLACES + 1),
-                              .target = places_draw(state, N_PLACES)};
+            fuzz_once_in(rng, is_to_one ? 2 : 8) ? part_bytes - POISON_BYTES : 3000;
+        *move = (struct move){.source = (uint32_t)fuzz_below(rng, N_PLACES + 1),
+                              .target = (uint32_t)fuzz_below(rng, N_PLACES)};
         move->target = is_to_one ? GPU_A : move->target;
-        if (is_in_turns && places_draw(state, 2) == 0) {
+        if (is_in_turns && fuzz_once_in(rng, 2)) {
             move->target = HOST;
-            move->source = places_draw(state, 2) == 0 ? HOST : INLINE;
+            move->source = fuzz_once_in(rng, 2) ? HOST : INLINE;
         }
-        move->n_bytes = places_draw(state, move->source == INLINE ? 200 : most);
-        move->has_imm = i == n - 1 || places_draw(state, 8) == 0;
-        move->from = places_draw(state, PLACE_BYTES - POISON_BYTES - move->n_bytes);
+        move->n_bytes = (uint32_t)fuzz_below(rng, move->source == INLINE ? 200 : most);
+        move->has_imm = i == n - 1 || fuzz_once_in(rng, 8);
+        move->from = (uint32_t)fuzz_below(rng, PLACE_BYTES - POISON_BYTES - move->n_bytes);
         move->to =
-            places_draw(state, places_draw(state, 2) == 0 ? 1000 : part_bytes - move->n_bytes);
+            (uint32_t)fuzz_below(rng, fuzz_once_in(rng, 2) ? 1000 : part_bytes - move->n_bytes);
         if (move->to + move->n_bytes > part_bytes)
             move->to = 0;
         move->to += (uint32_t)qp * part_bytes;
-        if (!move->has_imm && places_draw(state, 16) == 0)
+        if (!move->has_imm && fuzz_once_in(rng, 16))
             *move = (struct move){.source = HOST, .target = GPU_A, .is_read = true}; /* no bytes */
     }
     return n;
@@ -44,11 +45,11 @@ static int make_chain(uint64_t *state, int qp, int n_qps, struct move *moves)
 static void write_chains(struct rig_end *end)
 {
     struct move moves[RIG_MAX_WR];
-    uint64_t state = 7;
+    struct fuzz_rng rng = {7};
     for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
         int n_all = 0;
         for (int qp = 0; qp < end->n_qps; qp++) {
-            const int n = make_chain(&state, qp, end->n_qps, moves);
+            const int n = make_chain(&rng, qp, end->n_qps, moves);
             places_post(end, qp, moves, n);
             n_all += n;
         }
@@ -80,11 +81,11 @@ static void check_chains(struct rig_end *end)
 {
     static unsigned char expected[N_PLACES][PLACE_BYTES];
     static struct move moves[RIG_MAX_QPS][RIG_MAX_WR];
-    uint64_t state = 7;
+    struct fuzz_rng rng = {7};
     for (int i = 0; i < N_CHAINS / end->n_qps; i++) {
         int n[RIG_MAX_QPS];
         for (int qp = 0; qp < end->n_qps; qp++) {
-            n[qp] = make_chain(&state, qp, end->n_qps, moves[qp]);
+            n[qp] = make_chain(&rng, qp, end->n_qps, moves[qp]);
             for (int k = 0; k < n[qp]; k++) {
                 const struct move *move = &moves[qp][k];
                 memcpy(expected[move->target] + move->to,

@@ -2,6 +2,7 @@
 #include "tests/nic/wire_rig.h"
 
 #include "core/foundation/base/util.h"
+#include "tests/fuzz/random.h"
 #include "tests/support/check.h"
 
 #include <dlfcn.h>
@@ -218,15 +219,6 @@ void rig_expect(struct rig_end *end, enum ibv_wc_status status)
 unsigned char places_pattern[N_PLACES][PLACE_BYTES];
 const int places_gpus[N_PLACES] = {RIG_HOST, 0, 1};
 
-/* splitmix64 */
-uint32_t places_draw(uint64_t *state, uint32_t n)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-    return (uint32_t)((z ^ z >> 31) >> 33) % n;
-}
-
 void places_post(struct rig_end *end, int qp, const struct move *moves, int n)
 {
     struct ibv_send_wr wrs[RIG_MAX_WR] = {{0}};
@@ -303,10 +295,10 @@ static void run_end(struct rig_end *end, rig_end_fn run)
     if (options->has_places) {
         unsetenv("FAKE_CUDA_WAIT_US");
         const uint64_t words[] = {FAKE_CUDA_FAILS_AT_START, FAKE_CUDA_FAILS_AT_WAIT};
-        uint64_t state = 1;
+        struct fuzz_rng rng = {1};
         for (int i = 0; i < N_PLACES; i++) {
             for (uint32_t at = 0; at < PLACE_BYTES; at++)
-                places_pattern[i][at] = (unsigned char)(1 + places_draw(&state, 255));
+                places_pattern[i][at] = (unsigned char)(1 + fuzz_below(&rng, 255));
             memcpy(places_pattern[i] + START_AT, &words[0], sizeof(words[0]));
             memcpy(places_pattern[i] + WAIT_AT, &words[1], sizeof(words[1]));
             end->places.memory[i] = rig_alloc(places_gpus[i], PLACE_BYTES);

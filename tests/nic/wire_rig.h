@@ -128,9 +128,6 @@ struct move {
 extern unsigned char places_pattern[N_PLACES][PLACE_BYTES];
 extern const int places_gpus[N_PLACES]; /* or RIG_HOST */
 
-/** A random number below n. */
-uint32_t places_draw(uint64_t *state, uint32_t n);
-
 /** In one call, so that the NIC sees all requests at once. Each one's wr_id and immediate value are
  * its index. */
 void places_post(struct rig_end *end, int qp, const struct move *moves, int n);

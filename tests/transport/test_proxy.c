@@ -11,6 +11,23 @@
 
 #define PATIENCE_NS 20000000000ULL
 
+static struct gyre_fault fault;
+static struct gyre_proxy_client client;
+static struct gyre_proxy *proxy;
+
+static void open_with(struct gyre_proxy_client asked)
+{
+    client = asked;
+    gyre_fault_init(&fault);
+    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+}
+
+static void end(void)
+{
+    gyre_proxy_close(proxy);
+    gyre_fault_fini(&fault);
+}
+
 struct counter {
     uint32_t n_polls;
     uint32_t n_wanted; /* polls that claim to have moved something */
@@ -35,25 +52,16 @@ static bool reaches(const uint32_t *word, uint32_t value)
 
 TEST_CASE("the client is polled until it is done")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct counter counter = {.n_wanted = 1000};
-    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){.poll = count, .context = &counter});
     CHECK(reaches(&counter.n_moved, 1000));
-    gyre_proxy_close(proxy);
-    gyre_fault_fini(&fault);
+    end();
 }
 
 TEST_CASE("idle naps and wakes leave the thread usable")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct counter counter = {0};
-    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){.poll = count, .context = &counter});
     for (uint32_t i = 1; i <= 200; i++) {
         /* A nap begins now and then, in any phase of it. */
         const struct timespec pause = {0, (long)(i * 5000)};
@@ -63,19 +71,14 @@ TEST_CASE("idle naps and wakes leave the thread usable")
         gyre_proxy_wake(proxy);
         CHECK(reaches(&counter.n_moved, i));
     }
-    gyre_proxy_close(proxy);
-    gyre_fault_fini(&fault);
+    end();
 }
 
 TEST_CASE("an idle thread polls rarely until its descriptor is ready")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct counter counter = {0};
     const int fd = eventfd(0, EFD_NONBLOCK);
-    const struct gyre_proxy_client client = {.poll = count, .context = &counter, .nap_fd = &fd};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){.poll = count, .context = &counter, .nap_fd = &fd});
     const struct timespec warm = {0, 20000000};
     nanosleep(&warm, NULL); /* past the warm phase; more does not matter */
     const uint32_t n_before = gyre_load_acquire_u32(&counter.n_polls);
@@ -89,9 +92,8 @@ TEST_CASE("an idle thread polls rarely until its descriptor is ready")
     const uint64_t one = 1;
     CHECK(write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
     CHECK(reaches(&counter.n_polls, n_before + n_idle + 10000));
-    gyre_proxy_close(proxy);
+    end();
     close(fd);
-    gyre_fault_fini(&fault);
 }
 
 /* It notices two polls at a time. */
@@ -138,13 +140,9 @@ static bool count_settling(void *context)
 
 TEST_CASE("help shares the clients with the thread")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct shared_work work = {.helper = pthread_self()};
-    const struct gyre_proxy_client client = {
-        .poll = count_alone, .is_behind = has_uncounted, .context = &work};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){
+        .poll = count_alone, .is_behind = has_uncounted, .context = &work});
     for (uint32_t i = 1; i <= 20000; i++) { /* in any order */
         gyre_store_release_u32(&work.counter.n_wanted, i);
         (void)gyre_proxy_help(proxy, false);
@@ -156,10 +154,9 @@ TEST_CASE("help shares the clients with the thread")
     bool has_helped = false;
     TEST_YIELD_UNTIL((has_helped = gyre_proxy_help(proxy, false))); /* it may be in its round */
     CHECK(has_helped);
-    gyre_proxy_close(proxy);
+    end();
     CHECK(work.n_overlaps == 0);
     CHECK(work.counter.n_moved == 20001);
-    gyre_fault_fini(&fault);
 }
 
 static struct gyre_proxy_client settling_client(struct shared_work *work)
@@ -170,21 +167,16 @@ static struct gyre_proxy_client settling_client(struct shared_work *work)
 
 TEST_CASE("the thread finishes what help leaves")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct shared_work work = {.helper = pthread_self(), .leaves_it_to_thread = true};
-    const struct gyre_proxy_client client = settling_client(&work);
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with(settling_client(&work));
     CHECK(reaches(&work.n_settled, 1)); /* before its first nap */
     for (uint32_t i = 1; i <= 200; i++) {
         gyre_store_release_u32(&work.counter.n_wanted, i);
         CHECK(!gyre_proxy_help(proxy, true));
         CHECK(reaches(&work.counter.n_moved, i));
     }
-    gyre_proxy_close(proxy);
+    end();
     CHECK(work.n_overlaps == 0);
-    gyre_fault_fini(&fault);
 }
 
 /* What help leaves may wait for room in the kernel, which only the thread's descriptors announce.
@@ -193,13 +185,9 @@ TEST_CASE("the thread finishes what help leaves")
 TEST_CASE("the thread watches its descriptors after the last help")
 {
     const uint64_t helped_nap_ns = 10000000; /* as in transport/proxy.c */
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct shared_work work = {
         .helper = pthread_self(), .leaves_it_to_thread = true, .leaves_it_to_helper = 1};
-    const struct gyre_proxy_client client = settling_client(&work);
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with(settling_client(&work));
     gyre_store_release_u32(&work.counter.n_wanted, 1); /* it stays there: nobody can move it */
     /* A thread that always slept like that would have no short try. A busy machine makes tries
      * long, too. */
@@ -215,8 +203,7 @@ TEST_CASE("the thread watches its descriptors after the last help")
         was_short = has_helped && gyre_now_ns() - began_ns < helped_nap_ns;
     }
     CHECK(was_short);
-    gyre_proxy_close(proxy);
-    gyre_fault_fini(&fault);
+    end();
 }
 
 TEST_CASE("the last help wakes the thread also while another one polls")
@@ -250,12 +237,8 @@ TEST_CASE("the last help wakes the thread also while another one polls")
 
 TEST_CASE("a raised fault ends the thread")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct counter counter = {0};
-    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){.poll = count, .context = &counter});
     CHECK(reaches(&counter.n_polls, 1));
     gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "test");
     /* Two counts a while apart are equal at last. */
@@ -268,8 +251,7 @@ TEST_CASE("a raised fault ends the thread")
         after = gyre_load_acquire_u32(&counter.n_polls);
     } while (before != after && gyre_now_ns() < deadline_ns);
     CHECK(before == after);
-    gyre_proxy_close(proxy);
-    gyre_fault_fini(&fault);
+    end();
 }
 
 TEST_CASE("proxied ends have memory of their own")

@@ -4,6 +4,7 @@
 #include "bootstrap/bootstrap.h"
 #include "core/foundation/base/sync.h"
 #include "core/foundation/base/util.h"
+#include "tests/fuzz/random.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>
@@ -51,18 +52,10 @@ struct lane {
     uint32_t slot_bytes;
 };
 
-static uint64_t mix(uint64_t seed, uint64_t step)
-{
-    uint64_t x = seed + step * 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
-
 /* Empty and full slots are half of all. */
 static uint32_t bytes_of(const struct lane *lane, uint64_t step)
 {
-    const uint64_t draw = mix(lane->seed, step);
+    const uint64_t draw = fuzz_mix(lane->seed + step);
     if (draw % 4 == 0)
         return 0;
     if (draw % 4 == 1)
@@ -89,7 +82,7 @@ static bool send_one(struct lane *lane)
     const uint64_t index = lane->n_moved % connector->depth;
     const uint32_t n_bytes = bytes_of(lane, lane->n_moved);
     unsigned char *slot = connector->slots[lane->proto] + index * lane->slot_bytes;
-    const uint64_t draw = mix(lane->seed, lane->n_moved);
+    const uint64_t draw = fuzz_mix(lane->seed + lane->n_moved);
     for (uint32_t i = 0; i < n_bytes; i++)
         slot[i] = (unsigned char)(draw >> 16) ^ (unsigned char)(i * 31 + (i >> 8));
     if (lane->proto == GYRE_PROTO_SIMPLE)
@@ -113,7 +106,7 @@ static bool receive_one(struct lane *lane)
         CHECK(gyre_load_relaxed_u64(&connector->inbox->slot_info[index]) ==
               gyre_slot_info(n_bytes, (uint32_t)lane->n_moved));
     CHECK_MSG(is_filled(connector->slots[lane->proto] + index * lane->slot_bytes, n_bytes,
-                        mix(lane->seed, lane->n_moved)),
+                        fuzz_mix(lane->seed + lane->n_moved)),
               "slot %" PRIu64 " of %u bytes", lane->n_moved, n_bytes);
     gyre_store_release_u64(&connector->credit->head[lane->proto], ++lane->n_moved);
     return true;
@@ -156,7 +149,8 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
                     .connector = connector,
                     .proto = proto,
                     .is_send = is_send,
-                    .seed = mix((uint64_t)(from * RIG_MAX_RANKS + to), end / 2 * 8 + proto),
+                    .seed = fuzz_mix((uint64_t)(from * RIG_MAX_RANKS + to) << 32 |
+                                     (end / 2 * 8 + proto)),
                     .slot_bytes = proto == GYRE_PROTO_SIMPLE ? connector->slot_bytes
                                                              : spec->slot_bytes[proto],
                 };
