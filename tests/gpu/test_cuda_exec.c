@@ -357,10 +357,7 @@ static void run_many(bool (*random)(struct gpu_run *run, int n_ranks),
     gpu_rig_close(&gpus);
 }
 
-TEST_CASE("the GPU computes the same bits as the host")
-{
-    run_many(random_run, NULL);
-}
+TEST_RUNS("the GPU computes the same bits as the host", run_many(random_run, NULL))
 
 /* Peers' buffers begin elsewhere. */
 TEST_CASE("so do its fused kernels")

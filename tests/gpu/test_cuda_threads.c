@@ -350,10 +350,7 @@ static void destroy_others(void)
     close_ranks();
 }
 
-TEST_CASE("a communicator is destroyed while kernels of another run")
-{
-    destroy_others();
-}
+TEST_RUNS("a communicator is destroyed while kernels of another run", destroy_others())
 
 /* CUDA forgets host memory only when all GPUs' kernels have ended. */
 TEST_CASE("a communicator over host memory is destroyed while kernels of another run")

@@ -2,6 +2,7 @@
 #include "kernels/host/host_exec.h"
 #include "algorithms/library/library.h"
 #include "bench/check/pattern.h"
+#include "core/engine/plan/plan.h"
 #include "tests/fuzz/random.h"
 #include "tests/support/halves.h"
 #include "tests/support/host_programs.h"
@@ -50,15 +51,9 @@ static uint64_t out_elems(const struct call *call)
 
 static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
 {
-    struct gyre_reduction reduction = {.dtype = (uint8_t)pattern->dtype,
-                                       .op = (uint8_t)pattern->op};
-    if (pattern->op != GYRE_AVG)
-        return reduction;
-    reduction.op = GYRE_SUM;
-    reduction.divisor = gyre_dtype_is_float(pattern->dtype) ? 0 : pattern->n_ranks;
-    reduction.premultiply = gyre_dtype_is_float(pattern->dtype);
-    reduction.scalar = gyre_premultiply_scalar(pattern->dtype, pattern->n_ranks);
-    return reduction;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .dtype = pattern->dtype, .op = pattern->op};
+    return gyre_call_reduction(&call, pattern->n_ranks);
 }
 
 static void *run_rank(void *argument)

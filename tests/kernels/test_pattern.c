@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/check/pattern.h"
 #include "bench/check/pattern_values.h"
+#include "core/engine/plan/plan.h"
 #include "kernels/host/host_exec.h"
 #include "tests/support/check.h"
 
@@ -18,18 +19,9 @@ static struct gyre_device *open_host(void)
 
 static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
 {
-    struct gyre_reduction reduction = {.dtype = (uint8_t)pattern->dtype,
-                                       .op = (uint8_t)pattern->op};
-    if (pattern->op != GYRE_AVG)
-        return reduction;
-    reduction.op = GYRE_SUM;
-    if (gyre_dtype_is_float(pattern->dtype)) {
-        reduction.premultiply = 1;
-        reduction.scalar = gyre_premultiply_scalar(pattern->dtype, pattern->n_ranks);
-    } else {
-        reduction.divisor = pattern->n_ranks;
-    }
-    return reduction;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .dtype = pattern->dtype, .op = pattern->op};
+    return gyre_call_reduction(&call, pattern->n_ranks);
 }
 
 /* Rank `first`'s input, then the other ranks' in steps of `stride`: every partial result is rounded

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * With GYRE_FAILOVER=1, rails of the device between processes fail while calls run, and every
- * result is right in every bit. This process injects the failures (verbs_wire/README.md has their
- * words).
+ * result is right in every bit. This process injects the failures.
  */
 #include "core/foundation/base/util.h"
 #include "core/foundation/model/connector.h"
 #include "core/gyre.h"
+#include "tests/nic/wire_faults.h"
 #include "tests/support/calls.h"
 
 #include <stdio.h>
@@ -30,32 +30,7 @@ static struct shared {
     uint64_t gap_ns;      /* the longest between two ends of calls of rank 0 */
 } * shared;
 
-static char faults_path[64], metrics_path[80];
-
-static void set_faults(const char *text)
-{
-    char made[96];
-    snprintf(made, sizeof(made), "%s.made", faults_path);
-    FILE *file = fopen(made, "w");
-    fputs(text, file);
-    fclose(file);
-    CHECK(rename(made, faults_path) == 0);
-}
-
-/* Until the NIC of the first host has read it. */
-static void await_faults(const char *text)
-{
-    char path[96], seen[120] = "";
-    snprintf(path, sizeof(path), "%s.host1", faults_path);
-    while (strcmp(seen, text) != 0) {
-        FILE *file = fopen(path, "r");
-        const size_t n = file != NULL ? fread(seen, 1, sizeof(seen) - 1, file) : 0;
-        seen[n] = '\0';
-        if (file != NULL)
-            fclose(file);
-        sched_yield();
-    }
-}
+static char metrics_path[80];
 
 static void wait_ms(uint64_t ms)
 {
@@ -148,22 +123,12 @@ static void enter_host(int rank, int n_ranks)
 static void start_job(int n_ranks, test_rank_fn run, pid_t *pids)
 {
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    snprintf(faults_path, sizeof(faults_path), "/tmp/failover.%d", (int)getpid());
+    begin_faults("failover");
     set_faults("# none\n");
-    setenv("VERBS_WIRE_FAULTS", faults_path, 1);
     setenv("GYRE_TRANSPORT", "ib", 1);
     setenv("GYRE_FAILOVER", "1", 1);
     test_enter_rank = enter_host;
     test_fork_ranks(n_ranks, run, NULL, pids);
-}
-
-static void remove_faults(void)
-{
-    char path[96];
-    for (int host = 0; host <= 2; host++) {
-        snprintf(path, sizeof(path), host == 0 ? "%s" : "%s.host%d", faults_path, host);
-        (void)unlink(path);
-    }
 }
 
 static bool end_job(int n_ranks, const pid_t *pids)
@@ -378,19 +343,19 @@ static uint32_t land_in_second_lap(const char *fence)
     start_job(2, send_two_laps, pids);
     snprintf(text, sizeof(text), "host1 0 hold\n%s", fence);
     set_faults(text);
-    await_faults(text);
+    await_faults(text, 1);
     go_to_phase(HELD);
     test_await(&shared->phase, SENT);
     snprintf(text, sizeof(text), "host1 0 hold\n%shost1 0 down\n", fence);
     set_faults(text);
-    await_faults(text);
+    await_faults(text, 1);
     go_to_phase(DOWN);
     test_await(&shared->phase, SENT_AGAIN);
     /* The NIC lands what it held between two texts. */
     static const char *const ends[] = {"host1 0 down\n", "host1 0 down\n# landed\n"};
     for (int i = 0; i < 2; i++) {
         set_faults(ends[i]);
-        await_faults(ends[i]);
+        await_faults(ends[i], 1);
     }
     go_to_phase(LANDED);
     bool has_ended = true;
@@ -440,7 +405,7 @@ TEST_CASE("what a rank has sent arrives when a rail is back, though the rank has
     start_job(2, send_and_leave, pids);
     CHECK(wait_all_rounds_for(1, pids[0], HOUR_NS));
     set_faults(down);
-    await_faults(down);
+    await_faults(down, 1);
     go_to_phase(DOWN);
     CHECK(wait_all_rounds_for(2, pids[0], HOUR_NS));
     /* Longer than a rank waits for one that has left, or, long, than one that leaves waits. */

@@ -3,58 +3,29 @@
  * Each fault that the device between processes can inject does what verbs_wire/README.md says.
  */
 #include "core/foundation/base/util.h"
+#include "tests/nic/wire_faults.h"
 #include "tests/nic/wire_rig.h"
 #include "tests/support/check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 
 /* 4 tries of 67 ms, as the rig sets its queue pairs */
 #define WINDOW_NS (4 * (4096ULL << 14))
 
-static char faults_path[64];
-
-static void read_text(const char *path, char *text, size_t text_bytes)
+static void inject(const char *text)
 {
-    const int fd = open(path, O_RDONLY);
-    const ssize_t n = fd >= 0 ? read(fd, text, text_bytes - 1) : 0;
-    text[n > 0 ? n : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
-}
-
-/* On return they hold on both hosts. */
-static void set_faults(const char *text)
-{
-    const uint64_t until_ns = gyre_now_ns() + RIG_LIMIT_NS;
-    char path[96], seen[256];
-    snprintf(path, sizeof(path), "%s.made", faults_path);
-    FILE *file = fopen(path, "w");
-    fputs(text, file);
-    fclose(file);
-    CHECK(rename(path, faults_path) == 0);
-    for (int host = 1; host <= 2; host++) {
-        snprintf(path, sizeof(path), "%s.host%d", faults_path, host);
-        do {
-            sched_yield();
-            read_text(path, seen, sizeof(seen));
-        } while (strcmp(seen, text) != 0 && gyre_now_ns() < until_ns);
-        CHECK_MSG(strcmp(seen, text) == 0, "host %d has read \"%s\"", host, seen);
-    }
+    set_faults(text);
+    await_faults(text, 1);
+    await_faults(text, 2);
 }
 
 static void run_with(struct rig_options options, rig_end_fn run_a, rig_end_fn run_b)
 {
-    char path[96];
-    snprintf(faults_path, sizeof(faults_path), "/tmp/verbs_faults.%d", (int)getpid());
-    setenv("VERBS_WIRE_FAULTS", faults_path, 1);
+    begin_faults("verbs_faults");
     rig_on_two(options, run_a, run_b);
-    for (int host = 0; host <= 2; host++) {
-        snprintf(path, sizeof(path), host == 0 ? "%s" : "%s.host%d", faults_path, host);
-        (void)unlink(path);
-    }
+    remove_faults();
 }
 
 static void run(int n_qps, rig_end_fn run_a, rig_end_fn run_b)
@@ -92,11 +63,11 @@ static enum ibv_port_state port_state(struct rig_end *end)
 static void write_through_flap(struct rig_end *end)
 {
     start(end);
-    set_faults("host1 0 down\n");
+    inject("host1 0 down\n");
     expect_event(end, IBV_EVENT_PORT_ERR);
     CHECK(port_state(end) == IBV_PORT_DOWN);
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
-    set_faults("# up again\n");
+    inject("# up again\n");
     expect_event(end, IBV_EVENT_PORT_ACTIVE);
     CHECK(port_state(end) == IBV_PORT_ACTIVE);
     rig_expect(end, IBV_WC_SUCCESS);
@@ -112,17 +83,15 @@ static void see_nothing_of_flap(struct rig_end *end)
     CHECK(end->memory[7] == 7 && end->memory[8] == 0);
 }
 
-TEST_CASE("a port that flaps tells its own host only, and a short flap costs time alone")
-{
-    run(1, write_through_flap, see_nothing_of_flap);
-}
+TEST_RUNS("a port that flaps tells its own host only, and a short flap costs time alone",
+          run(1, write_through_flap, see_nothing_of_flap))
 
 static void see_gids_move(struct rig_end *end)
 {
     union ibv_gid before, after;
     start(end);
     CHECK(end->verbs->query_gid(end->context, 1, 3, &before) == 0);
-    set_faults("host1 0 gids 4\n");
+    inject("host1 0 gids 4\n");
     expect_event(end, IBV_EVENT_GID_CHANGE);
     CHECK(end->verbs->query_gid(end->context, 1, 7, &after) == 0);
     CHECK(memcmp(&before, &after, sizeof(before)) == 0);
@@ -140,16 +109,13 @@ static void stay(struct rig_end *end)
     rig_barrier(end);
 }
 
-TEST_CASE("the rows of GIDs move, and connected queue pairs go on")
-{
-    run(1, see_gids_move, stay);
-}
+TEST_RUNS("the rows of GIDs move, and connected queue pairs go on", run(1, see_gids_move, stay))
 
 static void write_slowly(struct rig_end *end)
 {
     const uint32_t n_bytes = 1u << 20;
     start(end);
-    set_faults("host1 0 mbit_per_s 100\n");
+    inject("host1 0 mbit_per_s 100\n");
     const uint64_t began_ns = gyre_now_ns();
     rig_post_write(end, &(struct rig_write){.n_bytes = n_bytes});
     rig_expect(end, IBV_WC_SUCCESS);
@@ -157,10 +123,7 @@ static void write_slowly(struct rig_end *end)
     rig_barrier(end);
 }
 
-TEST_CASE("a port of 100 Mbit/s takes 80 ns a byte")
-{
-    run(1, write_slowly, stay);
-}
+TEST_RUNS("a port of 100 Mbit/s takes 80 ns a byte", run(1, write_slowly, stay))
 
 /* ---- loss ----------------------------------------------------------------------------------- */
 
@@ -170,7 +133,7 @@ static bool arrives;
 static void write_in_vain(struct rig_end *end)
 {
     start(end);
-    set_faults(lossy);
+    inject(lossy);
     const uint64_t began_ns = gyre_now_ns();
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_post_write(end, &(struct rig_write){.n_bytes = 16});
@@ -207,10 +170,10 @@ TEST_CASE("what is lost in either direction ends in retry exceeded")
 static void write_to_silence(struct rig_end *end)
 {
     start(end);
-    set_faults("host1 0 only_answer\n");
+    inject("host1 0 only_answer\n");
     rig_post_write(end, &(struct rig_write){.n_bytes = 8, .has_imm = true});
     rig_expect(end, IBV_WC_SUCCESS);
-    set_faults("# heard again\n");
+    inject("# heard again\n");
     rig_post_write(end, &(struct rig_write){.offset = 64, .n_bytes = 16, .has_imm = true});
     rig_expect(end, IBV_WC_SUCCESS);
     rig_barrier(end);
@@ -225,10 +188,8 @@ static void hear_the_second(struct rig_end *end)
     rig_barrier(end);
 }
 
-TEST_CASE("a request that is only answered never arrives")
-{
-    run(1, write_to_silence, hear_the_second);
-}
+TEST_RUNS("a request that is only answered never arrives",
+          run(1, write_to_silence, hear_the_second))
 
 /* ---- late packets --------------------------------------------------------------------------- */
 
@@ -240,7 +201,7 @@ static void write_and_leave(struct rig_end *end)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     start(end);
-    set_faults("host1 0 late_ms 300\n");
+    inject("host1 0 late_ms 300\n");
     rig_post_write(end, &(struct rig_write){.n_bytes = 8});
     rig_expect(end, IBV_WC_SUCCESS);
     memset(end->memory, 9, RIG_MEMORY_BYTES);
@@ -285,7 +246,7 @@ static const struct move between_places[] = {
 
 static void write_places_late(struct rig_end *end)
 {
-    set_faults("host1 0 late_ms 20\n");
+    inject("host1 0 late_ms 20\n");
     places_post(end, 0, between_places, 3);
     places_expect_all(end, 3);
     rig_barrier(end);
@@ -314,7 +275,7 @@ static void call_what_hangs(struct rig_end *end)
     struct ibv_wc wc;
     start(end);
     rig_post_receives(end->qp, 1);
-    set_faults("host1 0 no_flushes\nhost1 0 rtr_ms 20\nhost1 0 destroy_ms 30\n");
+    inject("host1 0 no_flushes\nhost1 0 rtr_ms 20\nhost1 0 destroy_ms 30\n");
     struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR};
     uint64_t began_ns = gyre_now_ns();
     CHECK(end->verbs->modify_qp(end->qp, &rtr, IBV_QP_STATE) == ETIMEDOUT);
@@ -338,7 +299,5 @@ static void flush_in_the_end(struct rig_end *end)
     rig_barrier(end);
 }
 
-TEST_CASE("calls hang and flushes stay out, on the host that is named")
-{
-    run(1, call_what_hangs, flush_in_the_end);
-}
+TEST_RUNS("calls hang and flushes stay out, on the host that is named",
+          run(1, call_what_hangs, flush_in_the_end))
