@@ -227,46 +227,44 @@ const char *gpu_run_text(const struct gpu_run *run)
     return text;
 }
 
-void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n_launched,
-                        uint32_t n_chunks, const struct gpu_run *run, float *const *buffers)
+void gpu_run_all_reduce(struct gpu_rig *gpus, const struct gpu_loads *loads, int n_launched)
 {
     for (int rank = 0; rank < n_launched; rank++) {
-        struct test_work work = {.loaded = loaded[rank],
-                                 .in = buffers[rank],
-                                 .out = buffers[rank],
-                                 .split = gpu_run_split(run, n_chunks),
-                                 .reduction = run->reduction};
+        struct test_work work = {.loaded = loads->loaded[rank],
+                                 .in = loads->buffers[rank],
+                                 .out = loads->buffers[rank],
+                                 .split = gpu_run_split(&loads->run, loads->programs[0]->n_chunks),
+                                 .reduction = loads->run.reduction};
         CHECK_OK(test_enqueue(gpus->executors[rank], &work, 1, gpus->streams[rank]));
     }
 }
 
-void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
-                      struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers)
+void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run, struct gpu_loads *loads)
 {
+    loads->run = *run;
     const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)gpus->n_ranks};
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &programs[rank]));
-        const struct gyre_load_config config = {.program = programs[rank],
+        CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &loads->programs[rank]));
+        const struct gyre_load_config config = {.program = loads->programs[rank],
                                                 .n_channels = run->n_channels,
                                                 .proto = run->proto,
                                                 .n_threads = run->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &loaded[rank]));
+        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &loads->loaded[rank]));
         gpu_rig_use(gpus, rank);
-        GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
+        GPU_OK(cudaMalloc((void **)&loads->buffers[rank], run->count * 4));
         float *ones = malloc(run->count * 4);
         for (uint64_t i = 0; i < run->count; i++)
             ones[i] = 1.0f;
-        GPU_OK(cudaMemcpy(buffers[rank], ones, run->count * 4, cudaMemcpyHostToDevice));
+        GPU_OK(cudaMemcpy(loads->buffers[rank], ones, run->count * 4, cudaMemcpyHostToDevice));
         free(ones);
     }
 }
 
-void gpu_run_unload_all(struct gpu_rig *gpus, struct gyre_program **programs,
-                        struct gyre_loaded **loaded, float **buffers)
+void gpu_run_unload_all(struct gpu_rig *gpus, struct gpu_loads *loads)
 {
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gyre_executor_cuda.unload(gpus->executors[rank], loaded[rank]);
-        gyre_program_free(programs[rank]);
-        GPU_OK(cudaFree(buffers[rank]));
+        gyre_executor_cuda.unload(gpus->executors[rank], loads->loaded[rank]);
+        gyre_program_free(loads->programs[rank]);
+        GPU_OK(cudaFree(loads->buffers[rank]));
     }
 }

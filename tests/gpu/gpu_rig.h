@@ -90,14 +90,18 @@ struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks);
 /** For messages; one at a time. */
 const char *gpu_run_text(const struct gpu_run *run);
 
-/** With buffers of ones. */
-void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
-                      struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers);
-void gpu_run_unload_all(struct gpu_rig *gpus, struct gyre_program **programs,
-                        struct gyre_loaded **loaded, float **buffers);
+/* A run on all ranks of a rig. */
+struct gpu_loads {
+    struct gpu_run run;
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS]; /* of ones, at first */
+};
+
+void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run, struct gpu_loads *loads);
+void gpu_run_unload_all(struct gpu_rig *gpus, struct gpu_loads *loads);
 
 /** In place on every rank below n_launched. */
-void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n_launched,
-                        uint32_t n_chunks, const struct gpu_run *run, float *const *buffers);
+void gpu_run_all_reduce(struct gpu_rig *gpus, const struct gpu_loads *loads, int n_launched);
 
 #endif

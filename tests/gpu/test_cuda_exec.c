@@ -454,21 +454,20 @@ static float special_sum(uint64_t i)
 static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run)
 {
     const size_t n_bytes = run->count * sizeof(float);
-    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-    float *buffers[GPU_RIG_MAX_RANKS], *values = malloc(n_bytes), *first = malloc(n_bytes);
+    struct gpu_loads loads;
+    float *values = malloc(n_bytes), *first = malloc(n_bytes);
     uint64_t n_wrong = 0;
-    gpu_run_load_all(gpus, run, programs, loaded, buffers);
+    gpu_run_load_all(gpus, run, &loads);
     for (int rank = 0; rank < wanted_ranks; rank++) {
         for (uint64_t i = 0; i < run->count; i++)
             values[i] = special_value(rank, i);
         gpu_rig_use(gpus, rank);
-        GPU_OK(cudaMemcpy(buffers[rank], values, n_bytes, cudaMemcpyHostToDevice));
+        GPU_OK(cudaMemcpy(loads.buffers[rank], values, n_bytes, cudaMemcpyHostToDevice));
     }
-    gpu_run_all_reduce(gpus, loaded, wanted_ranks, programs[0]->n_chunks, run, buffers);
+    gpu_run_all_reduce(gpus, &loads, wanted_ranks);
     CHECK(gpu_rig_wait(gpus, GPU_RIG_DEADLINE_S));
     for (int rank = 0; rank < wanted_ranks; rank++) {
-        GPU_OK(cudaMemcpy(values, buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
+        GPU_OK(cudaMemcpy(values, loads.buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++) {
             const float sum = special_sum(i);
             const bool is_right =
@@ -482,7 +481,7 @@ static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run
     }
     CHECK_MSG(n_wrong == 0, "%llu values are wrong: %s", (unsigned long long)n_wrong,
               gpu_run_text(run));
-    gpu_run_unload_all(gpus, programs, loaded, buffers);
+    gpu_run_unload_all(gpus, &loads);
     free(values);
     free(first);
 }

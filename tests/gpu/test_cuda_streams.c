@@ -25,21 +25,19 @@ TEST_CASE("a captured graph replays without the host")
 {
     for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
         struct gpu_rig gpus;
-        struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-        struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-        float *buffers[GPU_RIG_MAX_RANKS];
+        struct gpu_loads loads;
         cudaGraph_t captured[GPU_RIG_MAX_RANKS];
         cudaGraphExec_t graphs[GPU_RIG_MAX_RANKS];
         struct gpu_run run = gpu_run_ring;
         run.proto = (enum gyre_proto)proto;
         gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
-        gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+        gpu_run_load_all(&gpus, &run, &loads);
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             gpu_rig_use(&gpus, rank);
             GPU_OK(cudaStreamBeginCapture(gpus.streams[rank], cudaStreamCaptureModeThreadLocal));
         }
         for (int i = 0; i < 3; i++)
-            gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
+            gpu_run_all_reduce(&gpus, &loads, gpus.n_ranks);
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             gpu_rig_use(&gpus, rank);
             GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &captured[rank]));
@@ -62,7 +60,7 @@ TEST_CASE("a captured graph replays without the host")
         CHECK(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S));
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             float *values = malloc(run.count * 4);
-            GPU_OK(cudaMemcpy(values, buffers[rank], run.count * 4, cudaMemcpyDeviceToHost));
+            GPU_OK(cudaMemcpy(values, loads.buffers[rank], run.count * 4, cudaMemcpyDeviceToHost));
             CHECK_MSG(values[0] == (float)expected && values[run.count - 1] == (float)expected,
                       "%s: %g, %g, not %g", gyre_proto_names[proto], (double)values[0],
                       (double)values[run.count - 1], expected);
@@ -70,7 +68,7 @@ TEST_CASE("a captured graph replays without the host")
             GPU_OK(cudaGraphExecDestroy(graphs[rank]));
             free(values);
         }
-        gpu_run_unload_all(&gpus, programs, loaded, buffers);
+        gpu_run_unload_all(&gpus, &loads);
         gpu_rig_close(&gpus);
     }
 }
@@ -78,10 +76,8 @@ TEST_CASE("a captured graph replays without the host")
 /* All-reduces in place, with moves of the data away and back. */
 struct chain {
     struct gpu_rig gpus;
-    struct gpu_run run;
-    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-    float *buffers[GPU_RIG_MAX_RANKS], *spares[GPU_RIG_MAX_RANKS];
+    struct gpu_loads loads;
+    float *spares[GPU_RIG_MAX_RANKS];
     cudaStream_t sides[GPU_RIG_MAX_RANKS];
     cudaEvent_t events[GPU_RIG_MAX_RANKS];
 };
@@ -90,8 +86,8 @@ struct chain {
 
 static void move_away_and_back(const struct chain *chain, int rank, cudaStream_t stream)
 {
-    const size_t n_bytes = chain->run.count * 4;
-    float *buffer = chain->buffers[rank], *spare = chain->spares[rank];
+    const size_t n_bytes = chain->loads.run.count * 4;
+    float *buffer = chain->loads.buffers[rank], *spare = chain->spares[rank];
     GPU_OK(cudaMemcpyAsync(spare, buffer, n_bytes, cudaMemcpyDeviceToDevice, stream));
     GPU_OK(cudaMemsetAsync(buffer, 0, n_bytes, stream));
     GPU_OK(cudaMemcpyAsync(buffer, spare, n_bytes, cudaMemcpyDeviceToDevice, stream));
@@ -102,8 +98,7 @@ static void enqueue_chain(struct chain *chain, bool has_moves)
 {
     struct gpu_rig *gpus = &chain->gpus;
     for (int i = 0; i < CHAIN_CALLS; i++) {
-        gpu_run_all_reduce(gpus, chain->loaded, gpus->n_ranks, chain->programs[0]->n_chunks,
-                           &chain->run, chain->buffers);
+        gpu_run_all_reduce(gpus, &chain->loads, gpus->n_ranks);
         for (int rank = 0; rank < gpus->n_ranks; rank++) {
             gpu_rig_use(gpus, rank);
             if (i % 4 == 1 && has_moves)
@@ -164,9 +159,9 @@ static void enqueue_captured(struct chain *chain)
 /* Twice eager, then twice from a graph. */
 static void run_chain(const struct gpu_run *run)
 {
-    struct chain chain = {.run = *run};
+    struct chain chain;
     gpu_rig_open(&chain.gpus, wanted_ranks, &gpu_run_spec);
-    gpu_run_load_all(&chain.gpus, run, chain.programs, chain.loaded, chain.buffers);
+    gpu_run_load_all(&chain.gpus, run, &chain.loads);
     for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
         gpu_rig_use(&chain.gpus, rank);
         GPU_OK(cudaMalloc((void **)&chain.spares[rank], run->count * 4));
@@ -188,7 +183,8 @@ static void run_chain(const struct gpu_run *run)
     for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
         float *values = malloc(run->count * 4);
         gpu_rig_use(&chain.gpus, rank);
-        GPU_OK(cudaMemcpy(values, chain.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
+        GPU_OK(
+            cudaMemcpy(values, chain.loads.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++)
             n_wrong += !(fabs(values[i] / expected - 1) <= 1e-4);
         free(values);
@@ -197,7 +193,7 @@ static void run_chain(const struct gpu_run *run)
         GPU_OK(cudaEventDestroy(chain.events[rank]));
     }
     CHECK_MSG(n_wrong == 0, "%u elements are wrong: %s", n_wrong, gpu_run_text(run));
-    gpu_run_unload_all(&chain.gpus, chain.programs, chain.loaded, chain.buffers);
+    gpu_run_unload_all(&chain.gpus, &chain.loads);
     gpu_rig_close(&chain.gpus);
 }
 
@@ -252,9 +248,7 @@ TEST_CASE("block places are filled on a busy GPU")
 {
     struct gpu_rig gpus;
     struct hogs hogs;
-    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-    float *buffers[GPU_RIG_MAX_RANKS];
+    struct gpu_loads loads;
     struct gpu_run run = gpu_run_ring;
     const struct gyre_cuda_places empty = {.n_taken = 0};
     const int n_gpus = test_n_gpus();
@@ -264,7 +258,7 @@ TEST_CASE("block places are filled on a busy GPU")
     gpu_rig_block_placement_bytes = 0;
     gpu_rig_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
     gpu_rig_block_placement_bytes = before;
-    gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+    gpu_run_load_all(&gpus, &run, &loads);
     GPU_OK(cudaHostAlloc((void **)&hogs.words, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t),
                          cudaHostAllocMapped | cudaHostAllocPortable));
     memset(hogs.words, 0, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t));
@@ -281,7 +275,7 @@ TEST_CASE("block places are filled on a busy GPU")
         CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
     }
     for (int i = 0; i < 3; i++)
-        gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
+        gpu_run_all_reduce(&gpus, &loads, gpus.n_ranks);
     const bool has_ended = have_completed(&gpus, 3);
     stop_hogs(&gpus, &hogs);
     CHECK_MSG(has_ended, "not all block places are taken");
@@ -294,11 +288,11 @@ TEST_CASE("block places are filled on a busy GPU")
                           sizeof(places), cudaMemcpyDeviceToHost));
         CHECK_MSG(memcmp(&places, &empty, sizeof(places)) == 0, "rank %d leaves block places taken",
                   rank);
-        GPU_OK(cudaMemcpy(&value, buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
+        GPU_OK(cudaMemcpy(&value, loads.buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
         const float expected = (float)(gpus.n_ranks * gpus.n_ranks * gpus.n_ranks);
         CHECK_MSG(value == expected, "%g, not %g", (double)value, (double)expected);
     }
-    gpu_run_unload_all(&gpus, programs, loaded, buffers);
+    gpu_run_unload_all(&gpus, &loads);
     gpu_rig_close(&gpus);
 }
 
@@ -435,15 +429,12 @@ TEST_CASE("an abort ends kernels that wait and those behind them")
             run.algorithm = algorithms[a];
             run.proto = (enum gyre_proto)proto;
             struct gpu_rig gpus;
-            struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-            struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-            float *buffers[GPU_RIG_MAX_RANKS];
+            struct gpu_loads loads;
             gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
-            gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+            gpu_run_load_all(&gpus, &run, &loads);
             /* The last rank does not launch. */
             for (int i = 0; i < 3; i++)
-                gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, &run,
-                                   buffers);
+                gpu_run_all_reduce(&gpus, &loads, gpus.n_ranks - 1);
             for (int rank = 0; rank < gpus.n_ranks - 1; rank++)
                 CHECK_MSG(gpu_rig_await_begun(&gpus, rank, 1), "did not begin: %s",
                           gpu_run_text(&run));
@@ -454,7 +445,7 @@ TEST_CASE("an abort ends kernels that wait and those behind them")
             CHECK_MSG(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S), "still runs: %s",
                       gpu_run_text(&run));
             check_progress(&gpus, &run, 3, 3);
-            gpu_run_unload_all(&gpus, programs, loaded, buffers);
+            gpu_run_unload_all(&gpus, &loads);
             gpu_rig_close(&gpus);
         }
 }
@@ -462,18 +453,16 @@ TEST_CASE("an abort ends kernels that wait and those behind them")
 static void check_mismatch(uint64_t count)
 {
     struct gpu_rig gpus;
-    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
-    float *buffers[GPU_RIG_MAX_RANKS];
+    struct gpu_loads loads;
     struct gpu_run run = gpu_run_ring;
     run.count = count;
     gpu_rig_open(&gpus, 2, &gpu_run_spec);
-    gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+    gpu_run_load_all(&gpus, &run, &loads);
     for (int rank = 0; rank < 2; rank++) {
-        struct test_work work = {.loaded = loaded[rank],
-                                 .in = buffers[rank],
-                                 .out = buffers[rank],
-                                 .split = gpu_run_split(&run, programs[rank]->n_chunks),
+        struct test_work work = {.loaded = loads.loaded[rank],
+                                 .in = loads.buffers[rank],
+                                 .out = loads.buffers[rank],
+                                 .split = gpu_run_split(&run, loads.programs[rank]->n_chunks),
                                  .reduction = run.reduction,
                                  .signature = (uint32_t)rank};
         CHECK_OK(test_enqueue(gpus.executors[rank], &work, 1, gpus.streams[rank]));
@@ -490,7 +479,7 @@ static void check_mismatch(uint64_t count)
         gyre_executor_cuda.abort(gpus.executors[rank]);
     }
     CHECK(gpu_rig_wait(&gpus, GPU_RIG_DEADLINE_S));
-    gpu_run_unload_all(&gpus, programs, loaded, buffers);
+    gpu_run_unload_all(&gpus, &loads);
     gpu_rig_close(&gpus);
 }
 
