@@ -210,16 +210,14 @@ TEST_CASE("a fence that fails is an error")
 
 TEST_CASE("a message is never longer than the port takes")
 {
-    struct vm_device devices[2];
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
+    struct vm_device devices[2] = {ib_rig_one_nic[0]};
     devices[0].ports[0].max_msg_bytes = 4096;
     run_sends(devices, NULL, 2, 2, 30000);
 }
 
 TEST_CASE("queues of the size that was asked for never overrun")
 {
-    struct vm_device devices[2];
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
+    struct vm_device devices[2] = {ib_rig_one_nic[0]};
     devices[0].max_qp_wr = 60; /* less than 5 FIFOs x 4 slots x 2 sends, enough for the receives */
     run_sends(devices, NULL, 2, 5, 4096);
 }
@@ -276,9 +274,8 @@ TEST_CASE("an event that comes late does not keep the proxy awake")
 
 TEST_CASE("a completion queue that cannot hold all is refused")
 {
-    struct vm_device devices[2];
+    struct vm_device devices[2] = {ib_rig_one_nic[0]};
     struct ib_rig rig = {.devices = devices};
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].max_cqe = 50;
     ib_rig_prepare(&rig, 2, 4, 1024);
     CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_UNSUPPORTED, "a queue of this device holds 50");
@@ -287,10 +284,9 @@ TEST_CASE("a completion queue that cannot hold all is refused")
 
 TEST_CASE("the path uses the class and the smaller MTU")
 {
-    struct vm_device devices[3];
+    struct vm_device devices[3] = {ib_rig_one_nic[0]};
     char *environment[] = {"GYRE_IB_TC=106", NULL};
     struct ib_rig rig = {.devices = devices, .environment = environment};
-    memcpy(devices, ib_rig_one_nic, sizeof(ib_rig_one_nic[0]) * 2);
     devices[0].ports[0].active_mtu = IBV_MTU_1024;
     ib_rig_open(&rig, 2, 1, 1024);
     CHECK(vm_counters().last_traffic_class == 106);
@@ -313,8 +309,7 @@ TEST_CASE("the path uses the class and the smaller MTU")
 
 TEST_CASE("InfiniBand needs no GID")
 {
-    struct vm_device devices[2];
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
+    struct vm_device devices[2] = {ib_rig_one_nic[0]};
     devices[0].ports[0].is_infiniband = true;
     memset(devices[0].ports[0].gids, 0, sizeof(devices[0].ports[0].gids));
     run_sends(devices, NULL, 2, 1, 512);
@@ -346,8 +341,7 @@ TEST_CASE("a forced index of an empty row is refused")
 
 TEST_CASE("a port that is down is named")
 {
-    struct vm_device devices[2];
-    memcpy(devices, ib_rig_one_nic, sizeof(devices));
+    struct vm_device devices[2] = {ib_rig_one_nic[0]};
     devices[0].ports[0].state = IBV_PORT_DOWN;
     expect_refusal(devices, NULL, GYRE_ERROR_UNSUPPORTED, "mem0:1 is not active");
 }
