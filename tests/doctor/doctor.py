@@ -539,18 +539,19 @@ def test_pairs_of_hosts_that_are_not_tried_are_counted():
             re.match(r"\d+ of 272 pairs of hosts were tried, then ", found["evidence"]), found
 
 
-def examine_nvml(sickness=None, check=""):
-    """A GPU machine whose NVML is the stand-in of fake_nvml.c."""
+def examine_gpu(name, sickness=None, check=""):
+    """A GPU machine whose NVML or CUDA driver is the stand-in of fake_nvml.c or fake_cuda.c."""
+    library = {"nvml": "libnvidia-ml.so.1", "cuda": "libcuda.so.1"}[name]
     with tempfile.TemporaryDirectory() as root:
         Disk(root).show(sick.gpu())
         os.mkdir(os.path.join(root, "lib"))
-        shutil.copy(os.path.join(os.path.dirname(os.path.dirname(GYRE)), "tests/doctor/fake_nvml.so"),
-                    os.path.join(root, "lib/libnvidia-ml.so.1"))
-        return examine(root, "--only", "gpu." + check, **({"FAKE_NVML": sickness} if sickness else {}))
+        shutil.copy(os.path.join(os.path.dirname(os.path.dirname(GYRE)), f"tests/doctor/fake_{name}.so"),
+                    os.path.join(root, "lib", library))
+        return examine(root, "--only", "gpu." + check, **({f"FAKE_{name.upper()}": sickness} if sickness else {}))
 
 
 def test_nvml_is_read():
-    result = examine_nvml()
+    result = examine_gpu("nvml")
     for check, words in (("gpu.ecc", "ECC is on"), ("gpu.clocks", "345 of 1980 MHz"),
                          ("gpu.link", "generation 1 of 5, x16")):
         found = [(c["severity"], c["subject"]) for c in result.of(check) if words in c["evidence"]]
@@ -571,19 +572,9 @@ def test_nvml_is_read():
             ("replays=9999", "link", "warn", "9999 packets"),
             ("no_start=1", "link", "skipped", "nvmlInit fails"),
             ("absent=1", "link", "skipped", "no GPU")):
-        found = examine_nvml(sickness, check).of("gpu." + check)
+        found = examine_gpu("nvml", sickness, check).of("gpu." + check)
         assert any(c["severity"] == severity and words in c["evidence"] for c in found), f"{sickness}: {found}"
         assert not any("-1" in c["evidence"] for c in found), f"{sickness}: {found}"
-
-
-def examine_cuda(sickness=None):
-    """A GPU machine whose CUDA driver is the stand-in of fake_cuda.c."""
-    with tempfile.TemporaryDirectory() as root:
-        Disk(root).show(sick.gpu())
-        os.mkdir(os.path.join(root, "lib"))
-        shutil.copy(os.path.join(os.path.dirname(os.path.dirname(GYRE)), "tests/doctor/fake_cuda.so"),
-                    os.path.join(root, "lib/libcuda.so.1"))
-        return examine(root, "--only", "gpu", **({"FAKE_CUDA": sickness} if sickness else {}))
 
 
 def test_cuda_is_tried():
@@ -599,7 +590,7 @@ def test_cuda_is_tried():
             ("busy", "copies", ("unknown",), "the GPU is in use"),
             ("busy", "ipc", ("unknown",), "CUDA_ERROR_OUT_OF_MEMORY (2)"),
             ("crash", "copies", ("fail",), "the process that tries CUDA has ended")):
-        found = examine_cuda(sickness).of("gpu." + check)
+        found = examine_gpu("cuda", sickness).of("gpu." + check)
         assert any(c["severity"] in severity and words in c["evidence"] for c in found), f"{sickness}: {found}"
     assert [c["severity"] for c in examine_machine(sick.gpu()).of("gpu.ipc")] == ["skipped"]
 
