@@ -50,14 +50,6 @@ static bool reaches(const uint32_t *word, uint32_t value)
     return gyre_load_acquire_u32(word) >= value;
 }
 
-TEST_CASE("the client is polled until it is done")
-{
-    struct counter counter = {.n_wanted = 1000};
-    open_with((struct gyre_proxy_client){.poll = count, .context = &counter});
-    CHECK(reaches(&counter.n_moved, 1000));
-    end();
-}
-
 TEST_CASE("idle naps and wakes leave the thread usable")
 {
     struct counter counter = {0};
