@@ -80,10 +80,12 @@ TEST_CASE("an idle thread polls rarely until its descriptor is ready")
     const uint64_t idle_us = (gyre_now_ns() - began_ns) / 1000;
     const uint32_t n_idle = gyre_load_acquire_u32(&counter.n_polls) - n_before;
     CHECK_MSG(n_idle < idle_us / 50, "%u polls in %" PRIu64 " us", n_idle, idle_us);
-    /* Ready for good: naps end at once. */
+    /* Ready for good: naps, of 1 ms by now, end at once. */
     const uint64_t one = 1;
     CHECK(write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    const uint64_t ready_ns = gyre_now_ns();
     CHECK(reaches(&counter.n_polls, n_before + n_idle + 10000));
+    CHECK(gyre_now_ns() - ready_ns < 5000000000);
     end();
     close(fd);
 }
