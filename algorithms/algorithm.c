@@ -113,7 +113,8 @@ bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm, const struct g
 {
     struct gyre_ability can;
     return gyre_algorithm_obstacle(algorithm, shape, &can) == NULL &&
-           (!can.two_level || (shape->grouping != NULL && shape->grouping->n_hosts > 1));
+           (!can.two_level || (shape->grouping != NULL && shape->grouping->n_hosts > 1)) &&
+           (can.flow != GYRE_FLOW_SPARING || gyre_leaf_obstacle(shape) == NULL);
 }
 
 static gyre_status check_grouping(const struct gyre_grouping *grouping, unsigned n_ranks)

@@ -24,6 +24,7 @@ enum gyre_flow {
     GYRE_FLOW_ONE_HOP, /* every rank sends all its data to all others */
     GYRE_FLOW_CUT,     /* all pairs exchange the vector, one part a rank */
     GYRE_FLOW_CHAIN,   /* the vector flows to or from one rank, tile by tile */
+    GYRE_FLOW_SPARING, /* the grouping's weak host moves less than the others */
 };
 
 /* What an algorithm's programs for a shape do. A test compares it with the programs. */
@@ -87,7 +88,8 @@ struct gyre_given_programs {
     X(doubling) /* of whole vectors, in pairs */  \
     X(halving)  /* of the vector, in pairs */     \
     X(bruck)    /* distances 1, 2, 4, ... */      \
-    X(pat)      /* aggregated trees */
+    X(pat)      /* aggregated trees */            \
+    X(leaf)     /* a ring but for a weak host */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
@@ -124,8 +126,12 @@ const char *gyre_algorithm_obstacle(const struct gyre_algorithm *algorithm,
 struct gyre_ability gyre_algorithm_ability(const struct gyre_algorithm *algorithm,
                                            const struct gyre_shape *shape);
 
-/** False also for two-level algorithms on one host, where they gain nothing. */
+/** False also for two-level algorithms on one host and `leaf` without a weak host, where they gain
+ * nothing. */
 bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
+
+/** Why `leaf` gains nothing in a shape; NULL = it does, because its weak host moves less. */
+const char *gyre_leaf_obstacle(const struct gyre_shape *shape);
 
 /** For the one shape of the programs. Its ability is that of the algorithm that emits the same
  * programs, else follows from the steps. @given: n_variants and programs are set; lives as long as

@@ -250,8 +250,14 @@ double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cos
         fewest = gyre_min_u32(fewest, n_of[host]);
     if (grouping->n_nics > 0)
         fewest = gyre_min_u32(fewest, grouping->n_nics);
+    double share = share_of(shape->coll, grouping->n_hosts);
+    if (shape->coll == GYRE_COLL_ALL_REDUCE && grouping->weak_part > 0 &&
+        grouping->n_hosts == shape->n_ranks) {
+        /* The weak host sends its input once at least; beyond that all send alike long. */
+        const double n_others = grouping->n_hosts - 1.0;
+        share = fmax(1, 2 * n_others * grouping->weak_part / (n_others + grouping->weak_part));
+    }
     if (cost->nic_bytes_per_ns > 0)
-        network_ns =
-            bytes * share_of(shape->coll, grouping->n_hosts) / (cost->nic_bytes_per_ns * fewest);
+        network_ns = bytes * share / (cost->nic_bytes_per_ns * fewest);
     return network_ns > inside_ns ? network_ns : inside_ns;
 }

@@ -87,6 +87,15 @@ gyre_status gyre_fabric_assign_nics(struct gyre_fabric *fabric)
     return GYRE_SUCCESS;
 }
 
+/* Of all NICs. */
+static double host_rate(const struct gyre_fabric *fabric, uint32_t h)
+{
+    double rate = 0;
+    for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
+        rate += fabric->bytes_per_ns[gyre_fabric_nic_link(fabric->hosts[h].first_nic + i, true)];
+    return rate;
+}
+
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out)
 {
     uint32_t fewest = UINT32_MAX;
@@ -101,18 +110,22 @@ void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *g
         fewest = gyre_min_u32(fewest, n_working);
     }
     grouping_out->n_nics = (uint16_t)fewest;
+    double least = INFINITY, next = INFINITY;
+    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
+        const double rate = host_rate(fabric, h);
+        next = fmin(next, fmax(rate, least));
+        if (rate < least)
+            grouping_out->weak_host = (uint16_t)h;
+        least = fmin(least, rate);
+    }
+    grouping_out->weak_part = least < next && isfinite(next) ? least / next : 0;
 }
 
 double gyre_fabric_host_rate(const struct gyre_fabric *fabric)
 {
-    double least = 0;
-    for (uint32_t h = 0; h < fabric->n_hosts; h++) {
-        double rate = 0;
-        for (uint32_t i = 0; i < fabric->hosts[h].n_nics; i++)
-            rate +=
-                fabric->bytes_per_ns[gyre_fabric_nic_link(fabric->hosts[h].first_nic + i, true)];
-        least = h == 0 || rate < least ? rate : least;
-    }
+    double least = INFINITY;
+    for (uint32_t h = 0; h < fabric->n_hosts; h++)
+        least = fmin(least, host_rate(fabric, h));
     return least;
 }
 

@@ -77,7 +77,7 @@ gyre_status gyre_fabric_set_uplinks(struct gyre_fabric *fabric, double rate,
  * works. Errors: INVALID_ARGUMENT (all are dead). */
 gyre_status gyre_fabric_assign_nics(struct gyre_fabric *fabric);
 
-/** n_nics: working NICs of the host that has the fewest. */
+/** n_nics: working NICs of the host that has the fewest. The weak host by its NICs' rates. */
 void gyre_fabric_group(const struct gyre_fabric *fabric, struct gyre_grouping *grouping_out);
 
 /** The slowest host's NICs together, in each direction. */

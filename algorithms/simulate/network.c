@@ -232,6 +232,14 @@ static gyre_status find_routes(const struct build *build, const struct gyre_fabr
     return GYRE_SUCCESS;
 }
 
+/* Any other algorithm waits for the weak host in each round, so its bandwidth, which the cost has,
+ * counts for all hosts, and ranks can stand for others. */
+static bool spares(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    return gyre_algorithm_ability(algorithm, shape).flow == GYRE_FLOW_SPARING &&
+           gyre_leaf_obstacle(shape) == NULL;
+}
+
 static gyre_status fill_network(struct build *build, enum gyre_sim_folding allowed)
 {
     struct gyre_sim_network *network = build->network;
@@ -249,6 +257,11 @@ static gyre_status fill_network(struct build *build, enum gyre_sim_folding allow
         network->n_alike = network->n_nic_alike = n_ranks / n_kept;
     network->channel_unit = fold->variant_shift > 0 ? network->n_variants : 1;
     network->n_hosts = grouping == NULL ? 1 : grouping->n_hosts;
+    network->others_gain = 1;
+    if (spares(build->algorithm, build->shape)) {
+        network->weak_host = grouping->weak_host;
+        network->others_gain = 1 / grouping->weak_part;
+    }
     network->host_of = calloc(n_kept, sizeof(*network->host_of));
     network->nic_of = calloc(n_kept, sizeof(*network->nic_of));
     network->n_workers_of =
@@ -309,7 +322,7 @@ gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
     if (shape->n_ranks < 1 || shape->n_ranks > GYRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u ranks (1..%d)", shape->n_ranks,
                          GYRE_MAX_RANKS);
-    if (fabric != NULL && !gyre_fabric_is_uniform(fabric))
+    if ((fabric != NULL && !gyre_fabric_is_uniform(fabric)) || spares(algorithm, shape))
         allowed = GYRE_SIM_FOLD_NOTHING;
     GYRE_TRY(open_network(algorithm, shape, machine, allowed, &leaves_leaf, network_out));
     if (!leaves_leaf || !network_out->is_folded)

@@ -109,6 +109,8 @@ struct gyre_sim_network {
     uint32_t *route_links;            /* of all routes */
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
+    uint32_t weak_host;
+    double others_gain;     /* their bandwidth over that of the weak host; 1 = none is weak */
     uint32_t *host_of;      /* by kept rank */
     uint32_t *nic_of;       /* by kept rank: of its host */
     uint32_t *n_workers_of; /* [variant][kept rank] */

@@ -48,6 +48,15 @@ static uint32_t nic_index(const struct gyre_sim_state *state, uint32_t rank)
     return state->network->host_of[rank] * state->network->n_nics + state->network->nic_of[rank];
 }
 
+/* The ports that a connection of the weak host's uses are those that all others' slots use a part
+ * of, so they are the ones that count. */
+static double gain_of(const struct gyre_sim_network *network, const struct gyre_sim_fifo *fifo)
+{
+    const bool is_weak = network->host_of[fifo->from_rank] == network->weak_host ||
+                         network->host_of[fifo->to_rank] == network->weak_host;
+    return is_weak ? 1 : network->others_gain;
+}
+
 /* A proxied slot leaves when it is full, any other while it is written. Returns when the last byte
  * has passed. */
 static double send_slot(struct gyre_sim_state *state, const struct gyre_sim_fifo *fifo,
@@ -58,7 +67,8 @@ static double send_slot(struct gyre_sim_state *state, const struct gyre_sim_fifo
     const uint32_t link = fifo->link;
     const uint32_t n_channels =
         gyre_sim_channels_of(state, state->network->workers[fifo->sender].variant);
-    const double all_bytes = wire_bytes * n_channels;
+    const double gain = gain_of(state->network, fifo);
+    const double all_bytes = wire_bytes / gain * n_channels;
     const double out_ns =
         use_port(state, first->egress + fifo->from_rank * GYRE_N_LINKS + link, start_ns,
                  transfer_ns(all_bytes, cost->egress_bytes_per_ns[link]));
@@ -69,8 +79,8 @@ static double send_slot(struct gyre_sim_state *state, const struct gyre_sim_fifo
     if (link != GYRE_LINK_NETWORK)
         return end_ns;
     const double n_messages = (double)n_channels * state->network->n_nic_alike;
-    const double nic_ns =
-        n_messages * (cost->nic_message_ns + transfer_ns(wire_bytes, cost->nic_bytes_per_ns));
+    const double nic_ns = n_messages * (cost->nic_message_ns +
+                                        transfer_ns(wire_bytes / gain, cost->nic_bytes_per_ns));
     const double nic_out_ns =
         use_port(state, first->nic_out + nic_index(state, fifo->from_rank), start_ns, nic_ns);
     const double nic_in_ns =

@@ -66,6 +66,7 @@ struct answer {
     struct gyre_why why;
     struct kernel kernel;
     double predicted_us;            /* 0 = rows chose */
+    const char *no_leaf;            /* why a lost part slows all hosts down; or NULL */
     struct gyre_contender_way nccl; /* algorithm NULL = not asked for */
 };
 
@@ -98,6 +99,7 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
     for (uint32_t rank = 0; rank < request->n_ranks; rank++)
         grouping.host_of[rank] = (uint16_t)(rank / (request->n_ranks / request->n_hosts));
     facts->grouping = &grouping;
+    grouping.weak_part = request->lost_percent > 0 ? 1 - request->lost_percent / 100.0 : 0;
     if (request->n_hosts > 1) {
         const struct gyre_network network = {.is_rdma = !facts->is_tcp,
                                              .least_ports = 100 - (uint32_t)request->lost_percent,
@@ -231,8 +233,12 @@ static void print_text(const struct request *request, const struct answer *answe
     else if (choice->won[GYRE_WON_WAY] == NULL)
         printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
     if (answer->predicted_us > 0 && request->lost_percent > 0)
-        printf("  the NICs with %d %% of their rate, as the weakest host has\n",
+        printf(choice->algorithm == &gyre_algorithm_leaf
+                   ? "  host 0 has %d %% of the other hosts' rate, which leaf leaves them\n"
+                   : "  the NICs with %d %% of their rate, as the weakest host has\n",
                100 - request->lost_percent);
+    if (answer->no_leaf != NULL)
+        printf("  not leaf, which leaves the other hosts their rate: %s\n", answer->no_leaf);
     for (int i = 0; i < GYRE_N_WON; i++)
         if (choice->won[i] != NULL)
             printf("  %s:%u  %.*s\n    measured %.*s\n", choice->won[i]->file, choice->won[i]->line,
@@ -319,6 +325,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
     const struct gyre_algorithm *given;
+    struct gyre_shape shape = {.n_ranks = (uint16_t)request->n_ranks};
     double time_ns;
     GYRE_TRY(gyre_params_load(&params));
     GYRE_TRY(gyre_plugins_load_own());
@@ -343,6 +350,7 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
     }
     GYRE_TRY(fill_facts(request, &tuning, &facts));
     facts.why = &answer->why;
+    shape.grouping = facts.grouping;
     GYRE_TRY(find_given(&params, request, &facts, &filter, &answer->from_file, &given));
     GYRE_TRY(given != NULL
                  ? gyre_tuner_choose_given(&facts, &filter, given, n_bytes, &answer->choice)
@@ -351,6 +359,9 @@ static gyre_status find_answer(const struct request *request, struct answer *ans
         gyre_tuner_predict(&facts, facts.cost, request->coll, &answer->choice, n_bytes, &time_ns) ==
             GYRE_SUCCESS)
         answer->predicted_us = time_ns / 1e3;
+    if (answer->predicted_us > 0 && request->lost_percent > 0 &&
+        request->coll == GYRE_COLL_ALL_REDUCE)
+        answer->no_leaf = gyre_leaf_obstacle(&shape);
     return find_kernel(request, &facts, n_bytes, &answer->choice, &answer->kernel);
 }
 

@@ -132,6 +132,7 @@ static void make_hosts(const int *sizes, bool is_mixed, struct gyre_shape *shape
     }
     storage->n_hosts = (uint16_t)n_hosts;
     storage->n_nics = 0;
+    storage->weak_part = 0;
     shape->n_ranks = (uint16_t)n_ranks;
     shape->grouping = storage;
 }
@@ -160,6 +161,48 @@ TEST_CASE("two levels are right on even and uneven hosts")
             printf("%-15s %-15s depth %u  %ld programs\n", gyre_algorithms[a]->name,
                    gyre_collectives[c].name, summary.max_depth, summary.n_programs);
         }
+}
+
+static void count_slots(const struct gyre_program *program, int *n_sent_out, int *n_received_out)
+{
+    *n_sent_out = *n_received_out = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        for (unsigned k = 0; k < program->steps[i].n_outs; k++)
+            *n_sent_out += program->steps[i].outs[k].kind == GYRE_OPERAND_CONNECTION;
+        for (unsigned k = 0; k < program->steps[i].n_ins; k++)
+            *n_received_out += program->steps[i].ins[k].kind == GYRE_OPERAND_CONNECTION;
+    }
+}
+
+TEST_CASE("whichever host is weak, it moves each chunk once, and the others move alike")
+{
+    struct gyre_grouping grouping = {.weak_part = 0.5};
+    for (int n = 3; n <= (max_ranks() > 64 ? 32 : 12); n++) {
+        const struct gyre_shape shape = {
+            .coll = GYRE_COLL_ALL_REDUCE, .n_ranks = (uint16_t)n, .grouping = &grouping};
+        struct summary summary = {.elidable = true};
+        grouping.n_hosts = (uint16_t)n;
+        for (int rank = 0; rank < n; rank++)
+            grouping.host_of[rank] = (uint16_t)rank;
+        for (int weak = 0; weak < n; weak++) {
+            uint64_t no_hash = 0;
+            grouping.weak_host = (uint16_t)weak;
+            prove_variant(&gyre_algorithm_leaf, &shape, "a weak host", &no_hash, &summary);
+            for (int rank = 0; rank < n; rank++) {
+                struct gyre_program *program = NULL;
+                int n_sent, n_received;
+                CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_leaf, &shape, rank, &program));
+                count_slots(program, &n_sent, &n_received);
+                const int expected = rank == weak ? n - 1 : 2 * (n - 1) - 1;
+                CHECK_MSG(n_sent == expected && n_received == expected &&
+                              program->n_chunks == n - 1,
+                          "%d ranks, weak %d: rank %d sends %d and receives %d of %d", n, weak,
+                          rank, n_sent, n_received, program->n_chunks);
+                gyre_program_free(program);
+            }
+        }
+        CHECK(summary.max_depth <= 2 && summary.n_programs > 0);
+    }
 }
 
 /* Trees of blocks along the rails, and the hosts' order, differ from those of few hosts. */

@@ -45,6 +45,7 @@ static inline const struct gyre_grouping *make_grouping(int grouping, unsigned n
         return NULL;
     storage->n_hosts = 0;
     storage->n_nics = 0;
+    storage->weak_part = 0;
     for (unsigned i = 0; i < GYRE_MAX_RANKS; i++)
         host_of_raw[i] = -1;
     for (unsigned rank = 0; rank < n_ranks; rank++) {

@@ -164,6 +164,20 @@ static int find_weakest(const struct gyre_links *links, int n_ranks, uint32_t *m
     return weakest;
 }
 
+/* Sets links->grouping's weak host, whose ranks have fewer ports than any other host's. */
+static void find_weak_host(struct gyre_links *links, int n_ranks, int weakest)
+{
+    struct gyre_grouping *grouping = &links->grouping;
+    const uint16_t host = grouping->host_of[weakest];
+    uint32_t next = 0; /* ports of the next host; 0 = none yet */
+    for (int rank = 0; rank < n_ranks; rank++)
+        if (grouping->host_of[rank] != host && (next == 0 || links->infos[rank].ib_n_ports < next))
+            next = links->infos[rank].ib_n_ports;
+    const uint32_t least = links->infos[weakest].ib_n_ports;
+    grouping->weak_host = host;
+    grouping->weak_part = least > 0 && least < next ? (double)least / next : 0;
+}
+
 gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *links)
 {
     const int64_t given_rate = gyre_param_number(&self->params, GYRE_PARAM_NET_RATE);
@@ -199,15 +213,18 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
         .most_ports = counts_ports ? most_ports : 0,
         .latency_ns =
             given_ns > 0 ? (uint64_t)given_ns : gyre_network_round(measured.round_trip_ns) / 2};
+    if (counts_ports)
+        find_weak_host(links, self->n_ranks, weakest);
     if (self->rank != 0)
         return GYRE_SUCCESS;
     log_rate(self, links, &rates);
     if (links->network.least_ports < links->network.most_ports)
         GYRE_INFO(TUNING,
                   "network: %s (rank %d) has %u RDMA ports and another host %u: ways are predicted "
-                  "with %u %% of the NICs' rate",
+                  "with %u %% of the NICs' rate%s",
                   links->infos[weakest].host_name, weakest, least_ports, most_ports,
-                  100 * least_ports / most_ports);
+                  100 * least_ports / most_ports,
+                  links->grouping.weak_part > 0 ? "; leaf leaves the other hosts theirs" : "");
     const uint64_t chosen_ns = links->network.latency_ns;
     if (gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) > 0)
         GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,

@@ -97,6 +97,8 @@ struct gyre_grouping {
     uint16_t n_hosts;
     uint16_t n_nics;                  /* on the host whose ranks use most; 0 = one a rank */
     uint16_t host_of[GYRE_MAX_RANKS]; /* numbered by first appearance */
+    uint16_t weak_host;               /* has less bandwidth than every other one */
+    double weak_part;                 /* of the next host's bandwidth; 0 = no host is weak */
 };
 
 struct gyre_shape {

@@ -284,11 +284,14 @@ static bool tries_algorithm(const struct search *search, const struct gyre_algor
     const enum gyre_collective coll = search->coll;
     const bool is_forced = search->filter->is_forced[coll];
     const struct gyre_ability can = gyre_tuner_ability(search->facts, algorithm, coll, false);
+    const struct gyre_shape shape = {.n_ranks = (uint16_t)search->facts->n_ranks,
+                                     .grouping = search->facts->grouping};
     const bool is_all_pairs =
         can.flow == GYRE_FLOW_ONE_HOP || coll == GYRE_COLL_ALL_TO_ALL || can.flow == GYRE_FLOW_CUT;
     if (!gyre_filter_allows(search->filter, coll, algorithm) ||
         gyre_tuner_algorithm_obstacle(search->facts, algorithm, coll) != NULL ||
         (can.two_level && search->facts->n_hosts < 2 && !is_forced) ||
+        (can.flow == GYRE_FLOW_SPARING && gyre_leaf_obstacle(&shape) != NULL && !is_forced) ||
         (is_all_pairs && has_many_ranks(search) && !is_forced) ||
         /* not measured yet */
         (can.ranges && search->facts->device_kind == GYRE_DEVICE_CUDA && !is_forced))
