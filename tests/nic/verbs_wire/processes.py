@@ -319,6 +319,50 @@ def case_weak_host(rig):
           done.stdout[-2500:])
 
 
+# Sums of all four ranks, of those with the weak host, and of those without it, each of its own size.
+SUMS = r"""
+import array, gyre, os
+with gyre.from_environment(device="host") as comm:
+    rank = comm.rank
+    parts = [(comm, range(4), 4), (comm.split(0 if rank > 0 else None), range(1, 4), 16),
+             (comm.split(0 if rank != 2 else None), (0, 1, 3), 3)]
+    for part, ranks, mib in parts:
+        if rank in ranks:
+            data = array.array("f", [rank + 1.0]) * (mib << 18)
+            part.all_reduce(data)
+            expected = float(sum(rank + 1 for rank in ranks))
+            assert set(data) == {expected}, (rank, mib, set(data))
+            os.write(1, f"right {mib}\n".encode())  # whole, beside other ranks' lines
+    for part, ranks, _ in parts[1:]:
+        if rank in ranks:
+            part.destroy()
+"""
+
+
+def case_leaf(rig):
+    """of four hosts one that lacks a port becomes a leaf of large all-reduces, also after a split; sums are right"""
+    if rig.device == "cuda":
+        raise Skipped("four GPUs are needed")
+    env = {"HOSTS": "4", "HCA_OF_HOST_3": "=wire1", "GYRE_DEBUG_SUBSYS": "ALL", "GYRE_NET_LATENCY": "100000",
+           "VERBS_WIRE_GBIT": "1", "PYTHONPATH": f"{rig.build}/python"}
+    whole = rig.environment(env)
+    done = subprocess.run(["mpirun", "-np", "4", "--oversubscribe", "--bind-to", "none", os.path.join(HERE, "rank"),
+                           rig.build, sys.executable, "-c", SUMS], env=whole, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=100, check=False)
+    rig.forget(whole)
+    check(done.returncode == 0, done.stdout[-2500:])
+    for mib, n_ranks, is_leaf in ((4, 4, True), (16, 3, True), (3, 3, False)):
+        check(done.stdout.count(f"right {mib}\n") == n_ranks, f"{mib} MiB: {done.stdout[-2500:]}")
+        ways = set(re.findall(rf"all_reduce {mib << 20} B: (\w+) ", done.stdout))
+        check(ways == {"leaf"} if is_leaf else ways and "leaf" not in ways, f"{mib} MiB: {ways}")
+    check("(rank 2) has 1 RDMA ports and another host 2: ways are predicted with 50 % of the NICs' rate; leaf leaves the"
+          in done.stdout, done.stdout[-2500:])
+    done = rig.mpirun(4, "allreduce", "-b 8 -e 4M -f 64 -n 2 -w 0", env)
+    rig.right(done, 4)
+    ways = dict(re.findall(r"all_reduce (\d+) B: (\w+) ", done.stdout))
+    check(ways["8"] != "leaf" and ways["2097152"] == "leaf", ways)
+
+
 def case_shares(rig):
     """with GYRE_FAILOVER=1 a rail of half the rate carries about a third, and values are right"""
     def rates(slow):
