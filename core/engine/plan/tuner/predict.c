@@ -277,6 +277,17 @@ static gyre_status search_protos(struct search *search, struct gyre_simulator *s
     return GYRE_SUCCESS;
 }
 
+/* No rank of `leaf` stands for others, so its steps are counted before its programs are emitted. */
+static bool gains_by_sparing(const struct search *search)
+{
+    const struct gyre_shape shape = {.n_ranks = (uint16_t)search->facts->n_ranks,
+                                     .grouping = search->facts->grouping};
+    const uint64_t n_others = search->facts->n_ranks - 1;
+    return gyre_leaf_obstacle(&shape) == NULL &&
+           (!has_many_ranks(search) ||
+            2 * n_others * n_others <= number_of(search, GYRE_ROW_FLAT_STEPS));
+}
+
 /* If all ranks of several hosts send to each other, simulation takes longest. All-to-alls are such
  * messages, so there `direct` is taken unpredicted. */
 static bool tries_algorithm(const struct search *search, const struct gyre_algorithm *algorithm)
@@ -284,14 +295,12 @@ static bool tries_algorithm(const struct search *search, const struct gyre_algor
     const enum gyre_collective coll = search->coll;
     const bool is_forced = search->filter->is_forced[coll];
     const struct gyre_ability can = gyre_tuner_ability(search->facts, algorithm, coll, false);
-    const struct gyre_shape shape = {.n_ranks = (uint16_t)search->facts->n_ranks,
-                                     .grouping = search->facts->grouping};
     const bool is_all_pairs =
         can.flow == GYRE_FLOW_ONE_HOP || coll == GYRE_COLL_ALL_TO_ALL || can.flow == GYRE_FLOW_CUT;
     if (!gyre_filter_allows(search->filter, coll, algorithm) ||
         gyre_tuner_algorithm_obstacle(search->facts, algorithm, coll) != NULL ||
         (can.two_level && search->facts->n_hosts < 2 && !is_forced) ||
-        (can.flow == GYRE_FLOW_SPARING && gyre_leaf_obstacle(&shape) != NULL && !is_forced) ||
+        (can.flow == GYRE_FLOW_SPARING && !is_forced && !gains_by_sparing(search)) ||
         (is_all_pairs && has_many_ranks(search) && !is_forced) ||
         /* not measured yet */
         (can.ranges && search->facts->device_kind == GYRE_DEVICE_CUDA && !is_forced))
