@@ -155,8 +155,7 @@ enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_st
 /* A peer is dead when its kernel is silent, not when its process is stopped. Linux sends no
  * keepalive probes while bytes wait to be sent, and TCP_USER_TIMEOUT also ends a connection to a
  * stopped process whose window is full. So arriving segments are counted: a live kernel sends one
- * every two seconds. The side that hears nothing resets the connection, because a FIN would wait
- * behind unacknowledged bytes. */
+ * every two seconds. A reset ends the connection: a FIN would wait behind unacknowledged bytes. */
 /* Keepalive's 2 s, and five probes a second apart. */
 #define SILENT_NS  (7 * GYRE_SECOND_NS)
 #define UNHEARD_NS (5 * GYRE_SECOND_NS)

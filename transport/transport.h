@@ -18,7 +18,7 @@
 #define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
 /* Passed between the two transports of a pair while no connection carries data. The first word is
- * none of the kinds of core/engine/health. Sent between ranks: the layout is fixed. */
+ * none of the kinds of core/engine/health. A wire format. */
 #define GYRE_TRANSPORT_STATE_KIND  0x65746174u
 #define GYRE_TRANSPORT_STATE_BYTES 1536
 
@@ -30,7 +30,7 @@ struct gyre_transport_state {
     uint8_t bytes[GYRE_TRANSPORT_STATE_BYTES];
 };
 
-/* Sent between ranks: the layout is fixed. */
+/* A wire format. */
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* random */
@@ -71,6 +71,7 @@ struct gyre_transport_config {
     const uint16_t *ring_prev; /* by rank; if spec.ring_slot_bytes is not 0 */
     const uint8_t *is_far;     /* by rank: 1 = the pair has spec.far; NULL = none */
     const struct gyre_sock_address *rendezvous; /* this rank's; NULL or family 0 = unknown */
+    bool may_use_sockets;                       /* in place of rails that failed */
     const uint8_t *secret;                      /* GYRE_SECRET_BYTES */
     /* gyre_authenticate() of bootstrap.h, which transports may not include. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
@@ -118,7 +119,7 @@ gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 #define GYRE_MEASURE_NS 12000000ULL
 
-/* Sent between ranks: the layout is fixed. 0 = unknown. */
+/* A wire format. 0 = unknown. */
 struct gyre_wire {
     uint64_t round_trip_ns; /* the shortest */
     uint64_t mbit_per_s;    /* of arriving data */
@@ -225,7 +226,7 @@ enum gyre_put_kind {
                         * n_ended of struct gyre_blocked */
 };
 
-/* Stands before a message's bytes. Sent between ranks: the layout is fixed. */
+/* Stands before a message's bytes. A wire format. */
 struct gyre_put_head {
     uint64_t offset_bytes; /* in the receiver's buffer of the window */
     uint32_t kind;
@@ -272,7 +273,7 @@ void gyre_put_links_close(struct gyre_put_links *links);
 
 #define GYRE_SHARE_IPC_BYTES 64
 
-/* Sent between ranks: the layout is fixed. */
+/* A wire format. */
 struct gyre_share_handle {
     uint64_t address;          /* in the owner's process */
     uint64_t offset_bytes;     /* of the buffer in its allocation */

@@ -9,9 +9,13 @@
 #include "tests/nic/wire_faults.h"
 #include "tests/support/calls.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 enum { N_RANKS = 4, MAX_FAILURES = 1000 };
@@ -27,10 +31,13 @@ static struct shared {
     uint32_t phase;       /* of late bytes */
     uint32_t n_events[2]; /* of connections: failures, moves; of rank 0 */
     uint32_t n_both;      /* moves of rank 0 onto both rails */
+    uint32_t n_sockets;   /* and onto sockets */
+    uint32_t n_resets[2]; /* of sockets: wanted, done */
     uint64_t gap_ns;      /* the longest between two ends of calls of rank 0 */
 } * shared;
 
 static char metrics_path[80];
+static bool has_sockets; /* jobs may use them; else they wait for a rail */
 
 static void wait_ms(uint64_t ms)
 {
@@ -77,9 +84,11 @@ static void note_round(uint64_t *ended_ns)
 TEST_RANK(call_through_failures)
 {
     struct calls calls = calls_open(comm, rank, n_ranks);
-    uint32_t stops = 0, has_no_rail = 0, *landed = calloc(CALLS_MAX_COUNT, sizeof(*landed));
+    uint32_t stops = 0, has_no_rail = 0, *landed;
+    const size_t landed_bytes = CALLS_MAX_COUNT * sizeof(*landed);
     gyre_window window;
-    CHECK_OK(gyre_window_register(comm, landed, CALLS_MAX_COUNT * sizeof(*landed), &window));
+    CHECK_OK(gyre_mem_alloc((void **)&landed, landed_bytes, test_device(), -1));
+    CHECK_OK(gyre_window_register(comm, landed, landed_bytes, &window));
     CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &calls.half, NULL));
     uint64_t ended_ns = gyre_now_ns();
     while (stops == 0 && test_n_failures == 0) {
@@ -105,7 +114,7 @@ TEST_RANK(call_through_failures)
     if (test_n_failures == 0)
         CHECK_OK(gyre_window_deregister(comm, window));
     calls_close(&calls);
-    free(landed);
+    CHECK_OK(gyre_mem_free(landed, test_device()));
 }
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -125,7 +134,10 @@ static void start_job(int n_ranks, test_rank_fn run, pid_t *pids)
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     begin_faults("failover");
     set_faults("# none\n");
-    setenv("GYRE_TRANSPORT", "ib", 1);
+    if (has_sockets)
+        unsetenv("GYRE_TRANSPORT");
+    else
+        setenv("GYRE_TRANSPORT", "ib", 1);
     setenv("GYRE_FAILOVER", "1", 1);
     test_enter_rank = enter_host;
     test_fork_ranks(n_ranks, run, NULL, pids);
@@ -178,13 +190,16 @@ static const struct failure {
     {"%h %r down\n%o %r down\n", false},
     {"%h %r down\n%o %s late_ms 5\n", false},
     {"%h %r down\n%h %r destroy_ms 20\n", false},
-    {"%h 0 down\n%h 1 down\n", false}, /* it waits for a rail */
-    {"%h 0 down\n%o 1 down\n", false},
     {"%h %r only_answer\n", true},
     {"%h %r lose_out\n", true},
     {"%h %r lose_in\n", true},
     {"%h %r lose_answers\n", true},
+    {"%h 0 down\n%h 1 down\n", false}, /* this and the next: no rail is left */
+    {"%h 0 down\n%o 1 down\n", false},
+    {"%h 0 lose_out\n%h 1 lose_in\n", true}, /* only if there are sockets */
 };
+
+enum { N_KINDS = GYRE_ARRAY_LENGTH(kinds), N_OF_ALL_RAILS = 3 };
 
 static void write_failure(const char *pattern, struct fuzz_rng *random, char *text)
 {
@@ -238,9 +253,12 @@ static void fail_at_random(int n_failures, uint64_t seed)
     start_job(N_RANKS, call_through_failures, pids);
     bool runs = wait_rounds(1, pids[0]);
     for (int i = 0; i < n_failures && runs; i++) {
-        const struct failure *kind = &kinds[fuzz_below(&random, GYRE_ARRAY_LENGTH(kinds))];
+        const bool is_of_all = has_sockets && fuzz_once_in(&random, 2);
+        const uint64_t nth = is_of_all ? N_KINDS - 1 - fuzz_below(&random, N_OF_ALL_RAILS)
+                                       : fuzz_below(&random, N_KINDS - (has_sockets ? 0 : 1));
+        const struct failure *kind = &kinds[nth];
         write_failure(kind->text, &random, text);
-        if (strstr(kind->text, " 1 down") != NULL) {
+        if (strstr(kind->text, " 1 ") != NULL) {
             gyre_store_release_u32(&shared->has_no_rail, 1);
             runs = wait_rounds(2, pids[0]);
         }
@@ -451,10 +469,12 @@ static void see_end(void *context)
 static void see_connection(void *context, const gyre_connection_event *event)
 {
     (void)context;
-    CHECK_HAS(event->text, "wire");
+    CHECK_MSG(strstr(event->text, "wire") != NULL || shared->n_resets[0] > 0, "%s", event->text);
     CHECK(event->peer == 1);
-    if (event->kind == GYRE_CONNECTION_RUNS && strstr(event->text, "wire0") != NULL &&
-        strstr(event->text, "wire1") != NULL)
+    if (event->kind == GYRE_CONNECTION_RUNS && strstr(event->text, "sockets to ") != NULL)
+        (void)gyre_fetch_add_u32(&shared->n_sockets, 1);
+    else if (event->kind == GYRE_CONNECTION_RUNS && strstr(event->text, "wire0") != NULL &&
+             strstr(event->text, "wire1") != NULL)
         (void)gyre_fetch_add_u32(&shared->n_both, 1);
     (void)gyre_fetch_add_u32(&shared->n_events[event->kind - 1], 1);
 }
@@ -485,6 +505,19 @@ static int read_metric(const char *name)
     return value;
 }
 
+/* Both ends of a socket in place of rails, which alone has this time limit, get ECONNRESET. */
+static bool reset_socket(void)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    for (int fd = 3; fd < 1024; fd++) {
+        uint32_t limit_ms = 0;
+        socklen_t n = sizeof(limit_ms);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &n) == 0 && limit_ms == 10000)
+            return connect(fd, &nobody, sizeof(nobody)) == 0;
+    }
+    return false;
+}
+
 TEST_RANK(call_in_a_loop)
 {
     if (rank == 0)
@@ -495,6 +528,9 @@ TEST_RANK(call_in_a_loop)
     for (bool stops = false; !stops && test_n_failures == 0; calls.round++) {
         for (size_t i = 0; i < count; i++)
             calls.in[i] = calls_value(rank, calls.round, i);
+        if (rank == 0 && gyre_load_acquire_u32(&shared->n_resets[0]) > shared->n_resets[1] &&
+            reset_socket())
+            gyre_store_release_u32(&shared->n_resets[1], shared->n_resets[1] + 1);
         /* The last element counts the ranks that have been told to stop. */
         calls.in[count - 1] = gyre_load_acquire_u32(&shared->stops);
         CHECK_OK(
@@ -619,6 +655,98 @@ TEST_CASE("a communicator is destroyed while its probe waits in ibv_modify_qp")
     remove_faults();
 }
 
+/* ---- no rail is left, but sockets ------------------------------------------------------------ */
+
+static void await_sockets(uint32_t n)
+{
+    const uint64_t until_ns = gyre_now_ns() + UINT64_C(30000000000);
+    while (gyre_load_acquire_u32(&shared->n_sockets) < n && gyre_now_ns() < until_ns)
+        wait_ms(1);
+    CHECK_MSG(gyre_load_acquire_u32(&shared->n_sockets) >= n, "no move to sockets");
+}
+
+TEST_CASE("without any rail sums go on over sockets, and over rails when they answer again")
+{
+    static const char *const texts[] = {"host1 0 down\nhost1 1 down\n",
+                                        "host1 0 down\nhost2 1 down\n",
+                                        "host2 0 lose_in\nhost2 1 lose_in\n"};
+    uint64_t times[3];
+    has_sockets = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        pid_t pids[2];
+        start_job(2, call_in_a_loop, pids);
+        bool runs = wait_rounds(100, pids[0]);
+        shared->gap_ns = 0;
+        set_faults(texts[i]);
+        await_sockets(1);
+        runs = runs && wait_rounds(300, pids[0]);
+        times[i] = shared->gap_ns;
+        const uint32_t n_both = gyre_load_acquire_u32(&shared->n_both);
+        set_faults("# none\n");
+        const uint64_t begin_ns = gyre_now_ns();
+        wait_for_both_rails(n_both + 1, UINT64_C(60000000000));
+        printf("     over rails again %.1f s after they answer\n",
+               (double)(gyre_now_ns() - begin_ns) / 1e9);
+        runs = runs && wait_rounds(100, pids[0]);
+        CHECK(end_job(2, pids) && runs);
+        CHECK_MSG(shared->n_both > n_both && shared->n_wrong == 0,
+                  "%s: %u moves to both rails, %u wrong elements", texts[i], shared->n_both,
+                  shared->n_wrong);
+    }
+    has_sockets = false;
+    print_times("a port of each rail reports", times, 2);
+    print_times("nothing reports", times + 2, 1);
+}
+
+TEST_CASE("a socket in place of rails that is reset is made again")
+{
+    const uint32_t n_resets = 5;
+    pid_t pids[2];
+    has_sockets = true;
+    start_job(2, call_in_a_loop, pids);
+    bool runs = wait_rounds(10, pids[0]);
+    set_faults("host1 0 down\nhost1 1 down\n");
+    await_sockets(1);
+    for (uint32_t i = 1; i <= n_resets && runs; i++) {
+        const uint32_t n_sockets = gyre_load_acquire_u32(&shared->n_sockets);
+        gyre_store_release_u32(&shared->n_resets[0], i);
+        await_sockets(n_sockets + 1);
+        runs = wait_rounds(20, pids[0]);
+    }
+    CHECK(end_job(2, pids) && runs);
+    CHECK_MSG(shared->n_resets[1] == n_resets && shared->n_wrong == 0,
+              "%u resets, %u wrong elements", shared->n_resets[1], shared->n_wrong);
+    has_sockets = false;
+}
+
+TEST_RANK(call_when_down)
+{
+    if (rank == 0)
+        gyre_store_release_u32(&shared->n_rounds, 1); /* connected */
+    test_await(&shared->phase, DOWN);
+    call_in_a_loop(comm, rank, n_ranks, argument);
+}
+
+TEST_CASE("rails that are down before the first call leave it to sockets")
+{
+    static const char *const down = "host2 0 down\nhost2 1 down\n";
+    pid_t pids[2];
+    has_sockets = true;
+    start_job(2, call_when_down, pids);
+    CHECK(wait_all_rounds_for(1, pids[0], HOUR_NS));
+    set_faults(down);
+    wait_ms(50);
+    go_to_phase(DOWN);
+    CHECK(wait_all_rounds_for(300, pids[0], HOUR_NS));
+    gyre_store_release_u32(&shared->stops, 1); /* it ends there, too */
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    remove_faults();
+    CHECK_MSG(shared->n_both == 0 && shared->n_wrong == 0, "%u moves, %u wrong elements",
+              shared->n_both, shared->n_wrong);
+    has_sockets = false;
+}
+
 /* ---- no rail is left --------------------------------------------------------------------------
  */
 
@@ -648,17 +776,49 @@ TEST_RANK(fail_without_rails)
     CHECK_HAS(error, "; wire1/1: ");
 }
 
-TEST_CASE("without any rail the error names each rail after GYRE_FAILOVER_WAIT")
+TEST_CASE("without any rail or sockets the error names each rail after GYRE_FAILOVER_WAIT")
 {
     pid_t pids[2];
     setenv("GYRE_FAILOVER_WAIT", "1", 1);
-    start_job(2, fail_without_rails, pids);
+    for (int i = 0; i < 2; i++) {
+        has_sockets = i == 1; /* NET=IB rules them out, too */
+        setenv("GYRE_NET", i == 0 ? "" : "IB", 1);
+        start_job(2, fail_without_rails, pids);
+        (void)wait_rounds(10, pids[0]);
+        set_faults("host1 0 down\nhost1 1 down\n");
+        for (int rank = 0; rank < 2; rank++)
+            CHECK(test_wait_rank(pids[rank]));
+        remove_faults();
+    }
+    has_sockets = false;
+    unsetenv("GYRE_NET");
+    unsetenv("GYRE_FAILOVER_WAIT");
+}
+
+TEST_RANK(fail_when_killed)
+{
+    if (rank == 0)
+        CHECK_OK(gyre_comm_observe(comm, &observer));
+    const char *error = call_until_failure(comm, rank);
+    CHECK_HAS(error, "rank 1");
+}
+
+TEST_CASE("a process that is killed while its rank uses sockets ends the other ranks' calls")
+{
+    pid_t pids[2];
+    has_sockets = true;
+    start_job(2, fail_when_killed, pids);
     (void)wait_rounds(10, pids[0]);
     set_faults("host1 0 down\nhost1 1 down\n");
-    for (int rank = 0; rank < 2; rank++)
-        CHECK(test_wait_rank(pids[rank]));
+    await_sockets(1);
+    CHECK(wait_rounds(10, pids[0]));
+    const uint64_t begin_ns = gyre_now_ns();
+    CHECK(kill(pids[1], SIGKILL) == 0);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(gyre_now_ns() - begin_ns < UINT64_C(15000000000));
+    CHECK(!test_wait_rank(pids[1]));
     remove_faults();
-    unsetenv("GYRE_FAILOVER_WAIT");
+    has_sockets = false;
 }
 
 TEST_RANK(fail_without_fence)
@@ -677,6 +837,13 @@ TEST_CASE("a device that does not destroy a queue pair ends the communicator wit
     for (int rank = 0; rank < 2; rank++)
         CHECK(test_wait_rank(pids[rank]));
     remove_faults();
+}
+
+TEST_CASE("nor of calls that may go over sockets while no rail is left")
+{
+    has_sockets = true;
+    fail_at_random(getenv("TEST_LONG") != NULL ? 200 : 15, 14);
+    has_sockets = false;
 }
 
 TEST_CASE("a thousand random failures change no bit")

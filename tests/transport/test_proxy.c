@@ -202,12 +202,8 @@ TEST_CASE("the thread watches its descriptors after the last help")
 
 TEST_CASE("the last help wakes the thread also while another one polls")
 {
-    struct gyre_fault fault;
-    gyre_fault_init(&fault);
     struct counter counter = {0};
-    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
-    struct gyre_proxy *proxy = NULL;
-    CHECK_OK(gyre_proxy_open(&client, 0, &fault, &proxy));
+    open_with((struct gyre_proxy_client){.poll = count, .context = &counter});
     /* An idle thread polls once in 50 us at most, a woken one all the time for a while. On a busy
      * machine it may be away for that while. */
     const struct timespec idle = {0, 10000000};
@@ -225,8 +221,7 @@ TEST_CASE("the last help wakes the thread also while another one polls")
         was_woken = n_polls > 10 + (gyre_now_ns() - began_ns) / 50000;
     }
     CHECK(was_woken);
-    gyre_proxy_close(proxy);
-    gyre_fault_fini(&fault);
+    end();
 }
 
 TEST_CASE("a raised fault ends the thread")

@@ -127,6 +127,7 @@ static gyre_status set_non_blocking(int epoll_fd, int fd)
 
 static void free_transport(struct gyre_ib_transport *ib)
 {
+    gyre_ib_sockets_close(ib);
     const bool is_probed = gyre_ib_worker_close(ib, &ib->prober);
     if (!gyre_ib_worker_close(ib, &ib->fencer) || !is_probed) {
         GYRE_WARN("NET/IB : a device does not destroy its queue pairs, so it keeps %zu bytes",
@@ -143,6 +144,7 @@ static void free_transport(struct gyre_ib_transport *ib)
     free(ib->peers);
     pthread_cond_destroy(&ib->fencer.changed);
     pthread_cond_destroy(&ib->prober.changed);
+    pthread_cond_destroy(&ib->dialer.changed);
     pthread_mutex_destroy(&ib->mail_lock);
     free(ib);
 }
@@ -181,6 +183,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     pthread_mutex_init(&ib->mail_lock, NULL);
     gyre_cond_init(&ib->fencer.changed);
     gyre_cond_init(&ib->prober.changed);
+    gyre_cond_init(&ib->dialer.changed);
     gyre_status status = GYRE_SUCCESS;
     const uint32_t depth = config->spec.depth;
     if (depth < 2 || depth > GYRE_MAX_DEPTH || config->spec.n_fifos > 0xffff)
@@ -278,10 +281,10 @@ static void ib_measure(struct gyre_transport *transport, struct gyre_wire *wire_
         if (infos[peer->rank].host_hash == infos[ib->config.rank].host_hash)
             continue;
         n_tries++;
-        if (ib->is_failed || peer->move.is_halted || channel->n_retired < channel->signalled_at ||
-            !gyre_ib_has_room(channel, 1))
+        if (ib->is_failed || peer->move.is_halted || channel->qp == NULL ||
+            channel->n_retired < channel->signalled_at || !gyre_ib_has_room(channel, 1))
             continue;
-        /* As a probe: it changes nothing at the peer, whose threads take no part. */
+        /* It changes nothing at the peer. */
         const uint64_t begin_ns = gyre_now_ns();
         gyre_ib_write_credit_again(ib, peer);
         while (channel->n_retired < channel->signalled_at && gyre_now_ns() < deadline_ns &&
@@ -356,6 +359,8 @@ static void ib_close(struct gyre_transport *transport)
                !gyre_fault_is_raised(ib->config.fault) && gyre_now_ns() < until_ns)
             if (!gyre_ib_poll(ib))
                 sched_yield();
+    if (proxy != NULL)
+        gyre_ib_sockets_leave(ib);
     free_transport(ib);
 }
 

@@ -3,7 +3,7 @@
  * The blobs travel over the authenticated bootstrap, because a process that knows keys and
  * addresses of memory can write to it.
  */
-#include "transport/ib/ib_transport.h"
+#include "transport/ib/ib_path.h"
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/util.h"
@@ -41,6 +41,7 @@ struct blob_header {
     uint32_t can_move;
     uint32_t n_peers;
     uint32_t cm_port; /* 0 = connected by these blobs alone */
+    struct gyre_sock_list sockets;
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
@@ -74,6 +75,7 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .can_move = ib->can_move,
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
+        .sockets = ib->socket_list,
     };
     for (int i = 0; i < ib->n_rails; i++) {
         const struct gyre_ib_rail *rail = &ib->rails[i];
@@ -261,6 +263,7 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
                       own.indices[pairs.mine[i]], others.indices[pairs.theirs[i]], peer->rank);
     peer->remote = theirs->memory;
     peer->move.is_possible = ib->can_move && header->can_move != 0;
+    GYRE_TRY(gyre_ib_socket_open(ib, peer, &header->sockets));
     peer->move.n_pairs = pairs.n;
     for (int pair = 0; pair < pairs.n; pair++) {
         peer->move.pairs[pair].mine = pairs.mine[pair];

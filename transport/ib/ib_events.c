@@ -10,6 +10,7 @@
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Some devices report no failed sends while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
@@ -20,6 +21,17 @@
  * second, if it broke on all others. */
 #define SILENT_NS     500000000ULL
 #define ALL_SILENT_NS 2000000000ULL
+/* Rails that were left out are probed after so long, which doubles with each move in an hour. */
+#define RETURN_NS     5000000000ULL
+#define RETURN_MAX_NS (RETURN_NS << 7)
+#define CALM_NS       (3600 * GYRE_SECOND_NS)
+/* After a move to sockets, always. */
+#define SOCKETS_RETURN_NS 1000000000ULL
+
+uint64_t gyre_ib_return_ns(uint64_t last_ns, uint64_t ran_ns)
+{
+    return last_ns == 0 || ran_ns >= CALM_NS ? RETURN_NS : gyre_min_u64(2 * last_ns, RETURN_MAX_NS);
+}
 
 void gyre_ib_want_epoch(struct gyre_ib_transport *ib, struct gyre_ib_move *move, const char *cause)
 {
@@ -71,8 +83,7 @@ static bool break_rail(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
     return ib->can_move && !ib->is_closing;
 }
 
-/* Rails fail for all ranks of a host at once; each pair would prove it for itself, one after the
- * other. */
+/* Rails fail for all ranks of a host at once. */
 void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                      const struct gyre_ib_rail *rail)
 {
@@ -84,6 +95,21 @@ void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *pe
         if (other != peer && ib->config.infos[other->rank].host_hash == host &&
             !other->move.is_halted && !other->move.is_broken && uses(ib, other, rail))
             (void)gyre_ib_break(ib, other, rail, cause);
+    }
+}
+
+void gyre_ib_rails_to_text(const struct gyre_ib_transport *ib, const struct gyre_ib_move *move,
+                           char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; i < move->n_pairs; i++) {
+        const struct gyre_ib_rail *rail = &ib->rails[move->pairs[i].mine];
+        const size_t n = strlen(text_out);
+        snprintf(text_out + n, text_bytes - n, "%s%s/%u: %s", i > 0 ? "; " : "", rail->port.name,
+                 rail->port.port,
+                 rail->down_since_ns != 0          ? "its port is down"
+                 : move->pairs[i].cause[0] != '\0' ? move->pairs[i].cause
+                                                   : "not usable on the peer's side");
     }
 }
 
@@ -116,6 +142,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
         struct gyre_ib_peer *peer = &ib->peers[i];
         struct gyre_ib_move *move = &peer->move;
         int n_active = 0, n_good = 0;
+        const int n_least = move->socket != NULL ? 0 : 1;
         uint32_t left_out = 0;
         if (!move->is_possible || move->is_halted || move->is_broken)
             continue;
@@ -126,7 +153,7 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
                 n_good += !move->pairs[pair].is_bad;
             }
         gyre_store_relaxed_u32(&move->probe.left_out, left_out);
-        for (int c = -1; c < peer->n_used && n_active > 1; c++) {
+        for (int c = -1; c < peer->n_used && n_active > n_least; c++) {
             struct gyre_ib_channel *channel = c < 0 ? peer->control : peer->used[c];
             const uint64_t limit_ns = n_good > 1 ? SILENT_NS : ALL_SILENT_NS;
             char cause[40];
@@ -136,7 +163,9 @@ static void look_at_rails(struct gyre_ib_transport *ib, uint64_t now_ns)
             (void)gyre_ib_break(ib, peer, channel->rail, cause);
             gyre_ib_suspect(ib, peer, channel->rail);
         }
-        if (left_out != 0 && now_ns - move->run_ns >= move->return_ns && now_ns >= move->probe_ns)
+        const uint64_t return_ns =
+            move->used == GYRE_IB_SOCKETS ? SOCKETS_RETURN_NS : move->return_ns;
+        if (left_out != 0 && now_ns - move->run_ns >= return_ns && now_ns >= move->probe_ns)
             gyre_ib_probe_begin(ib, peer);
     }
 }

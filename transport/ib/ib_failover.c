@@ -17,22 +17,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RTR_NS      1000000000ULL
+#define RTR_NS 1000000000ULL
+/* Rails that are only slow break sooner, and run again. */
+#define BLACK_NS    1500000000ULL
 #define TELL_MIN_NS 200000000ULL
 #define TELL_MAX_NS 2000000000ULL
 
-/* Rails that were left out are probed after so long, which doubles with each move within an hour.
- */
-#define RETURN_NS     5000000000ULL
-#define RETURN_MAX_NS (RETURN_NS << 7)
-#define CALM_NS       (3600 * GYRE_SECOND_NS)
-
-uint64_t gyre_ib_return_ns(uint64_t last_ns, uint64_t ran_ns)
-{
-    return last_ns == 0 || ran_ns >= CALM_NS ? RETURN_NS : gyre_min_u64(2 * last_ns, RETURN_MAX_NS);
-}
-
-/* STATE. Sent between ranks: the layout is fixed. Frozen at HALTED, but for step, seen and qps. */
+/* STATE. A wire format. Frozen at HALTED, but for step, seen and qps. */
 struct gyre_ib_state {
     uint32_t epoch;
     uint8_t step;
@@ -100,6 +91,7 @@ gyre_status gyre_ib_moves_open(struct gyre_ib_transport *ib)
         return GYRE_SUCCESS;
     }
     ib->can_move = true;
+    gyre_ib_sockets_open(ib);
     warn_of_shared_port(ib);
     for (int i = 0; i < ib->config.n_peers; i++) {
         struct gyre_ib_move *move = &ib->peers[i].move;
@@ -160,6 +152,7 @@ static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32
     move->is_halted = true;
     move->is_broken = move->is_parked = false;
     move->step = move->seen = GYRE_IB_NONE;
+    gyre_ib_socket_stop(ib, peer);
     if (!move->is_fencing && gyre_ib_fence_begin(ib, peer, now_ns) != GYRE_SUCCESS)
         gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
 }
@@ -184,6 +177,12 @@ static void freeze(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint
         mine->rails.good |= move->pairs[i].is_bad ? 0 : bit;
         mine->rails.last |= (uint8_t)(move->pairs[i].broken_ns > move->run_ns ? 1U << i : 0);
     }
+    if (move->socket != NULL && !move->avoids_socket)
+        mine->rails.active |= GYRE_IB_SOCKETS;
+    move->avoids_socket = false;
+    if (move->used != GYRE_IB_SOCKETS && move->run_ns > move->broken_ns &&
+        now_ns - move->broken_ns >= BLACK_NS)
+        mine->rails.last |= GYRE_IB_SOCKETS;
     for (uint32_t i = 0; i < peer->size.n_fifos; i++) {
         struct gyre_ib_recv *recv = &peer->recvs[i];
         recv->returned = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
@@ -236,6 +235,8 @@ static bool make_set(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, ui
     const int n_qps = ib->channels_per_rail - 1;
     peer->n_used = 0;
     move->used = used;
+    if (used == GYRE_IB_SOCKETS)
+        return gyre_ib_socket_make(ib, peer);
     for (int pair = 0, n = 0; pair < move->n_pairs; pair++) {
         if ((used >> pair & 1) == 0)
             continue;
@@ -258,8 +259,11 @@ static bool make_set(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, ui
     return true;
 }
 
-static bool connect_set(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+static bool connect_set(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
+    const uint8_t active = peer->move.mine->rails.active & peer->move.theirs->rails.active;
+    if (peer->move.used == GYRE_IB_SOCKETS)
+        return gyre_ib_socket_connect(ib, peer, active != GYRE_IB_SOCKETS, now_ns);
     for (int i = -1; i < peer->n_used; i++) {
         struct gyre_ib_channel *channel = i < 0 ? peer->control : peer->used[i];
         channel->path.remote.qpn = peer->move.theirs->qps[channel->remote_nth].qpn;
@@ -310,7 +314,8 @@ static bool rewind_sends(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
 static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     struct gyre_ib_move *move = &peer->move;
-    char rails[240] = "";
+    char rails[GYRE_CAUSE_MAX_BYTES / 2 + 160] = "", causes[GYRE_CAUSE_MAX_BYTES / 2];
+    char address[GYRE_IB_SOCKET_TEXT_BYTES], times[24] = "";
     uint64_t n_to = 0, n_from = 0;
     int n_used = 0;
     for (uint32_t i = 0; i < peer->size.n_fifos; i++) {
@@ -326,13 +331,28 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         snprintf(rails + n, sizeof(rails) - n, "%s%s/%u", n_used++ > 0 ? ", " : "", port->name,
                  port->port);
     }
-    if (n_used < move->n_pairs && gyre_ib_prober_start(ib) != GYRE_SUCCESS)
+    if ((n_used < move->n_pairs && gyre_ib_prober_start(ib) != GYRE_SUCCESS) ||
+        (n_used == 0 && gyre_ib_socket_run(ib, peer, address) != GYRE_SUCCESS)) {
         gyre_ib_raise(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+        return;
+    }
+    if (n_used == 0) {
+        const struct gyre_peer_info *info = &ib->config.infos[ib->config.rank];
+        const uint32_t rails_mbit = (uint32_t)move->n_pairs * info->ib_mbit_per_s;
+        const uint32_t n_times =
+            gyre_peer_info_tells_rate(info) ? rails_mbit / info->net_mbit_per_s : 0;
+        if (n_times > 1)
+            snprintf(times, sizeof(times), "%u times ", n_times);
+        gyre_ib_rails_to_text(ib, move, causes, sizeof(causes));
+        snprintf(rails, sizeof(rails), "sockets to %s, %sslower until a rail answers (%s)", address,
+                 times, causes);
+    }
     move->probe_ns = move->n_unanswered = 0;
     move->is_halted = false;
     move->return_ns = gyre_ib_return_ns(move->return_ns, now_ns - move->run_ns);
     move->run_ns = now_ns;
     move->n_run = peer->n_completions;
+    peer->n_completions += n_used == 0 ? 1 : 0; /* the hello: nothing else may move for long */
     GYRE_WARN(
         "NET/IB : connection to rank %d (%s), after %llu slots to it and %llu from it: %s. It "
         "runs again after %.3f s, over %s (%d of %d rails)",
@@ -357,7 +377,7 @@ static void advance(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uin
             go_to(ib, peer, GYRE_IB_MADE, now_ns);
     }
     if (move->step == GYRE_IB_MADE && move->seen >= GYRE_IB_MADE && !move->is_broken &&
-        connect_set(ib, peer))
+        connect_set(ib, peer, now_ns))
         go_to(ib, peer, GYRE_IB_UP, now_ns);
     if (move->step == GYRE_IB_UP && move->seen == GYRE_IB_UP && !move->is_broken &&
         rewind_sends(ib, peer))
@@ -403,21 +423,14 @@ static void take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
 static void give_up(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_t now_ns)
 {
     const struct gyre_ib_move *move = &peer->move;
-    char rails[GYRE_CAUSE_MAX_BYTES / 2] = "";
-    for (int i = 0; i < move->n_pairs; i++) {
-        const struct gyre_ib_rail *rail = &ib->rails[move->pairs[i].mine];
-        const size_t n = strlen(rails);
-        snprintf(rails + n, sizeof(rails) - n, "%s%s/%u: %s", i > 0 ? "; " : "", rail->port.name,
-                 rail->port.port,
-                 rail->down_since_ns != 0          ? "its port is down"
-                 : move->pairs[i].cause[0] != '\0' ? move->pairs[i].cause
-                                                   : "not usable on the peer's side");
-    }
+    char rails[GYRE_CAUSE_MAX_BYTES / 2], socket[GYRE_IB_SOCKET_CAUSE_BYTES];
+    gyre_ib_rails_to_text(ib, move, rails, sizeof(rails));
+    gyre_ib_socket_why(ib, peer, socket);
     gyre_fail(GYRE_ERROR_REMOTE,
-              "E401 RDMA to rank %d on %s: %s. No rail carried data for %.1f s (%s): %s",
+              "E401 RDMA to rank %d on %s: %s. No rail carried data for %.1f s (%s): %s%s",
               peer->rank, ib->config.infos[peer->rank].host_name, move->cause,
               (double)(now_ns - move->broken_ns) / 1e9,
-              gyre_param_called(ib->config.params, GYRE_PARAM_FAILOVER_WAIT), rails);
+              gyre_param_called(ib->config.params, GYRE_PARAM_FAILOVER_WAIT), rails, socket);
     gyre_ib_raise(ib, GYRE_ERROR_REMOTE, gyre_cause());
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sides of FIFOs, with slots in GPU memory if the NIC reaches it; `recv_words`, which peers write
- * besides slots; `staging`, which only this NIC reads. Peers get the keys of what they write, and
- * no others. dlopen() finds the function that exports a dma-buf, because this folder may not
- * include CUDA headers.
+ * besides slots; `staging`, which only this NIC reads. dlopen() finds the function that exports a
+ * dma-buf, because this folder may not include CUDA headers.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -2,9 +2,8 @@
  *
  * Fences, for GPUs before Hopper. A completion says that data have left the NIC, but not that they
  * have reached the GPU's memory, so the tail that the processor writes may arrive before them. A
- * fence reads the GPU's memory through the same NIC, on a queue pair that is connected to itself. A
- * read request does not pass a posted write (PCI Express base specification, transaction ordering),
- * so the data have arrived when the read is answered.
+ * fence reads the GPU's memory through the same NIC, on a queue pair connected to itself: a read
+ * request does not pass a posted write (PCI Express base specification, transaction ordering).
  */
 #include "transport/ib/ib_path.h"
 
@@ -340,7 +339,7 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         struct gyre_ib_peer *peer = &ib->peers[i];
         const bool has_moved = peer->n_completions != peer->n_completions_seen;
         peer->n_completions_seen = peer->n_completions;
-        if (!has_moved && !peer->move.is_halted && !ib->is_failed &&
+        if (!has_moved && !peer->move.is_halted && !ib->is_failed && peer->control->qp != NULL &&
             peer->control->n_retired >= peer->control->signalled_at &&
             gyre_ib_has_room(peer->control, 1))
             gyre_ib_write_credit_again(ib, peer);

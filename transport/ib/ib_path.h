@@ -7,6 +7,8 @@
 
 #include "transport/ib/ib_transport.h"
 
+#include <sys/uio.h>
+
 /* wr_id: receive 1 | ends a part 1 | channel 14 | fifo 16 | lines 1 | slot 3 | n_posted 28 */
 #define GYRE_IB_POSTED_BITS  28
 #define GYRE_IB_POSTED_MASK  ((1ULL << GYRE_IB_POSTED_BITS) - 1)
@@ -31,7 +33,11 @@ static inline bool gyre_ib_has_room(const struct gyre_ib_channel *channel, uint3
     return channel->n_posted - channel->n_retired + n < channel->size.n_send;
 }
 
-/** Published, of SIMPLE or LL, but not posted; with has_credit, only with credit. */
+/** Published, of SIMPLE, LL or either, but not posted; with has_credit, only with credit. */
+bool gyre_ib_has_simple(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                        bool has_credit);
+bool gyre_ib_has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                       bool has_credit, uint32_t *n_lines_out);
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
@@ -65,6 +71,9 @@ bool gyre_ib_break(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
 void gyre_ib_suspect(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                      const struct gyre_ib_rail *rail);
 
+void gyre_ib_rails_to_text(const struct gyre_ib_transport *ib, const struct gyre_ib_move *move,
+                           char *text_out, size_t text_bytes);
+
 /* ---- ib_fencer.c --------------------------------------------------------------------------- */
 
 /** The peer's queue pairs go. */
@@ -96,9 +105,92 @@ void gyre_ib_probe_take_mail(struct gyre_ib_transport *ib, struct gyre_ib_peer *
 bool gyre_ib_probe_take_result(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                uint64_t now_ns);
 
+/* ---- sockets/ib_dial.c --------------------------------------------------------------------- */
+
+/* A wire format. */
+struct gyre_ib_frame {
+    uint16_t kind;
+    uint16_t fifo;
+    uint32_t n_bytes; /* of the slot that follows; of LINES with their flags */
+    uint64_t value;   /* slot_info; of LINES the slot's number, of CREDIT the head */
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_ib_frame) == 16, "a wire format");
+
+enum gyre_ib_frame_kind {
+    GYRE_IB_FRAME_SLOT = 1,
+    GYRE_IB_FRAME_LINES,
+    GYRE_IB_FRAME_CREDIT,
+    GYRE_IB_FRAME_LINE_CREDIT,
+    GYRE_IB_FRAME_GOODBYE
+};
+
+#define GYRE_IB_SOCKET_FRAMES      32
+#define GYRE_IB_SOCKET_TEXT_BYTES  64
+#define GYRE_IB_SOCKET_CAUSE_BYTES 240
+
+struct gyre_ib_socket {
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
+    int n_addresses;
+    int fd; /* -1 = none carries data. This and the next: by the proxy */
+    bool has_bye;
+    int error;        /* why it was lost; 0 = end of stream */
+    uint64_t lost_ns; /* when; 0 = it is not, or the peer has said goodbye */
+    bool waits_for_room;
+    struct gyre_ib_frame frames[GYRE_IB_SOCKET_FRAMES];
+    struct iovec parts[2 * GYRE_IB_SOCKET_FRAMES];
+    int n_frames;
+    int n_parts;
+    int first_part;
+    uint64_t batch_bytes;
+    uint32_t next_fifo;
+    struct gyre_ib_frame frame;
+    uint64_t n_taken;
+    unsigned char *to;
+    unsigned char *lines;
+    bool is_wanted; /* this and the rest: under mail_lock */
+    uint32_t epoch;
+    uint32_t attempt;
+    int made_fd;
+    char cause[GYRE_IB_SOCKET_CAUSE_BYTES - 16]; /* of the last attempt; "" = none failed */
+};
+
+void gyre_ib_sockets_open(struct gyre_ib_transport *ib);
+void gyre_ib_sockets_close(struct gyre_ib_transport *ib);
+
+/** Sets peer->move.socket if both may use sockets. */
+gyre_status gyre_ib_socket_open(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                                const struct gyre_sock_list *theirs);
+
+/** Now the peer may connect. False if the fault was raised. */
+bool gyre_ib_socket_make(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
+
+/** True once there is a connection. */
+bool gyre_ib_socket_connect(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, bool has_rails,
+                            uint64_t now_ns);
+
+/** For an error; "" if no socket was to be made. */
+void gyre_ib_socket_why(struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                        char *text_out);
+
+/* ---- sockets/ib_socket.c ------------------------------------------------------------------- */
+
+void gyre_ib_socket_drop(struct gyre_ib_transport *ib, struct gyre_ib_socket *socket);
+
+void gyre_ib_socket_stop(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
+
+/** @text_out: the peer's address. */
+gyre_status gyre_ib_socket_run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
+                               char *text_out);
+
+/** True if anything moved. */
+bool gyre_ib_socket_move(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
+
+void gyre_ib_sockets_leave(struct gyre_ib_transport *ib);
+
 /* ---- ib_failover.c ------------------------------------------------------------------------- */
 
-/* What one side sees: bits of the pairs of rails. Sent between ranks: the layout is fixed. */
+/* What one side sees: bits of the pairs of rails. A wire format. */
 struct gyre_ib_rails_seen {
     uint8_t active; /* the port is active here */
     uint8_t good;   /* and not bad */
@@ -109,14 +201,22 @@ struct gyre_ib_rails_seen {
  * @ran_ns: from that move to this one. */
 uint64_t gyre_ib_return_ns(uint64_t last_ns, uint64_t ran_ns);
 
+/* TCP in place of rails. In `last`: rails ran for long, and nothing was answered. */
+#define GYRE_IB_SOCKETS 0x80
+
 /** Of the next set, the same on both ranks; 0 = no rail is active on both. */
 static inline uint8_t gyre_ib_choose_rails(const struct gyre_ib_rails_seen *mine,
                                            const struct gyre_ib_rails_seen *theirs)
 {
+    const uint8_t common = mine->active & theirs->active, last = mine->last | theirs->last;
     const uint8_t good = mine->good & theirs->good;
-    const uint8_t active = mine->active & theirs->active;
-    const uint8_t earlier = active & (uint8_t) ~(mine->last | theirs->last);
-    return good != 0 ? good : earlier != 0 ? earlier : active;
+    const uint8_t active = common & (uint8_t)~GYRE_IB_SOCKETS;
+    const uint8_t earlier = active & (uint8_t)~last;
+    if (good != 0)
+        return good;
+    if ((common & GYRE_IB_SOCKETS) != 0 && (active == 0 || (last & GYRE_IB_SOCKETS) != 0))
+        return GYRE_IB_SOCKETS;
+    return earlier != 0 ? earlier : active;
 }
 
 /** After the channels are open, before the blob. */

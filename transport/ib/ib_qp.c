@@ -203,8 +203,7 @@ gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd,
     return GYRE_SUCCESS;
 }
 
-/* The kernel resolves the peer's address in this call; the peer's interface may just have come up.
- */
+/* The kernel resolves the peer's address in this call. */
 static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                           const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
 {

@@ -11,8 +11,7 @@
  *     earlier rounds nor fresh memory, which is zeroed. When a queue pair fails, another one writes
  *     only after it is gone.
  *   - A NIC may send a packet again, which is harmless while both ends hold the same slot. So a
- *     slot is released only when the peer's NIC has acknowledged it. If the receiving executor
- *     returns it before that, the sending executor has credit, but waits.
+ *     slot is released only when the peer's NIC has acknowledged it, also if credit comes before.
  */
 #include "transport/ib/ib_path.h"
 
@@ -104,8 +103,7 @@ static struct ibv_send_wr *add_write(struct gyre_ib_transport *ib, struct gyre_i
     return wr;
 }
 
-/* One channel's sends are in order, so the completion of one for each half of a FIFO releases all
- * slots before it. With several channels each slot needs its own. */
+/* One channel's sends are in order, so one completion for each half of a FIFO suffices. */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
 {
@@ -239,8 +237,8 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
 
 /* A request that the NIC sends again must not meet a later one for the same slot of the peer, so
  * that one waits for the acknowledgement, too. */
-static bool has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
-                     bool has_credit)
+bool gyre_ib_has_simple(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                        bool has_credit)
 {
     const uint32_t depth = ib->config.spec.depth;
     return send->posted < gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]) &&
@@ -268,7 +266,7 @@ static void write_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* After half a FIFO, or when the sender has used all credit, so it never waits for held credit. */
+/* After half a FIFO, or when the sender has used all credit. */
 static bool return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -306,8 +304,8 @@ static struct gyre_line_slots slots_of(const struct gyre_ib_transport *ib,
                                     send->fifo.depth};
 }
 
-static bool has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
-                      bool has_credit, uint32_t *n_lines_out)
+bool gyre_ib_has_lines(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                       bool has_credit, uint32_t *n_lines_out)
 {
     const struct gyre_ib_line_send *lines = &send->lines;
     const struct gyre_line_slots slots = slots_of(ib, send);
@@ -424,7 +422,8 @@ bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_s
                       bool has_credit)
 {
     uint32_t n_lines;
-    return has_slot(ib, send, has_credit) || has_lines(ib, send, has_credit, &n_lines);
+    return gyre_ib_has_simple(ib, send, has_credit) ||
+           gyre_ib_has_lines(ib, send, has_credit, &n_lines);
 }
 
 bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
@@ -433,12 +432,14 @@ bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     uint32_t n_lines;
     if (peer->move.is_halted)
         return false;
+    if (peer->move.used == GYRE_IB_SOCKETS)
+        return gyre_ib_socket_move(ib, peer);
     for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
-        while (!ib->is_failed && has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
+        while (!ib->is_failed && gyre_ib_has_lines(ib, &peer->sends[fifo], true, &n_lines) &&
                post_lines(ib, peer, fifo, n_lines))
             has_moved = true;
     for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++)
-        while (!ib->is_failed && has_slot(ib, &peer->sends[fifo], true) &&
+        while (!ib->is_failed && gyre_ib_has_simple(ib, &peer->sends[fifo], true) &&
                post_slot(ib, peer, fifo))
             has_moved = true;
     has_moved = return_credits(ib, peer) || has_moved;
@@ -447,6 +448,7 @@ bool gyre_ib_push(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 
 void gyre_ib_return_held_credit(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    if (!peer->move.is_halted && return_line_credits(ib, peer, true))
+    if (!peer->move.is_halted && peer->move.used != GYRE_IB_SOCKETS &&
+        return_line_credits(ib, peer, true))
         gyre_ib_flush(ib, peer->control);
 }

@@ -12,8 +12,7 @@
 #define LOOK_NS 200000000ULL
 /* Fewer bytes of a channel say nothing about its rate. */
 #define WINDOW_MIN_BYTES (256u << 10)
-/* Shares change if rates are off by more than an eighth at so many looks. Until then bytes and
- * times add up. */
+/* Shares change if rates are off by more than an eighth at so many looks. */
 #define N_LOOKS   5
 #define MIN_SHARE 8
 

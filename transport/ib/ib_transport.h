@@ -14,9 +14,8 @@
  *
  * A small payload travels in the box. A large one is cut into parts, one for each channel, and each
  * part ends with an imm. The slot has arrived when all its imms have: requests of one RC QP execute
- * in order at the responder, and the completion of the receive that an imm consumes becomes visible
- * after the data of all earlier requests (IB specification 1.4, 9.5 and 10.8.3). So data may arrive
- * in any order (relaxed PCI writes).
+ * in order, and the completion of an imm's receive becomes visible after the data of all earlier
+ * requests (IB specification 1.4, 9.5 and 10.8.3). So relaxed PCI writes are allowed.
  *
  * More receives are posted than there can be credits, and they are posted again before a credit is
  * returned. So "receiver not ready" cannot happen.
@@ -164,7 +163,7 @@ struct gyre_ib_recv {
     struct gyre_ib_line_recv lines;
 };
 
-/* Where the peer receives. Sent between ranks: the layout is fixed. */
+/* Where the peer receives. A wire format. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank */
     uint64_t boxes;   /* [n_fifos][depth] */
@@ -190,6 +189,7 @@ struct gyre_ib_rail_pair {
 };
 
 struct gyre_ib_state;
+struct gyre_ib_socket;
 
 enum gyre_ib_fence_state { GYRE_IB_FENCE_NONE, GYRE_IB_FENCE_RUNS, GYRE_IB_FENCE_ENDED };
 
@@ -203,7 +203,7 @@ struct gyre_ib_worker {
     bool has_ended;
 };
 
-/* Sent between ranks: the layout is fixed. */
+/* A wire format. */
 struct gyre_ib_probe_state {
     uint32_t number;
     uint8_t step;     /* GYRE_IB_MADE or GYRE_IB_UP */
@@ -223,7 +223,7 @@ struct gyre_ib_probe_result {
     bool has_ended;
 };
 
-/* Of a peer's rails that were left out; by the thread of ib_probe.c where nothing else is said. */
+/* By the thread of ib_probe.c where nothing else is said. */
 struct gyre_ib_probe {
     uint32_t left_out; /* active rails that carry no data; written by the proxy */
     bool is_due;       /* this and the next four: under mail_lock */
@@ -248,8 +248,9 @@ struct gyre_ib_move {
     bool is_halted; /* nothing is posted */
     bool is_broken; /* a new epoch shall begin */
     bool is_parked;
-    bool is_fencing; /* old queue pairs are not gone yet */
-    uint8_t used;    /* a bit for each pair of rails that carries data */
+    bool avoids_socket; /* in the next epoch */
+    bool is_fencing;    /* old queue pairs are not gone yet */
+    uint8_t used;       /* a bit for each pair of rails that carries data, or GYRE_IB_SOCKETS */
     enum gyre_ib_step step;
     enum gyre_ib_step seen; /* the peer's, in this epoch */
     uint32_t epoch;
@@ -274,6 +275,7 @@ struct gyre_ib_move {
     struct gyre_ib_probe probe;
     uint64_t probe_ns; /* when the next one may begin */
     uint32_t n_unanswered;
+    struct gyre_ib_socket *socket; /* NULL = the pair waits for a rail */
 };
 
 struct gyre_ib_peer {
@@ -366,6 +368,9 @@ struct gyre_ib_transport {
     pthread_mutex_t mail_lock;
     struct gyre_ib_worker fencer;
     struct gyre_ib_worker prober;
+    struct gyre_ib_worker dialer;
+    struct gyre_sock_listeners listeners; /* in place of rails */
+    struct gyre_sock_list socket_list;
 };
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */

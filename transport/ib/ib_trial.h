@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The two processes tell each other their ports and ends by a way of their own. Each call ends
- * within a few seconds, also if the other process is gone.
+ * within a few seconds.
  *
  *   both      open, port        -> tell the ports
  *   both      begin             -> tell the ends

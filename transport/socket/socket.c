@@ -190,7 +190,7 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     pthread_mutex_init(&transport->recording, NULL);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
     /* One thread that copies every byte is slower than a fast network. Half of the rank's
-     * processors are the application's. NCCL's variable counts the threads of one direction. */
+     * processors are the application's. */
     const char *source = gyre_param_source(config->params, GYRE_PARAM_SOCKET_NTHREADS);
     const int64_t number = gyre_param_number(config->params, GYRE_PARAM_SOCKET_NTHREADS);
     const int64_t wanted = strncmp(source, "NCCL_", 5) == 0 ? 2 * number : number;

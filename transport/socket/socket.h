@@ -4,8 +4,8 @@
  * n_links. Only thread l % n_threads uses link l of every peer and its FIFOs.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A batch is first the headers of
- * all its frames, then their payloads in the same order, so one system call reads a batch into its
- * slots. A slot is sent only with credit, so a receiver always has room.
+ * all its frames, then their payloads in the same order, so one system call reads it into its
+ * slots. A slot is sent only with credit.
  *
  * Slots of LL are frames of FIFOs of their own, numbered behind those of SIMPLE, and travel without
  * flags. The receiving proxy stores the lines in whole words, because an executor polls them. All
@@ -271,11 +271,10 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
  * because a handshake with a stopped rank takes seconds; a second one accepts. An accepted
  * connection is a joiner until it has proved that it knows the secret and told its rank. Each
  * joiner has a thread and a short deadline of its own, so a stranger delays no rank. Of too many
- * the oldest is closed; if that was a rank, it tries again.
+ * the oldest is closed, and tries again.
  *
- * A link that broke goes on where the receiving sides stopped (docs/failover.md): closing the
- * connection is its fence, and both hellos tell the counts of its FIFOs. The connecting rank
- * numbers its attempts, so an old one never replaces a later one. */
+ * When a link that broke goes on (docs/failover.md), both hellos tell the counts of its FIFOs. The
+ * connecting rank numbers its attempts, so an old one never replaces a later one. */
 #define SOCKET_HANDSHAKE_NS 5000000000ULL /* a few round trips of a slow network take less */
 #define SOCKET_RETRY_NAP_NS 10000000L
 

@@ -176,8 +176,7 @@ static void take_joiner(struct setup *setup, int listen_fd)
         setup->refused_ns = 0;
     if (status == GYRE_SUCCESS || status == GYRE_ERROR_TIMEOUT)
         return;
-    /* For example for lack of descriptors. The connection stays in the kernel's queue, and
-     * strangers give back what they hold. Without strangers this rank has used them up, and its
+    /* For example for lack of descriptors, which strangers give back. Without strangers the
      * set-up ends after REFUSED_NS. */
     const struct timespec retry_nap = {0, SOCKET_RETRY_NAP_NS};
     const uint64_t now_ns = gyre_now_ns();

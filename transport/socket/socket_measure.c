@@ -4,7 +4,7 @@
  *
  * The rate is measured where no interface tells it truly (loopback, veth, tunnels, virtual
  * machines). The lowest rank of each host sends for a few milliseconds to that of the next host,
- * over all connections. All hosts do so at once, because collectives use both directions, too.
+ * over all connections, all hosts at once.
  *
  *   receiver   one byte on connection 0: it has connected to all its peers, and reads from now on
  *   sender     chunks on all connections, of which the first byte says whether one more follows
@@ -61,8 +61,7 @@ void socket_measure_round_trip(struct socket_transport *transport)
 #define WARM_NS 2000000ULL
 /* The best of several windows counts, because a thread that waits for its processor counts too
  * little. A window begins when all data were read, because data that had waited would make it too
- * fast, or at any time if the receiver is the limit. If the network fills none, the whole time
- * counts. */
+ * fast, or at any time if the receiver is the limit. */
 #define MIN_SPAN_NS  1000000ULL
 #define WINDOW_BYTES (512 << 10)
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A firewall that lost its state can drop a single connection while the host lives, and the kernel
- * would go on sending for a quarter of an hour. So this rank asks its kernel since when sent data
- * wait for an acknowledgement, which the kernel of a slow or stopped peer sends. TCP_USER_TIMEOUT
- * cannot tell the two apart: since Linux 5.11 it also ends a connection whose window stays full
- * although every probe is answered.
+ * A firewall can drop a single connection while the host lives, and the kernel would go on sending
+ * for a quarter of an hour. So this rank asks its kernel since when sent data wait for an
+ * acknowledgement, which the kernel of a slow or stopped peer sends. TCP_USER_TIMEOUT also ends
+ * such a peer's connection: since Linux 5.11 one whose window stays full.
  */
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
@@ -246,9 +245,8 @@ bool socket_is_behind(const void *context, bool has_credit)
     return false;
 }
 
-/* Links that broke: their side is HALTED, both sides tell their counts, the sender rewinds to what
- * the receiver has, and the link runs again (docs/failover.md). What is said of a link here holds
- * under the lock of the proxy that moves it. */
+/* Links that broke (docs/failover.md). What is said of a link here holds under the lock of the
+ * proxy that moves it. */
 
 /* Since the last sign of life. The health link finds the dead sooner. */
 #define BROKEN_MAX_NS 10000000000ULL

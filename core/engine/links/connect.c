@@ -86,6 +86,8 @@ static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *lin
     for (int peer = 0; peer < self->n_ranks; peer++)
         if (peer != self->rank && links->transport_of[peer] == index)
             peers[n_peers++] = (uint16_t)peer;
+    char why[160];
+    const struct gyre_peer_info *mine = &links->infos[self->rank];
     const struct gyre_transport_config config = {
         .device = self->device,
         .params = &self->params,
@@ -99,6 +101,9 @@ static gyre_status open_transport(struct gyre_rank *self, struct gyre_links *lin
         .ring_prev = links->ring_prev,
         .is_far = links->is_far,
         .rendezvous = &self->bootstrap->own_address,
+        .may_use_sockets =
+            self->config.transport == NULL &&
+            gyre_transport_socket.reachable(&self->params, mine, mine, why, sizeof(why)),
         .secret = self->bootstrap->secret,
         .traffic_class = self->config.traffic_class,
         .service_level = self->config.service_level,
