@@ -98,7 +98,7 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
                                           .fault = place->fault};
     struct gyre_meet meet;
     gyre_unique_id mine = {{0}};
-    gyre_unique_id *all = calloc((size_t)place->n_ranks, sizeof(*all));
+    GYRE_FREED gyre_unique_id *all = calloc((size_t)place->n_ranks, sizeof(*all));
     if (all == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d ids", place->n_ranks);
     gyre_status status = GYRE_SUCCESS;
@@ -112,7 +112,6 @@ gyre_status gyre_unique_id_settle(const struct gyre_params *params,
     }
     if (status == GYRE_SUCCESS)
         *id = all[0];
-    free(all);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "init");
 }
 

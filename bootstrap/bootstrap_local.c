@@ -140,18 +140,16 @@ static gyre_status gather(struct gyre_bootstrap *bootstrap, const void *mine, si
                           void **all_out, size_t *offsets_out)
 {
     struct shared *shared = ((struct local *)bootstrap)->shared;
-    pthread_mutex_lock(&shared->lock);
-    gyre_status status = gather_locked((struct local *)bootstrap, mine, n_bytes);
-    if (status == GYRE_SUCCESS) {
-        status = offsets_out != NULL
-                     ? gyre_gathered_v(shared->result, shared->n_ranks, all_out, offsets_out)
-                     : gyre_gathered_fixed(shared->result, shared->n_ranks, n_bytes, *all_out);
-        if (--shared->n_readers == 0) {
-            free(shared->result);
-            shared->result = NULL;
-        }
+    GYRE_LOCKED(&shared->lock);
+    GYRE_TRY(gather_locked((struct local *)bootstrap, mine, n_bytes));
+    const gyre_status status =
+        offsets_out != NULL
+            ? gyre_gathered_v(shared->result, shared->n_ranks, all_out, offsets_out)
+            : gyre_gathered_fixed(shared->result, shared->n_ranks, n_bytes, *all_out);
+    if (--shared->n_readers == 0) {
+        free(shared->result);
+        shared->result = NULL;
     }
-    pthread_mutex_unlock(&shared->lock);
     return status;
 }
 
@@ -165,14 +163,12 @@ static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void
 static gyre_status local_check(struct gyre_bootstrap *bootstrap)
 {
     struct local *local = (struct local *)bootstrap;
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&local->shared->lock);
+    GYRE_LOCKED(&local->shared->lock);
     if (local->broken != GYRE_SUCCESS)
-        status = gyre_fail(local->broken, "%s", local->broken_text);
-    else if (gyre_bootstrap_is_cancelled(bootstrap))
-        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
-    pthread_mutex_unlock(&local->shared->lock);
-    return status;
+        return gyre_fail(local->broken, "%s", local->broken_text);
+    if (gyre_bootstrap_is_cancelled(bootstrap))
+        return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
+    return GYRE_SUCCESS;
 }
 
 static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
@@ -180,10 +176,9 @@ static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
     struct local *local = (struct local *)bootstrap;
     char cause[GYRE_TEXT_MAX_BYTES];
     snprintf(cause, sizeof(cause), "rank %d gave up: %s", bootstrap->rank, text);
-    pthread_mutex_lock(&local->shared->lock);
+    GYRE_LOCKED(&local->shared->lock);
     set_broken(local, GYRE_ERROR_INVALID_USAGE, "this rank gave up before");
     tell_others(local, GYRE_EVENT_NONE, cause, "");
-    pthread_mutex_unlock(&local->shared->lock);
 }
 
 static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const void *message,
@@ -192,7 +187,7 @@ static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const 
     struct local *local = (struct local *)bootstrap;
     struct shared *shared = local->shared;
     GYRE_TRY(gyre_post_check(bootstrap->n_ranks, rank, n_bytes));
-    pthread_mutex_lock(&shared->lock);
+    GYRE_LOCKED(&shared->lock);
     for (int to = 0; to < shared->n_ranks; to++) {
         const bool is_meant = rank == -1 ? to != bootstrap->rank : to == rank;
         if (is_meant && shared->ranks[to].is_open)
@@ -200,7 +195,6 @@ static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const 
                              message, n_bytes);
     }
     pthread_cond_broadcast(&shared->changed);
-    pthread_mutex_unlock(&shared->lock);
     return GYRE_SUCCESS;
 }
 
@@ -211,7 +205,7 @@ static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
     const uint64_t deadline_ns =
         gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
     memset(event_out, 0, sizeof(*event_out));
-    pthread_mutex_lock(&local->shared->lock);
+    GYRE_LOCKED(&local->shared->lock);
     while (!gyre_events_pop(&local->events, event_out)) {
         if (local->is_woken || gyre_now_ns() >= deadline_ns) {
             local->is_woken = false;
@@ -219,17 +213,15 @@ static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
         }
         gyre_cond_wait_until(&local->shared->changed, &local->shared->lock, deadline_ns);
     }
-    pthread_mutex_unlock(&local->shared->lock);
     return GYRE_SUCCESS;
 }
 
 static void local_wake(struct gyre_bootstrap *bootstrap)
 {
     struct local *local = (struct local *)bootstrap;
-    pthread_mutex_lock(&local->shared->lock);
+    GYRE_LOCKED(&local->shared->lock);
     local->is_woken = true;
     pthread_cond_broadcast(&local->shared->changed);
-    pthread_mutex_unlock(&local->shared->lock);
 }
 
 static void local_leave(struct gyre_bootstrap *bootstrap)
@@ -237,11 +229,10 @@ static void local_leave(struct gyre_bootstrap *bootstrap)
     struct local *local = (struct local *)bootstrap;
     char cause[96];
     snprintf(cause, sizeof(cause), "rank %d has left the communicator", bootstrap->rank);
-    pthread_mutex_lock(&local->shared->lock);
+    GYRE_LOCKED(&local->shared->lock);
     if (!local->has_left)
         tell_others(local, GYRE_EVENT_LEFT, cause, "");
     local->has_left = true;
-    pthread_mutex_unlock(&local->shared->lock);
 }
 
 static void local_close(struct gyre_bootstrap *bootstrap)

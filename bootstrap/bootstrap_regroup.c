@@ -405,23 +405,26 @@ gyre_status gyre_regroup_serve(const struct gyre_sock_listeners *listeners,
 {
     const size_t n = (size_t)regroup->n_ranks;
     char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
-    struct serving serving = {.regroup = regroup, .listeners = listeners, .own = claim_of(regroup)};
-    gyre_status status = GYRE_SUCCESS;
-    serving.missing = malloc(n * sizeof(*serving.missing));
-    serving.candidates = malloc(MAX_CANDIDATES * sizeof(*serving.candidates));
-    serving.joiners = calloc(n, sizeof(*serving.joiners));
-    serving.rank_of = calloc(n, sizeof(*serving.rank_of));
-    serving.polls = calloc(n + GYRE_SOCK_LIST_MAX + MAX_CANDIDATES, sizeof(*serving.polls));
-    if (serving.missing == NULL || serving.candidates == NULL || serving.joiners == NULL ||
-        serving.rank_of == NULL || serving.polls == NULL) {
-        status = gyre_fail_errno(ENOMEM, "a regroup listener");
-        goto free_arrays;
-    }
+    GYRE_FREED bool *missing = malloc(n * sizeof(*missing));
+    GYRE_FREED struct candidate *candidates = malloc(MAX_CANDIDATES * sizeof(*candidates));
+    GYRE_FREED int *joiners = calloc(2 * n, sizeof(*joiners));
+    GYRE_FREED struct pollfd *polls =
+        calloc(n + GYRE_SOCK_LIST_MAX + MAX_CANDIDATES, sizeof(*polls));
+    if (missing == NULL || candidates == NULL || joiners == NULL || polls == NULL)
+        return gyre_fail_errno(ENOMEM, "a regroup listener");
+    struct serving serving = {.regroup = regroup,
+                              .listeners = listeners,
+                              .own = claim_of(regroup),
+                              .missing = missing,
+                              .candidates = candidates,
+                              .joiners = joiners,
+                              .rank_of = joiners + n,
+                              .polls = polls};
     memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
     serving.missing[regroup->rank] = false;
     if (regroup->failure != GYRE_SUCCESS)
         note_failure(&serving, regroup->failure, regroup->failure_text);
-    status = wait_for_all(&serving);
+    gyre_status status = wait_for_all(&serving);
     if (serving.failure != GYRE_SUCCESS)
         status = gyre_fail(serving.failure, "%s", serving.failure_text);
     else if (status == GYRE_SUCCESS)
@@ -431,11 +434,5 @@ gyre_status gyre_regroup_serve(const struct gyre_sock_listeners *listeners,
     tell_joiners(&serving, status, text, status == GYRE_SUCCESS ? id_out : NULL);
     while (serving.n_candidates > 0)
         drop_candidate(&serving, serving.n_candidates - 1);
-free_arrays:
-    free(serving.missing);
-    free(serving.candidates);
-    free(serving.joiners);
-    free(serving.rank_of);
-    free(serving.polls);
     return status;
 }

@@ -28,6 +28,13 @@ struct attempts {
     char texts[GYRE_TEXT_MAX_BYTES];
 };
 
+static gyre_status check_cancelled(const struct gyre_bootstrap *bootstrap)
+{
+    return gyre_bootstrap_is_cancelled(bootstrap)
+               ? gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank)
+               : GYRE_SUCCESS;
+}
+
 static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                const struct gyre_sock_address *address, uint64_t connect_ns,
                                uint64_t deadline_ns, struct attempts *attempts)
@@ -44,9 +51,8 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
         gyre_wire_watch_start(tcp->fd, &tcp->watch);
         while (status == GYRE_SUCCESS && !has_word) {
             status = gyre_wire_await(tcp->fd, &tcp->watch, word_ns, &has_word);
-            if (status == GYRE_SUCCESS && gyre_bootstrap_is_cancelled(&tcp->base))
-                return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d",
-                                 tcp->base.rank);
+            if (status == GYRE_SUCCESS)
+                GYRE_TRY(check_cancelled(&tcp->base));
         }
         if (status == GYRE_SUCCESS)
             status = gyre_authenticate(tcp->fd, layout->secret, false,
@@ -102,9 +108,7 @@ static gyre_status connect_server(struct gyre_tcp *tcp, const struct gyre_id_lay
                                     : was_answered ? CONNECT_SLICE_NS / (unsigned)tcp->n_addresses
                                                    : CONNECT_SLICE_NS;
         for (int i = 0; i < tcp->n_addresses; i++) {
-            if (gyre_bootstrap_is_cancelled(&tcp->base))
-                return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d",
-                                 tcp->base.rank);
+            GYRE_TRY(check_cancelled(&tcp->base));
             status = try_address(tcp, layout, &addresses[i], connect_ns, deadline_ns, &attempts);
             if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
                 return status;
@@ -141,7 +145,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
     if (status == GYRE_SUCCESS)
         status = gyre_tcp_send(tcp, &frame, mine, deadline_ns);
     const bool is_sent = status == GYRE_SUCCESS;
-    pthread_mutex_lock(&tcp->lock);
+    GYRE_LOCKED(&tcp->lock);
     /* The reason may have arrived although a send failed. */
     while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
            !gyre_bootstrap_is_cancelled(&tcp->base))
@@ -150,18 +154,18 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         *result_out = tcp->result;
         tcp->result = NULL;
         tcp->sequence++;
-        status = gyre_gathered_check(*result_out, tcp->n_result, tcp->base.n_ranks);
-    } else if (tcp->broken != GYRE_SUCCESS) {
-        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
-    } else if (gyre_bootstrap_is_cancelled(&tcp->base)) {
+        return gyre_gathered_check(*result_out, tcp->n_result, tcp->base.n_ranks);
+    }
+    if (tcp->broken != GYRE_SUCCESS)
+        return gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    if (gyre_bootstrap_is_cancelled(&tcp->base))
         status = gyre_fail(GYRE_ERROR_ABORTED, "the all-gather was given up on this rank");
-        gyre_tcp_set_broken(tcp, status, gyre_cause());
-    } else if (is_sent) {
+    else if (is_sent)
         status =
             gyre_fail(GYRE_ERROR_TIMEOUT, "the rendezvous at %s does not answer", tcp->server_text);
-        gyre_tcp_set_broken(tcp, status, gyre_cause());
-    }
-    pthread_mutex_unlock(&tcp->lock);
+    else
+        return status;
+    gyre_tcp_set_broken(tcp, status, gyre_cause());
     return status;
 }
 
@@ -192,32 +196,33 @@ static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void
 static gyre_status tcp_check(struct gyre_bootstrap *bootstrap)
 {
     struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&tcp->lock);
+    GYRE_LOCKED(&tcp->lock);
     if (tcp->broken == GYRE_SUCCESS)
         gyre_tcp_wait(tcp, 0);
     if (tcp->broken != GYRE_SUCCESS)
-        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
-    else if (gyre_bootstrap_is_cancelled(bootstrap))
-        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
-    pthread_mutex_unlock(&tcp->lock);
-    return status;
+        return gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    return check_cancelled(bootstrap);
+}
+
+/* Keeps the thread's cause. */
+static void tell(struct gyre_tcp *tcp, enum gyre_frame_type type, const char *text)
+{
+    char before[GYRE_CAUSE_MAX_BYTES];
+    const struct gyre_frame frame = {
+        .type = type,
+        .rank = tcp->base.rank,
+        .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
+        gyre_set_cause(before);
 }
 
 static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
     struct gyre_tcp *tcp = (struct gyre_tcp *)bootstrap;
-    char before[GYRE_CAUSE_MAX_BYTES];
-    const struct gyre_frame frame = {
-        .type = GYRE_FRAME_FAIL,
-        .rank = bootstrap->rank,
-        .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
-    snprintf(before, sizeof(before), "%s", gyre_cause());
-    if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
-        gyre_set_cause(before);
-    pthread_mutex_lock(&tcp->lock);
+    tell(tcp, GYRE_FRAME_FAIL, text);
+    GYRE_LOCKED(&tcp->lock);
     gyre_tcp_set_broken(tcp, GYRE_ERROR_INVALID_USAGE, "this rank gave up before");
-    pthread_mutex_unlock(&tcp->lock);
 }
 
 static gyre_status tcp_post(struct gyre_bootstrap *bootstrap, int rank, const void *message,
@@ -236,22 +241,19 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
     const uint64_t deadline_ns =
         gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
     memset(event_out, 0, sizeof(*event_out));
-    pthread_mutex_lock(&tcp->lock);
+    GYRE_LOCKED(&tcp->lock);
     for (bool is_first = true;; is_first = false) {
         if (gyre_events_pop(&tcp->events, event_out) || tcp->is_woken ||
             (!is_first && gyre_now_ns() >= deadline_ns))
             break;
         gyre_tcp_wait(tcp, deadline_ns);
     }
-    gyre_status status = GYRE_SUCCESS;
-    if (event_out->kind == GYRE_EVENT_NONE) {
-        tcp->is_woken = false;
-        /* Without a link no later death can be reported. */
-        if (tcp->is_closed && !tcp->server_rank_left)
-            status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
-    }
-    pthread_mutex_unlock(&tcp->lock);
-    return status;
+    if (event_out->kind != GYRE_EVENT_NONE)
+        return GYRE_SUCCESS;
+    tcp->is_woken = false;
+    /* Without a link no later death can be reported. */
+    return tcp->is_closed && !tcp->server_rank_left ? gyre_fail(tcp->broken, "%s", tcp->broken_text)
+                                                    : GYRE_SUCCESS;
 }
 
 static void tcp_wake(struct gyre_bootstrap *bootstrap)
@@ -269,12 +271,7 @@ static void tcp_wake(struct gyre_bootstrap *bootstrap)
 
 static void tcp_leave(struct gyre_bootstrap *bootstrap)
 {
-    char before[GYRE_CAUSE_MAX_BYTES];
-    const struct gyre_frame frame = {.type = GYRE_FRAME_LEAVE, .rank = bootstrap->rank};
-    snprintf(before, sizeof(before), "%s", gyre_cause());
-    if (gyre_tcp_send((struct gyre_tcp *)bootstrap, &frame, NULL, gyre_now_ns() + POST_NS) !=
-        GYRE_SUCCESS)
-        gyre_set_cause(before);
+    tell((struct gyre_tcp *)bootstrap, GYRE_FRAME_LEAVE, "");
 }
 
 static void tcp_close(struct gyre_bootstrap *bootstrap)
@@ -316,25 +313,20 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
                                   .pid = getpid()};
     const struct gyre_frame frame = {
         .type = GYRE_FRAME_JOIN, .rank = tcp->base.rank, .n_bytes = sizeof(who)};
-    gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_host_hash(NULL, &who.host_hash));
     gethostname(who.host, sizeof(who.host) - 1);
     GYRE_TRY(gyre_tcp_send(tcp, &frame, &who, deadline_ns));
-    pthread_mutex_lock(&tcp->lock);
+    GYRE_LOCKED(&tcp->lock);
     while (!tcp->is_joined && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
            !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
     if (tcp->is_joined)
-        status = GYRE_SUCCESS; /* the first poll reports a later loss */
-    else if (tcp->broken != GYRE_SUCCESS)
-        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
-    else if (gyre_bootstrap_is_cancelled(&tcp->base))
-        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
-    else
-        status = gyre_fail(GYRE_ERROR_TIMEOUT, "init: the rendezvous at %s does not answer",
-                           tcp->server_text);
-    pthread_mutex_unlock(&tcp->lock);
-    return status;
+        return GYRE_SUCCESS; /* the first poll reports a later loss */
+    if (tcp->broken != GYRE_SUCCESS)
+        return gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    GYRE_TRY(check_cancelled(&tcp->base));
+    return gyre_fail(GYRE_ERROR_TIMEOUT, "init: the rendezvous at %s does not answer",
+                     tcp->server_text);
 }
 
 static gyre_status make_tcp(const struct gyre_id_layout *layout,

@@ -351,19 +351,15 @@ static gyre_status receive(struct reception *reception)
 
 gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_meet *meet)
 {
-    struct reception *reception = calloc(1, sizeof(*reception));
-    struct gyre_meet_hello *hellos = calloc((size_t)place->n_ranks, sizeof(*hellos));
-    gyre_status status = GYRE_SUCCESS;
-    if (reception == NULL || hellos == NULL) {
-        free(reception);
-        free(hellos);
+    GYRE_FREED struct reception *reception = calloc(1, sizeof(*reception));
+    GYRE_FREED struct gyre_meet_hello *hellos = calloc((size_t)place->n_ranks, sizeof(*hellos));
+    if (reception == NULL || hellos == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to wait for %d ranks",
                          place->n_ranks);
-    }
     reception->place = place;
     reception->meet = meet;
     reception->hellos = hellos;
-    status = start_listening(reception);
+    gyre_status status = start_listening(reception);
     if (status == GYRE_SUCCESS)
         status = receive(reception);
     for (int i = 1; i < place->n_ranks; i++)
@@ -374,7 +370,5 @@ gyre_status gyre_meet_receive(const struct gyre_meet_place *place, struct gyre_m
         gyre_sock_close(reception->pending[--reception->n_pending].fd);
     while (reception->n_listeners > 0)
         gyre_sock_close(reception->listeners[--reception->n_listeners]);
-    free(hellos);
-    free(reception);
     return status;
 }
