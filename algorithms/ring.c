@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring and chain. The variants cross between hosts at different ranks, so that all NICs work
- * (hosts.h). All-reduce of four ranks; c2 is a sum of chunk c over two ranks, a capital letter is a
- * finished chunk:
+ * Ring and chain. hosts.h describes the variants. All-reduce of four ranks; c2 is a sum of chunk c
+ * over two ranks, a capital letter is a finished chunk:
  *
  *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
  *     0         d          a          b          c       own input

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The wheel's libgyre.so has all programs, and a script for each name.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/one_program.h"
 
 int main(int argc, char **argv)

@@ -62,8 +62,8 @@ struct gyre_proxy_fifo {
 /** Whole pages, or a multiple of 256 bytes below a page. */
 uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
 
-/** Host memory that the device can address. @fifos: depth and slot_bytes are set, 0 bytes = the
- * slots are elsewhere; the rest is filled in. @memory_out: for device->ops->host_free. */
+/** @fifos: depth and slot_bytes are set, 0 bytes = the slots are elsewhere; the rest is filled in.
+ * @memory_out: for device->ops->host_free. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, struct gyre_proxy_fifo *fifos,
                                    uint32_t n, void **memory_out, size_t *n_bytes_out);
 

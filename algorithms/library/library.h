@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Algorithms of the literature, for schedules, drawings and predictions; the tuner does not know
- * them. Each is a file that defines `gyre_algorithm_NAME`, and a line of GYRE_LIBRARY_LIST.
+ * them. Each has a line of GYRE_LIBRARY_LIST.
  */
 #ifndef GYRE_ALGORITHMS_LIBRARY_LIBRARY_H
 #define GYRE_ALGORITHMS_LIBRARY_LIBRARY_H

@@ -14,8 +14,7 @@
  *
  * `pairs` has distances 1, 2, 4, ... of halving, the nearest first, to compare with.
  *
- * In a torus (swing:8x8) dimensions take turns, and there is a variant for each dimension and
- * direction.
+ * In a torus (swing:8x8) dimensions take turns (torus.h).
  *
  * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n each way.
  *

@@ -129,8 +129,8 @@ struct bench_doctor {
     int exit_status;
 };
 
-/** @subject, @fix: may be NULL; the fix counts unless all is well. With a port or interface as
- * subject, NETDEV and DEVICE in the fix become its names. @format: the evidence. */
+/** @subject, @fix: may be NULL; the fix counts unless all is well. A port or interface as subject
+ * completes the fix (bench_fix_of_port()). @format: the evidence. */
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...) __attribute__((format(printf, 5, 6)));
 

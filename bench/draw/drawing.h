@@ -121,7 +121,7 @@ gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *tit
 gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *title, int round,
                            FILE *file);
 
-/** Writes an SVG of hosts, switches and links. Errors: UNSUPPORTED (too large), OUT_OF_MEMORY. */
+/** Errors: UNSUPPORTED (too large), OUT_OF_MEMORY. */
 gyre_status bench_draw_fabric(const struct gyre_fabric *fabric, const char *title, FILE *file);
 
 /* The build embeds the page's files (cmake/embed.cmake). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page.html with style, scripts and data in place of its marks. Steps in the data are lines of the
- * programs' text form, so that page and text cannot differ. docs/draw.md describes the fields.
+ * programs' text form, so that page and text cannot differ.
  */
 #include "bench/draw/drawing.h"
 

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Rank 0 gives each row to its outputs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/driver/rank.h"
 
 #include "bench/driver/signals.h"

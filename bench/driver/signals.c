@@ -43,7 +43,7 @@ static void on_alarm(int number)
     end_by(bench_interrupt_number);
 }
 
-/* The current size may last hours, so a second signal or the alarm ends the process. */
+/* The current size may last hours. */
 static void on_interrupt(int number)
 {
     bench_interrupt_number = number;

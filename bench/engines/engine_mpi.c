@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Over the same host memory. A rank is a process, whose main thread alone calls MPI. MPI's default
- * error handler ends the job with a message, so results need no check.
+ * Over the same host memory. A rank is a process, which calls MPI as bench/launch/launcher_mpi.c
+ * does.
  */
 #include "bench/engines/compare.h"
 #include "core/foundation/base/util.h"

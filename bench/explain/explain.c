@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gyre explain: where the time of calls went. Files of a job's ranks belong together; a simulated
- * trace is shown beside them.
+ * gyre explain: where the time of calls went.
  *
  *    gyre explain trace.json
  *    gyre explain trace.0.json trace.1.json predicted.json --json explained.json

@@ -43,7 +43,7 @@ struct wait_clock {
     uint64_t begin_ns; /* 0 = no look yet */
 };
 
-/* After an empty poll. Sets is_overdue and returns true if the wait took too long. */
+/* After an empty poll. */
 static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
                                                   struct bench_flag_page *flags)
 {

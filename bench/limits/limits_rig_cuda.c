@@ -199,7 +199,6 @@ start:
     return GYRE_SUCCESS;
 }
 
-/* What arrived from the next GPU, or from all others. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The schema is bench/report/report.schema.json. Each row replaces the whole file.
+ * The schema is bench/report/report.schema.json.
  */
 #include "bench/report/output.h"
 

@@ -80,8 +80,7 @@ gyre_status bench_tidy_row(struct bench_tidy *tidy, const struct bench_tidy_row 
 gyre_status bench_tidy_close(struct bench_tidy *tidy);
 
 /** Busbw / algbw as in nccl-tests: how often data crosses the busiest link of an ideal algorithm.
- * Of n blocks a rank keeps its own, so (n - 1) / n crosses its link, in an all-reduce twice. It is
- * 1 where a rank sends or receives the whole vector once. */
+ * Of n blocks a rank keeps its own, so (n - 1) / n crosses its link, in an all-reduce twice. */
 static inline double bench_bus_factor(enum gyre_collective coll, unsigned n_ranks)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];

@@ -127,7 +127,6 @@ static gyre_status time_calls(const struct bench_rank *rank, const struct bench_
         GYRE_TRY(bench_wait(rank));
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
         if (ranks_may_drift) {
-            /* A small all-reduce, after which ranks differ by its skew only. */
             gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
             const gyre_status status =
                 gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1, GYRE_FLOAT32, GYRE_SUM,

@@ -45,8 +45,7 @@ uint32_t gyre_record_signature(const struct gyre_record *record, int rank)
         common.is_send = 0;
         common.root = sender * 65536 + receiver;
     }
-    /* Multilinear hashing, as in plan_cache.c. The sum's top half depends on all bits of the
-     * record. */
+    /* Multilinear hashing, as in plan_cache.c. */
     static const uint64_t factors[] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
                                        0xd6e8feb86659fd93, 0xff51afd7ed558ccd};
     uint64_t words[GYRE_ARRAY_LENGTH(factors)], hash = 0;

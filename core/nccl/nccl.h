@@ -138,7 +138,7 @@ typedef enum {
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 /* X(return type, name, parameters): every function, so that each has its pnccl twin. A table a
- * file. docs/nccl_compat.md says which are supported and how the others refuse. */
+ * file. */
 #define NCCL_RESULT_FUNCTIONS(X)                           \
     X(ncclResult_t, GetVersion, (int *version))            \
     X(const char *, GetErrorString, (ncclResult_t result)) \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that gyre lacks go to the library that GYRE_NCCL_FALLBACK names. The device API's host
- * helpers let programs that need the names load.
+ * The device API's host helpers let programs that need the names load.
  */
 #include "core/nccl/nccl_shim.h"
 

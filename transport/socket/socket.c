@@ -68,7 +68,6 @@ static gyre_status alloc_fifos(struct socket_transport *transport)
         }
         for (uint32_t f = 0; f < peer->n_fifos; f++) {
             struct socket_fifo *fifo = &peer->fifos[f];
-            /* Both protocols share an inbox and a credit word. */
             const struct socket_fifo *simple = &peer->fifos[f % peer->size.n_fifos];
             fifo->proto = f < peer->size.n_fifos ? GYRE_PROTO_SIMPLE : GYRE_PROTO_LL;
             fifo->send = ends[n + 2 * f];

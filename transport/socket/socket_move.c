@@ -248,7 +248,7 @@ bool socket_is_behind(const void *context, bool has_credit)
 /* Links that broke (docs/failover.md). What is said of a link here holds under the lock of the
  * proxy that moves it. */
 
-/* Since the last sign of life. The health link finds the dead sooner. */
+/* Since the last sign of life. */
 #define BROKEN_MAX_NS 10000000000ULL
 /* A socket that refuses for so long has lost its process. */
 #define REFUSED_MAX_NS 500000000ULL
@@ -268,7 +268,7 @@ uint32_t socket_halt(struct socket_link *link, uint32_t epoch, struct socket_cou
     }
     for (uint32_t i = 0; i < link->n_fifos && epoch > 0; i++) {
         struct socket_fifo *fifo = &link->peer->fifos[socket_nth_fifo(link, i)];
-        /* A GPU may return an empty slot of LL before it has arrived. */
+        /* As in batch_fifo() (socket_send.c). */
         fifo->n_returned = gyre_min_u64(
             gyre_load_acquire_u64(&fifo->recv.credit->head[fifo->proto]), fifo->n_arrived);
         counts_out[i] = (struct socket_counts){fifo->n_arrived, fifo->n_returned};

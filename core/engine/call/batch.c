@@ -11,8 +11,7 @@
 
 enum { N_FEW = 8 }; /* for so many calls nothing is allocated */
 
-/* Ends the communicator after a failure that other ranks do not share. Usage, arguments and
- * unsupported calls fail everywhere. */
+/* Usage, arguments and unsupported calls fail everywhere. */
 static void raise_failure(gyre_comm *comm, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
@@ -154,9 +153,8 @@ gyre_status gyre_batch_one(struct gyre_item *item)
     return status;
 }
 
-/* By communicator in the order of making, the same on all ranks, so ranks that share several
- * enqueue alike. Collectives come before messages: a send between two collectives would wait for
- * its receive, which another rank may have behind both. */
+/* Communicators come in one order on all ranks, so ranks that share several enqueue alike. A send
+ * between two collectives would wait for its receive, which another rank may have behind both. */
 static int compare_items(const void *left, const void *right)
 {
     const struct gyre_item *a = *(struct gyre_item *const *)left;

@@ -36,7 +36,6 @@ struct init_task {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* The other ranks must not wait for this rank. */
 static gyre_status give_up_joining(const struct gyre_init_request *request, gyre_status status)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, NULL};

@@ -127,7 +127,6 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
             gyre_clamp_u32(simple / 16 * 16, MIN_SLOT_BYTES, MAX_HOST_BYTES);
         return spec;
     }
-    /* SIMPLE takes up to four fifths, and the line protocols the rest. */
     divide_between_rings_and_others(&spec, n_peers, ring_bytes(n_peers, n_joined),
                                     GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
@@ -237,7 +236,6 @@ uint32_t gyre_net_line_bytes(gyre_device_kind kind, const struct gyre_fifo_spec 
         (uint64_t)n_near * spec->n_fifos + (uint64_t)n_far * gyre_fifo_size_of(spec, true).n_fifos;
     if (n_fifos == 0)
         return 0;
-    /* slots at both ends, and each rank has both ends */
     const uint64_t budget =
         kind == GYRE_DEVICE_CUDA ? GYRE_FIFO_BUDGET_ACROSS_BYTES / 8 : GYRE_FIFO_BUDGET_BYTES / 16;
     const uint64_t share = budget / (2 * n_fifos * spec->depth);

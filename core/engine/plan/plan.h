@@ -29,8 +29,8 @@ static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
     return n_steps;
 }
 
-/** NULL = not too large for a communicator to wait for: at most a ring all-reduce of 406 ranks
- * (docs/schedule.md). @n_steps: gyre_proof_steps(), and @n_workers: of one rank. */
+/** NULL = not too large for a communicator to wait for (docs/schedule.md). @n_steps:
+ * gyre_proof_steps(), and @n_workers: of one rank. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
 /** Prove one variant, out of place and in place. Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT

@@ -42,7 +42,6 @@ static bool can_run(const struct walk *walk, unsigned rank, const struct gyre_st
     return true;
 }
 
-/* Counts only slots filled before the round. */
 static bool choose(struct walk *walk)
 {
     bool any = false;

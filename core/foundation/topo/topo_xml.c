@@ -2,8 +2,7 @@
  *
  * <system><cpu numaid><pci busid> (nested: switches) <gpu><nvlink/></gpu>, or <nic><net/></nic>
  *
- * The file is untrusted: read whole under a cap, without network and entities, numbers
- * range-checked.
+ * The file is untrusted, so numbers are range-checked.
  */
 #include "core/foundation/topo/topo.h"
 

@@ -29,8 +29,7 @@ gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
         }
         GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
     }
-    /* CUDA prepares a kind of copy at its first use; a strided one within a GPU may be a kernel.
-     * The executor's memory is not in use yet. */
+    /* A strided copy within a GPU may be a kernel. The executor's memory is not in use yet. */
     unsigned char *from = executor->arena.base;
     unsigned char *to = from + PITCH_BYTES * N_ROWS;
     const cudaStream_t stream = executor->side_streams[0].streams[0];

@@ -129,7 +129,7 @@ static __device__ __forceinline__ void store_words(unsigned char *to, int n_word
     store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
-/* Out of line: few messages run it, and all others would fetch its instructions. */
+/* Out of line, as in move.cuh. */
 static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
 {
     uint64_t value = 0;

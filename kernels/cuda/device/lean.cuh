@@ -2,8 +2,8 @@
  *
  * Kernels of line protocols are compiled twice: full ones can record a launch and use connections
  * that a proxy serves; lean ones can do neither, because small calls pay for every instruction that
- * is fetched (docs/lab_notes.md). Sends and receives are lean only, and SIMPLE is full only. The
- * host chooses for each launch. GYRE_CUDA_LEAN says which of the two a file compiles.
+ * is fetched (docs/lab_notes.md). Sends and receives are lean only, and SIMPLE is full only.
+ * GYRE_CUDA_LEAN says which of the two a file compiles.
  */
 #ifndef GYRE_KERNELS_CUDA_LEAN_CUH
 #define GYRE_KERNELS_CUDA_LEAN_CUH

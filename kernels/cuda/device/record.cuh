@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording of launches for GYRE_TRACE_FILE. Every block appends to a ring of its own in device
- * memory (struct gyre_cuda_recorder), without atomic operations. The host reads the rings when the
- * communicator ends.
+ * Recording of launches for GYRE_TRACE_FILE (host/recording.h), without atomic operations. The host
+ * reads the rings when the communicator ends.
  *
  * Out of line, so that kernels keep their registers when nothing is recorded.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fused sums in LAMPORT. A thread receives the same lines from all peers, so it reduces them
- * without waiting for another thread. Small calls pay for every instruction that is fetched, so
- * EXACT_FIT means exactly PEERS peers, one tile, multiples of 16 bytes, and no scaling.
+ * without waiting for another thread. EXACT_FIT means exactly PEERS peers, one tile, multiples of
+ * 16 bytes, and no scaling.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "lamport sum",

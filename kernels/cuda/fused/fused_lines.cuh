@@ -2,9 +2,9 @@
  *
  * Fused programs in LL and LL128: scatter the chunks of IN, reduce the own chunk, gather the
  * results. A group of threads serves one peer. The own chunk is reduced in shared memory, and each
- * group sends the result to its own peer. In an all-to-all the scattered chunks are gathered, and
- * all groups copy the own chunk meanwhile. An in-place call is safe: a chunk is in shared memory,
- * or in the same thread's registers, before it is overwritten.
+ * group sends the result to its own peer. In an all-to-all the scattered chunks are gathered. An
+ * in-place call is safe: a chunk is in shared memory, or in the same thread's registers, before it
+ * is overwritten.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll sum",

@@ -7,8 +7,7 @@
  * ranks that send to each other do not wait for each other. FIFOs hold all tiles of a launch that
  * does both.
  *
- * With two rows, the first sends while the second receives. In an all-to-all of two ranks, the rows
- * also copy the own chunk tile by tile, in turns.
+ * With two rows, the first sends while the second receives.
  *
  * With several tiles, one more warp gives credit for taken tiles, because the fence before credit
  * would hold up warps that move data.

@@ -7,8 +7,8 @@
  * the same slots and gives the same bits as the program's steps, so a peer may interpret them. It
  * is faster because the host resolved every operand, and a thread waits only for its own lines.
  *
- * The one-shot kernel is short because small messages pay for every instruction that is fetched. A
- * group of threads serves one peer. The first group reduces all groups' values in shared memory.
+ * The one-shot kernel is short (device/lean.cuh). A group of threads serves one peer. The first
+ * group reduces all groups' values in shared memory.
  */
 #ifdef GYRE_KERNEL_ROW /* kernels/cuda/host/kernel_rows.c */
 GYRE_KERNEL_ROW(.name = "ll one-shot",

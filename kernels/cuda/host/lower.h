@@ -41,8 +41,7 @@ bool gyre_cuda_fused_joins(const struct gyre_cuda_fused *send,
 struct gyre_cuda_fused gyre_cuda_fused_join(const struct gyre_cuda_fused *send,
                                             const struct gyre_cuda_fused *receive);
 
-/** A send launched before the receive gives its credit, for which a peer
- * that also sends first waits. @n_channels: of the receive. */
+/** A send launched before the receive gives its credit. @n_channels: of the receive. */
 struct gyre_cuda_fused gyre_cuda_fused_before(const struct gyre_cuda_fused *send,
                                               const struct gyre_cuda_fused *receive,
                                               uint32_t n_channels);

@@ -3,7 +3,7 @@
  * Where blocks stand still. A block of SIMPLE that has waited for milliseconds writes the address
  * that it polls, and what it saw there, into the mailbox (must_stop_at() in device/sync.cuh). The
  * address names one side of a FIFO; the program and the slots moved before, which the host counts,
- * give step and tile: a CUDA function could wait for a thread that waits for this launch.
+ * give step and tile.
  */
 #ifndef GYRE_KERNELS_CUDA_POSITION_H
 #define GYRE_KERNELS_CUDA_POSITION_H

@@ -7,8 +7,8 @@
 #include "kernels/cuda/interpreter/interp.cuh"
 
 #if GYRE_CUDA_LEAN == 0
-/* Works of several protocols, each of which may wait for any other. The launch is one of SIMPLE:
- * its blocks may choose their places, and the last one reports for all. */
+/* Works of several protocols. The launch is one of SIMPLE: its blocks may choose their places, and
+ * the last one reports for all. */
 template <typename ARGS>
 static __global__ void __launch_bounds__(MAX_BLOCK_THREADS(GYRE_PROTO_SIMPLE), 1)
     interpret_mixed(const __grid_constant__ ARGS args)

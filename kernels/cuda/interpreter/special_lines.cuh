@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of line protocols that are recorded or use connections which proxies serve. Lean kernels
- * have none of it.
+ * Steps of line protocols that are recorded or use connections which proxies serve.
  *
  * On several hosts connections that proxies serve go by SIMPLE (connection.is_simple), all others
  * by lines. Before such a step one warp waits for their slots, which hold plain bytes, and all

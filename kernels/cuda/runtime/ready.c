@@ -155,8 +155,7 @@ gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready 
         .max_connections = loaded->max_connections,
         .traced = loaded->traced,
     };
-    /* Offsets become bytes. LAMPORT and SIMPLE's two-shot begin with the next rank, so that not all
-     * ranks send to the same peer first. */
+    /* Offsets become bytes, and peers are rotated (struct gyre_cuda_fused). */
     const uint32_t n_peers = loaded->fused.n_peers;
     const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
                             (loaded->proto == GYRE_PROTO_SIMPLE && loaded->fused.reduces != 0);
@@ -165,8 +164,8 @@ gyre_status gyre_cuda_ready(struct gyre_executor *base, const struct gyre_ready 
     ready->args.fused = loaded->fused;
     ready->args.fused.own_offset *= n_bytes;
     ready->args.fused.own_out_offset *= n_bytes;
-    /* A send that fills a FIFO leaves no room for the peer's next one. It gives the credit of all
-     * that this rank received, so that two ranks may send before they receive. */
+    /* A send that fills a FIFO leaves no room for the peer's next one. It gives credit ahead
+     * (fused_message.cuh). */
     if (loaded->fused_call.pattern == GYRE_FUSED_SEND &&
         gyre_tile_count(&wanted->split) >= ready->args.fused.depth)
         ready->args.fused.n_channels_behind = (uint16_t)loaded->n_channels;

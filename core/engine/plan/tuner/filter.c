@@ -128,8 +128,7 @@ static gyre_status parse_filter(const char *text, const struct vocabulary *vocab
         else if (slash[1] != '\0')
             GYRE_TRY(parse_list(slash + 1, vocabulary, &network_mask));
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
-            /* A list without a collective never counts for point to point, which has one
-             * algorithm, and NCCL's not for what NCCL makes of sends and receives. */
+            /* A list without a collective never counts for point to point: it has one algorithm. */
             const bool is_left_out = coll == GYRE_COLL_SEND_RECV ||
                                      (vocabulary->nccl_only != NULL &&
                                       (coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_GATHER ||

@@ -60,7 +60,6 @@ static uint64_t count_messages(const struct search *search, const struct gyre_ch
     return gyre_max_u64(choice->n_channels, gyre_div_round_up(search->n_bytes, choice->tile_bytes));
 }
 
-/* Another choice must stay below this part of the best time. */
 static double share_to_beat(const struct search *search, const struct gyre_choice *best,
                             const struct gyre_choice *choice)
 {

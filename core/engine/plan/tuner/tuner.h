@@ -175,8 +175,7 @@ void gyre_tuner_choose_tile(const struct gyre_tuner_facts *facts, enum gyre_coll
 uint64_t gyre_tuner_row_channels(const struct gyre_rule *rule, const struct gyre_tuner_facts *facts,
                                  enum gyre_collective coll, uint64_t n_bytes, uint32_t slot_bytes);
 
-/** The first that fits after `after` (NULL = of all), of the user's file, then the machine's, or
- * hosts.rows for predictions; or NULL. */
+/** As gyre_rows_find(): of the user's file, then the machine's, or hosts.rows for predictions. */
 const struct gyre_row *gyre_tuner_next_row(const struct gyre_tuner_facts *facts,
                                            const struct gyre_row_call *call,
                                            const struct gyre_row *after);
