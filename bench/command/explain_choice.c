@@ -99,7 +99,9 @@ static gyre_status fill_facts(const struct request *request, const struct gyre_t
     for (uint32_t rank = 0; rank < request->n_ranks; rank++)
         grouping.host_of[rank] = (uint16_t)(rank / (request->n_ranks / request->n_hosts));
     facts->grouping = &grouping;
-    grouping.weak_part = request->lost_percent > 0 ? 1 - request->lost_percent / 100.0 : 0;
+    /* A communicator counts ports of RDMA only. */
+    grouping.weak_part =
+        request->lost_percent > 0 && !facts->is_tcp ? 1 - request->lost_percent / 100.0 : 0;
     if (request->n_hosts > 1) {
         const struct gyre_network network = {.is_rdma = !facts->is_tcp,
                                              .least_ports = 100 - (uint32_t)request->lost_percent,
@@ -233,11 +235,11 @@ static void print_text(const struct request *request, const struct answer *answe
     else if (choice->won[GYRE_WON_WAY] == NULL)
         printf("  by no row: GYRE_ALGO, GYRE_PROTO or GYRE_PATH left no other way\n");
     if (answer->predicted_us > 0 && request->lost_percent > 0)
-        printf(choice->algorithm == &gyre_algorithm_leaf
+        printf(choice->algorithm == &gyre_algorithm_leaf && answer->no_leaf == NULL
                    ? "  host 0 has %d %% of the other hosts' rate, which leaf leaves them\n"
                    : "  the NICs with %d %% of their rate, as the weakest host has\n",
                100 - request->lost_percent);
-    if (answer->no_leaf != NULL)
+    if (answer->no_leaf != NULL && choice->algorithm != &gyre_algorithm_leaf)
         printf("  not leaf, which leaves the other hosts their rate: %s\n", answer->no_leaf);
     for (int i = 0; i < GYRE_N_WON; i++)
         if (choice->won[i] != NULL)

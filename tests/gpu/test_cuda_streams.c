@@ -42,7 +42,7 @@ TEST_CASE("a captured graph replays without the host")
             gpu_rig_use(&gpus, rank);
             GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &captured[rank]));
             /* The graph reads the program whenever it is launched, so it stays there. */
-            CHECK(loaded[rank]->block != NULL && loaded[rank]->block->is_captured);
+            CHECK(loads.loaded[rank]->block != NULL && loads.loaded[rank]->block->is_captured);
         }
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             gpu_rig_use(&gpus, rank);

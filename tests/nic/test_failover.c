@@ -9,6 +9,7 @@
 #include "tests/nic/wire_faults.h"
 #include "tests/support/calls.h"
 
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -821,6 +822,56 @@ TEST_CASE("a process that is killed while its rank uses sockets ends the other r
     has_sockets = false;
 }
 
+/* What connects to this process from now on loses segments of more than 400 bytes, as behind a
+ * switch with a smaller MTU. */
+static void drop_large_segments(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 400, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};
+    const struct sock_fprog program = {.len = GYRE_ARRAY_LENGTH(code), .filter = code};
+    for (int fd = 3; fd < 1024; fd++) {
+        int listens = 0;
+        socklen_t n = sizeof(listens);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) == 0 && listens != 0)
+            CHECK(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0);
+    }
+}
+
+TEST_RANK(call_through_a_hole)
+{
+    (void)n_ranks;
+    drop_large_segments();
+    gyre_stream stream;
+    static uint32_t in[4096], out[4096];
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), -1));
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(in, out, 4096, GYRE_UINT32, GYRE_SUM, comm, stream);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(stream, test_device());
+        if (rank == 0)
+            gyre_store_release_u32(&shared->n_rounds, shared->n_rounds + 1);
+    }
+    CHECK_HAS(gyre_comm_last_error(comm), "No rail carried data for ");
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+TEST_CASE("sockets that carry no data end the communicator after GYRE_FAILOVER_WAIT")
+{
+    pid_t pids[2];
+    setenv("GYRE_FAILOVER_WAIT", "5", 1);
+    has_sockets = true;
+    start_job(2, call_through_a_hole, pids);
+    (void)wait_rounds(10, pids[0]);
+    set_faults("host1 0 down\nhost1 1 down\n");
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    remove_faults();
+    has_sockets = false;
+    unsetenv("GYRE_FAILOVER_WAIT");
+}
+
 TEST_RANK(fail_without_fence)
 {
     const char *error = call_until_failure(comm, rank);
@@ -839,7 +890,7 @@ TEST_CASE("a device that does not destroy a queue pair ends the communicator wit
     remove_faults();
 }
 
-TEST_CASE("nor of calls that may go over sockets while no rail is left")
+TEST_CASE("random failures of all rails change no bit of calls that may go over sockets")
 {
     has_sockets = true;
     fail_at_random(getenv("TEST_LONG") != NULL ? 200 : 15, 14);

@@ -148,6 +148,8 @@ static void halt(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32
     struct gyre_ib_move *move = &peer->move;
     if (move->broken_ns == 0 || (!move->is_halted && peer->n_completions != move->n_run))
         move->broken_ns = now_ns;
+    if (!move->is_halted && move->used == GYRE_IB_SOCKETS)
+        move->broken_ns = gyre_ib_socket_since(peer, now_ns);
     move->epoch = epoch;
     move->is_halted = true;
     move->is_broken = move->is_parked = false;
@@ -328,6 +330,7 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
         if ((move->used >> i & 1) == 0)
             continue;
         move->pairs[i].is_bad = false;
+        move->pairs[i].cause[0] = '\0';
         snprintf(rails + n, sizeof(rails) - n, "%s%s/%u", n_used++ > 0 ? ", " : "", port->name,
                  port->port);
     }
@@ -352,7 +355,6 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
     move->return_ns = gyre_ib_return_ns(move->return_ns, now_ns - move->run_ns);
     move->run_ns = now_ns;
     move->n_run = peer->n_completions;
-    peer->n_completions += n_used == 0 ? 1 : 0; /* the hello: nothing else may move for long */
     GYRE_WARN(
         "NET/IB : connection to rank %d (%s), after %llu slots to it and %llu from it: %s. It "
         "runs again after %.3f s, over %s (%d of %d rails)",

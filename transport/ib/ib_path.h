@@ -134,8 +134,10 @@ struct gyre_ib_socket {
     int n_addresses;
     int fd; /* -1 = none carries data. This and the next: by the proxy */
     bool has_bye;
-    int error;        /* why it was lost; 0 = end of stream */
-    uint64_t lost_ns; /* when; 0 = it is not, or the peer has said goodbye */
+    int error;         /* why it was lost; 0 = end of stream */
+    uint64_t lost_ns;  /* when; 0 = it is not, or the peer has said goodbye */
+    uint64_t tried_ns; /* since when both sides try to make one; 0 = they do not */
+    uint64_t vain_ns;  /* since then each was lost soon, and carried nothing; 0 = none was */
     bool waits_for_room;
     struct gyre_ib_frame frames[GYRE_IB_SOCKET_FRAMES];
     struct iovec parts[2 * GYRE_IB_SOCKET_FRAMES];
@@ -152,7 +154,7 @@ struct gyre_ib_socket {
     uint32_t epoch;
     uint32_t attempt;
     int made_fd;
-    char cause[GYRE_IB_SOCKET_CAUSE_BYTES - 16]; /* of the last attempt; "" = none failed */
+    char cause[GYRE_IB_SOCKET_CAUSE_BYTES - 16]; /* of the last attempt or loss; "" = none */
 };
 
 void gyre_ib_sockets_open(struct gyre_ib_transport *ib);
@@ -185,6 +187,9 @@ gyre_status gyre_ib_socket_run(struct gyre_ib_transport *ib, struct gyre_ib_peer
 
 /** True if anything moved. */
 bool gyre_ib_socket_move(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
+
+/** Of a connection that ends: since when no data have moved. */
+uint64_t gyre_ib_socket_since(struct gyre_ib_peer *peer, uint64_t now_ns);
 
 void gyre_ib_sockets_leave(struct gyre_ib_transport *ib);
 

@@ -218,13 +218,15 @@ gyre_status gyre_links_measure(const struct gyre_rank *self, struct gyre_links *
     if (self->rank != 0)
         return GYRE_SUCCESS;
     log_rate(self, links, &rates);
+    const struct gyre_shape shape = {.n_ranks = (uint16_t)self->n_ranks,
+                                     .grouping = &links->grouping};
     if (links->network.least_ports < links->network.most_ports)
         GYRE_INFO(TUNING,
                   "network: %s (rank %d) has %u RDMA ports and another host %u: ways are predicted "
                   "with %u %% of the NICs' rate%s",
                   links->infos[weakest].host_name, weakest, least_ports, most_ports,
                   100 * least_ports / most_ports,
-                  links->grouping.weak_part > 0 ? "; leaf leaves the other hosts theirs" : "");
+                  gyre_leaf_obstacle(&shape) == NULL ? "; leaf leaves the other hosts theirs" : "");
     const uint64_t chosen_ns = links->network.latency_ns;
     if (gyre_param_number(&self->params, GYRE_PARAM_NET_LATENCY) > 0)
         GYRE_INFO(TUNING, "network: a latency of %" PRIu64 " ns, by %s", chosen_ns,

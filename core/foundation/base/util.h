@@ -22,8 +22,8 @@ static inline void gyre_free_at_end(void *variable)
     free(memory);
 }
 
-/** @array: address of an array's pointer, from malloc(). False = no memory, and nothing
- * changed. */
+/** @array: address of an array's pointer, from malloc(). False = no memory, or
+ * @n is 2^31 or more, and nothing changed. */
 bool gyre_grow(void *array, uint32_t *capacity, uint64_t n, size_t item_bytes);
 
 /** CLOCK_MONOTONIC. */

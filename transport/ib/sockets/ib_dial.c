@@ -6,6 +6,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
 #include <netinet/tcp.h>
@@ -18,7 +19,9 @@
 #define CONNECT_NS   300000000ULL
 #define HANDSHAKE_NS 1000000000ULL
 #define ACCEPT_MS    10
-#define MAKE_NS      5000000000ULL
+/* Then this rank dials again: each stranger may take HANDSHAKE_NS. */
+#define ACCEPTS_PER_TURN 16
+#define MAKE_NS          5000000000ULL
 /* A false alarm only costs time, because the connection is made again. */
 #define SILENT_MS 10000
 
@@ -130,23 +133,28 @@ static gyre_status take_dialer(struct gyre_ib_transport *ib, int fd)
                : gyre_fail(GYRE_ERROR_REMOTE, "rank %u is late", hello.from_rank);
 }
 
-static void accept_dialers(struct gyre_ib_transport *ib)
+static bool stops(struct gyre_ib_transport *ib)
+{
+    GYRE_LOCKED(&ib->mail_lock);
+    return ib->dialer.stops;
+}
+
+static void accept_dialers(struct gyre_ib_transport *ib, int wait_ms)
 {
     struct pollfd watched[GYRE_SOCK_LIST_MAX];
     for (int i = 0; i < ib->listeners.n; i++)
         watched[i] = (struct pollfd){.fd = ib->listeners.fds[i], .events = POLLIN};
-    if (poll(watched, (nfds_t)ib->listeners.n, ACCEPT_MS) <= 0)
+    if (poll(watched, (nfds_t)ib->listeners.n, wait_ms) <= 0)
         return;
-    for (int i = 0; i < ib->listeners.n; i++) {
-        int fd = -1;
-        if (watched[i].revents == 0 ||
-            gyre_sock_accept(watched[i].fd, gyre_now_ns(), &fd) != GYRE_SUCCESS)
-            continue;
-        if (take_dialer(ib, fd) != GYRE_SUCCESS) {
+    for (int i = 0; i < ib->listeners.n; i++)
+        for (int n = 0, fd; watched[i].revents != 0 && n < ACCEPTS_PER_TURN && !stops(ib); n++) {
+            if (gyre_sock_accept(watched[i].fd, gyre_now_ns(), &fd) != GYRE_SUCCESS)
+                break;
+            if (take_dialer(ib, fd) == GYRE_SUCCESS)
+                continue;
             GYRE_INFO(NET, "NET/IB : dropped a socket: %s", gyre_cause());
             gyre_sock_close(fd);
         }
-    }
 }
 
 static void *work(void *argument)
@@ -165,9 +173,12 @@ static void *work(void *argument)
             continue;
         }
         pthread_mutex_unlock(&ib->mail_lock);
-        for (int i = 0; i < ib->config.n_peers; i++)
+        /* A peer that dials this rank waits for at most HANDSHAKE_NS. */
+        for (int i = 0; i < ib->config.n_peers; i++) {
             dial(ib, &ib->peers[i]);
-        accept_dialers(ib);
+            accept_dialers(ib, 0);
+        }
+        accept_dialers(ib, ACCEPT_MS);
         pthread_mutex_lock(&ib->mail_lock);
     }
     pthread_mutex_unlock(&ib->mail_lock);
@@ -259,7 +270,9 @@ bool gyre_ib_socket_connect(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
     pthread_mutex_lock(&ib->mail_lock);
     const bool is_made = move->socket->made_fd >= 0;
     pthread_mutex_unlock(&ib->mail_lock);
-    if (!is_made && has_rails && now_ns - move->fence_ns >= MAKE_NS) {
+    if (move->socket->tried_ns == 0)
+        move->socket->tried_ns = now_ns;
+    if (!is_made && has_rails && now_ns - move->socket->tried_ns >= MAKE_NS) {
         move->avoids_socket = true;
         gyre_ib_want_epoch(ib, move, "no socket could be made");
     }

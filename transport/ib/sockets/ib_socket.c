@@ -20,6 +20,8 @@
 #define BATCH_BYTES     262144
 #define READS_PER_ROUND 64
 #define LOST_NS         100000000ULL
+/* Longer than the kernel takes to find that nothing is acknowledged. */
+#define IN_VAIN_NS 15000000000ULL
 
 void gyre_ib_socket_drop(struct gyre_ib_transport *ib, struct gyre_ib_socket *socket)
 {
@@ -43,7 +45,7 @@ void gyre_ib_socket_stop(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
     pthread_mutex_unlock(&ib->mail_lock);
     gyre_ib_socket_drop(ib, socket);
     socket->n_frames = socket->n_parts = socket->first_part = 0;
-    socket->n_taken = socket->batch_bytes = 0;
+    socket->n_taken = socket->batch_bytes = socket->tried_ns = 0;
 }
 
 gyre_status gyre_ib_socket_run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
@@ -56,6 +58,7 @@ gyre_status gyre_ib_socket_run(struct gyre_ib_transport *ib, struct gyre_ib_peer
     socket->is_wanted = false;
     socket->fd = socket->made_fd;
     socket->made_fd = -1;
+    socket->cause[0] = '\0';
     pthread_mutex_unlock(&ib->mail_lock);
     socket->has_bye = socket->waits_for_room = false;
     socket->lost_ns = 0;
@@ -64,6 +67,21 @@ gyre_status gyre_ib_socket_run(struct gyre_ib_transport *ib, struct gyre_ib_peer
     if (epoll_ctl(ib->nap_fd, EPOLL_CTL_ADD, socket->fd, &event) != 0)
         return gyre_fail_errno(errno, "epoll_ctl");
     return GYRE_SUCCESS;
+}
+
+/* A connection that carried nothing, because nothing was to be sent, is no failure; one that was
+ * soon lost is, and the next one may fare alike. */
+uint64_t gyre_ib_socket_since(struct gyre_ib_peer *peer, uint64_t now_ns)
+{
+    const struct gyre_ib_move *move = &peer->move;
+    struct gyre_ib_socket *socket = move->socket;
+    const bool was_in_vain = socket->lost_ns != 0 && peer->n_completions == move->n_run &&
+                             now_ns - move->run_ns < IN_VAIN_NS;
+    if (!was_in_vain)
+        socket->vain_ns = 0;
+    else if (socket->vain_ns == 0)
+        socket->vain_ns = now_ns;
+    return was_in_vain ? socket->vain_ns : now_ns;
 }
 
 static void lose(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, int error)
@@ -78,7 +96,7 @@ static void lose(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, int er
 static void look_at_lost(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_move *move = &peer->move;
-    const struct gyre_ib_socket *socket = move->socket;
+    struct gyre_ib_socket *socket = move->socket;
     bool is_behind = false;
     char text[160];
     for (uint32_t fifo = 0; socket->lost_ns == 0 && fifo < peer->size.n_fifos; fifo++)
@@ -90,6 +108,9 @@ static void look_at_lost(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer
              is_behind            ? "the peer has left"
              : socket->error == 0 ? "end of stream"
                                   : gyre_text_error(socket->error));
+    pthread_mutex_lock(&ib->mail_lock);
+    snprintf(socket->cause, sizeof(socket->cause), "%s", text);
+    pthread_mutex_unlock(&ib->mail_lock);
     gyre_transport_tell(&ib->config, peer->rank, GYRE_CONNECTION_BROKE, text);
     gyre_ib_want_epoch(ib, move, text);
 }
