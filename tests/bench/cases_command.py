@@ -90,7 +90,7 @@ def case_command(directory, source):
     assert known["channels_row"]["row"] == "channels * -> 1", known
     assert known["tile_row"]["row"] == "tile * -> slot", known
     assert [lost["reason"] for lost in known["lost"]] == [
-        "ranks 3 > 2", "block 8193 > 8192", "not proxied", "not chain"], known
+        "not proxied", "ranks 3 > 2", "block 8193 > 8192", "not proxied", "not chain"], known
     shown = start(directory, "explain-choice", "1M", "--machine", "h200").stdout
     assert "h200.rows" in shown and "bytes 1048576 > 163840" in shown, shown
     assert "kernel lamport sum, 64 blocks of 288 threads" in shown, shown
