@@ -48,7 +48,7 @@ static inline int free_port(void)
         if (is_free)
             return port;
     }
-    CHECK(!"a free port");
+    CHECK_MSG(false, "%s", "no port is free");
     return 0;
 }
 
