@@ -20,7 +20,7 @@
 /* A send without an answer for so long, while another rail is usable, breaks the connection; the
  * second, if it broke on all others. */
 #define SILENT_NS     500000000ULL
-#define ALL_SILENT_NS 2000000000ULL
+#define ALL_SILENT_NS 1200000000ULL
 /* Rails that were left out are probed after so long, which doubles with each move in an hour. */
 #define RETURN_NS     5000000000ULL
 #define RETURN_MAX_NS (RETURN_NS << 7)

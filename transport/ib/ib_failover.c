@@ -19,7 +19,7 @@
 
 #define RTR_NS 1000000000ULL
 /* Rails that are only slow break sooner, and run again. */
-#define BLACK_NS    1500000000ULL
+#define BLACK_NS    1000000000ULL
 #define TELL_MIN_NS 200000000ULL
 #define TELL_MAX_NS 2000000000ULL
 
