@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <pthread.h>
 
-#define GYRE_WIRE_VERSION       2
+#define GYRE_WIRE_VERSION       3
 #define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768

@@ -31,6 +31,26 @@ struct duo {
 static const struct gyre_fifo_spec duo_spec = {.n_fifos = 4, .depth = 4, .slot_bytes = {65536}};
 static const uint16_t peers_of[2][1] = {{1}, {0}};
 
+/* Rank 0 gives up its last connection when rank 1 has answered the hello. */
+static struct duo *gives_up;
+static uint32_t n_authenticated;
+
+static gyre_status authenticate(int fd, const uint8_t *secret, bool is_server, uint64_t deadline_ns)
+{
+    const gyre_status status = gyre_authenticate(fd, secret, is_server, deadline_ns);
+    if (gives_up == NULL || is_server || status != GYRE_SUCCESS)
+        return status;
+    const struct socket_transport *transport = (struct socket_transport *)gives_up->transports[0];
+    const struct socket_peer *peer = &transport->peers[0];
+    struct hello hello = socket_make_hello(peer, peer->n_links - 1, 0);
+    if (++n_authenticated < peer->n_links)
+        return status;
+    gives_up = NULL;
+    CHECK_OK(gyre_sock_send(fd, &hello, sizeof(hello), deadline_ns));
+    CHECK_OK(gyre_sock_recv(fd, &hello, sizeof(hello), deadline_ns));
+    return gyre_fail(GYRE_ERROR_TIMEOUT, "too late");
+}
+
 static void duo_open(struct duo *duo, const uint8_t *secret_of_0)
 {
     memset(duo, 0, sizeof(*duo));
@@ -51,7 +71,7 @@ static void duo_open(struct duo *duo, const uint8_t *secret_of_0)
             .n_peers = 1,
             .spec = duo_spec,
             .secret = r == 0 && secret_of_0 != NULL ? secret_of_0 : RIG_SECRET,
-            .authenticate = gyre_authenticate,
+            .authenticate = authenticate,
             .fault = &duo->faults[r],
         };
         void *blob = NULL;
@@ -169,6 +189,15 @@ DUO_CASE("strangers do not stall set-up")
     for (int i = 0; i < N; i++)
         if (fds[i] >= 0)
             gyre_sock_close(fds[i]);
+}
+
+DUO_CASE("a connection that was given up after the answer is made again")
+{
+    gives_up = duo;
+    duo_connect(duo);
+    CHECK(gives_up == NULL);
+    CHECK_MSG(duo->statuses[0] == GYRE_SUCCESS, "%s", duo->causes[0]);
+    CHECK_MSG(duo->statuses[1] == GYRE_SUCCESS, "%s", duo->causes[1]);
 }
 
 TEST_CASE("a rank with another secret is not let in")

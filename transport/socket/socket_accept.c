@@ -76,6 +76,7 @@ static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
     struct setup *setup = joiner->setup;
     const struct gyre_transport_config *config = &setup->transport->config;
     struct hello theirs;
+    uint8_t taken = 0;
     GYRE_TRY(config->authenticate(joiner->fd, config->secret, true, deadline_ns));
     GYRE_TRY(gyre_sock_recv(joiner->fd, &theirs, sizeof(theirs), deadline_ns));
     struct socket_link *link = find_link(setup->transport, &theirs);
@@ -92,6 +93,12 @@ static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
     }
     const struct hello mine = socket_make_hello(link->peer, link->index, 0);
     GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
+    /* The other rank says that it is in time, or hangs up and calls again. It alone decides: this
+     * rank, with a limit of its own, could drop a connection that the other has taken. */
+    GYRE_TRY(gyre_sock_recv(joiner->fd, &taken, sizeof(taken), setup->deadline_ns));
+    if (taken != SOCKET_TAKEN)
+        return gyre_fail(GYRE_ERROR_REMOTE, "rank %u does not take link %u", theirs.from_rank,
+                         theirs.link);
     pthread_mutex_lock(&setup->lock);
     if (link->fd >= 0)
         gyre_sock_close(link->fd);

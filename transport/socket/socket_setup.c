@@ -40,6 +40,7 @@ static gyre_status introduce(const struct socket_peer *peer, struct socket_link 
     const size_t n_bytes = counts != NULL ? link->n_fifos * sizeof(counts[0]) : 0;
     const uint32_t epoch = counts != NULL ? socket_halt(link, 0, counts) : 0;
     const struct hello mine = socket_make_hello(peer, link->index, epoch);
+    const uint8_t taken = SOCKET_TAKEN;
     struct hello theirs;
     if (counts != NULL && epoch == 0)
         return gyre_fail(GYRE_ERROR_ABORTED, "it has left");
@@ -53,6 +54,7 @@ static gyre_status introduce(const struct socket_peer *peer, struct socket_link 
     GYRE_TRY(gyre_sock_recv(fd, counts, n_bytes, deadline_ns));
     if (counts != NULL)
         return socket_adopt(link, fd, epoch, counts);
+    GYRE_TRY(gyre_sock_send(fd, &taken, sizeof(taken), deadline_ns));
     link->fd = fd;
     return GYRE_SUCCESS;
 }
