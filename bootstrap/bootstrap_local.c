@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/bootstrap_wire.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
@@ -119,11 +120,10 @@ static gyre_status gather_locked(struct local *local, const void *mine, size_t n
         if (gyre_now_ns() >= deadline_ns && shared->n_gathers_done == number &&
             local->broken == GYRE_SUCCESS) {
             char missing[256] = "";
-            size_t n_text = 0;
-            for (int rank = 0; rank < shared->n_ranks && n_text < sizeof(missing) - 16; rank++)
+            for (int rank = 0; rank < shared->n_ranks; rank++)
                 if (!shared->ranks[rank].has_gathered)
-                    n_text += (size_t)snprintf(missing + n_text, sizeof(missing) - n_text, "%s%d",
-                                               n_text == 0 ? "" : ", ", rank);
+                    gyre_text_append(missing, sizeof(missing), "%s%d",
+                                     missing[0] == '\0' ? "" : ", ", rank);
             gyre_fail(GYRE_ERROR_TIMEOUT,
                       "init: after %llu s an all-gather still waits for ranks: %s",
                       (unsigned long long)(shared->timeout_ns / GYRE_SECOND_NS), missing);

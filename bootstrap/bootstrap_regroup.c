@@ -5,6 +5,7 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -175,17 +176,15 @@ struct serving {
 static void list_ranks(const struct gyre_regroup *regroup, const bool *is_member, bool wanted,
                        char *text_out, size_t text_bytes)
 {
-    size_t n_text = 0;
     text_out[0] = '\0';
     for (int rank = 0; rank < regroup->n_ranks; rank++) {
         if (is_member[rank] != wanted)
             continue;
-        if (n_text > text_bytes - 32) {
-            snprintf(text_out + n_text, text_bytes - n_text, " and more");
+        if (strlen(text_out) > text_bytes - 32) {
+            gyre_text_append(text_out, text_bytes, " and more");
             return;
         }
-        n_text += (size_t)snprintf(text_out + n_text, text_bytes - n_text, "%s%d",
-                                   n_text == 0 ? "" : ", ", rank);
+        gyre_text_append(text_out, text_bytes, "%s%d", text_out[0] == '\0' ? "" : ", ", rank);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "bootstrap/bootstrap_server.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <stdarg.h>
@@ -80,7 +81,6 @@ static void broadcast(struct gyre_server *server, int except, struct gyre_server
 static void name_missing(const struct gyre_server *server, bool of_gather, char *text_out,
                          size_t text_bytes)
 {
-    size_t n_text = 0;
     int n_named = 0;
     int n_more = 0;
     text_out[0] = '\0';
@@ -92,12 +92,11 @@ static void name_missing(const struct gyre_server *server, bool of_gather, char 
             n_more++;
             continue;
         }
-        n_text += (size_t)snprintf(text_out + n_text, text_bytes - n_text, "%s%d",
-                                   n_named == 0 ? "" : ", ", rank);
+        gyre_text_append(text_out, text_bytes, "%s%d", n_named == 0 ? "" : ", ", rank);
         n_named++;
     }
     if (n_more > 0)
-        snprintf(text_out + n_text, text_bytes - n_text, " and %d more", n_more);
+        gyre_text_append(text_out, text_bytes, " and %d more", n_more);
 }
 
 /* A rank that may not join has been told why, and the others if it concerns them. */

@@ -2,6 +2,7 @@
 #include "bootstrap/bootstrap_wire.h"
 
 #include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
@@ -66,9 +67,8 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
     attempts->is_limited = gyre_cause_is_limit(status);
     attempts->n_late += status == GYRE_ERROR_TIMEOUT;
     attempts->status = status;
-    const size_t used = strlen(attempts->texts);
-    snprintf(attempts->texts + used, sizeof(attempts->texts) - used, "%s%s", used > 0 ? "; " : "",
-             gyre_cause());
+    gyre_text_append(attempts->texts, sizeof(attempts->texts), "%s%s",
+                     attempts->texts[0] != '\0' ? "; " : "", gyre_cause());
     return status;
 }
 

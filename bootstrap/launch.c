@@ -4,10 +4,10 @@
  */
 #include "bootstrap/launch.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,24 +184,14 @@ static gyre_status listen_to(char *const *environment, const struct launcher *ro
     return GYRE_SUCCESS;
 }
 
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t text_bytes,
-                                                         const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, text_bytes - used, format, arguments);
-    va_end(arguments);
-}
-
 static void name_values(const struct said *said, char *text, size_t text_bytes)
 {
-    append(text, text_bytes, "%s", text[0] != '\0' ? ", " : "");
+    gyre_text_append(text, text_bytes, "%s", text[0] != '\0' ? ", " : "");
     if (said->is_whole)
-        append(text, text_bytes, "%s=%d%s", said->rank_name, said->rank,
-               said->size_name != NULL ? " " : "");
+        gyre_text_append(text, text_bytes, "%s=%d%s", said->rank_name, said->rank,
+                         said->size_name != NULL ? " " : "");
     if (said->size_name != NULL)
-        append(text, text_bytes, "%s=%d", said->size_name, said->n_ranks);
+        gyre_text_append(text, text_bytes, "%s=%d", said->size_name, said->n_ranks);
 }
 
 static bool agrees(const struct said *a, const struct said *b)
@@ -360,11 +350,11 @@ static gyre_status find_address(char *const *environment, const struct launcher 
         const char *end = *bracket == '[' ? strchr(bracket, ']') : NULL;
         snprintf(launch->address, sizeof(launch->address), "%.*s", (int)(bracket - text), text);
         if (*bracket == '[')
-            append(launch->address, sizeof(launch->address), "%.*s",
-                   (int)strcspn(bracket + 1, "-,]"), bracket + 1);
+            gyre_text_append(launch->address, sizeof(launch->address), "%.*s",
+                             (int)strcspn(bracket + 1, "-,]"), bracket + 1);
         if (end != NULL)
-            append(launch->address, sizeof(launch->address), "%.*s", (int)strcspn(end + 1, ",["),
-                   end + 1);
+            gyre_text_append(launch->address, sizeof(launch->address), "%.*s",
+                             (int)strcspn(end + 1, ",["), end + 1);
         launch->port = 20000 + (int)(hash % 12000); /* below the kernels' ephemeral ports */
     }
     return GYRE_SUCCESS;
@@ -389,27 +379,28 @@ static gyre_status fill(char *const *environment, const struct said *all, int ch
         }
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(row->job); i++)
         if (find(environment, row->job[i], text, sizeof(text)) != NULL)
-            append(launch->job, sizeof(launch->job), "%s%s=%s", launch->job[0] != '\0' ? " " : "",
-                   row->job[i], text);
+            gyre_text_append(launch->job, sizeof(launch->job), "%s%s=%s",
+                             launch->job[0] != '\0' ? " " : "", row->job[i], text);
     if (launch->n_ranks > 1)
         GYRE_TRY(find_address(environment, row, launch->job[0] != '\0', launch));
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(schedulers); i++)
         if (strstr(launch->job, schedulers[i]) == NULL &&
             find(environment, schedulers[i], text, sizeof(text)) != NULL)
-            append(launch->job, sizeof(launch->job), "%s%s=%s", launch->job[0] != '\0' ? " " : "",
-                   schedulers[i], text);
+            gyre_text_append(launch->job, sizeof(launch->job), "%s%s=%s",
+                             launch->job[0] != '\0' ? " " : "", schedulers[i], text);
     for (int i = 0; i < N_LAUNCHERS; i++)
         if (all[i].is_whole && !agrees(&all[chosen], &all[i])) {
             if (launch->choice[0] == '\0') {
                 name_values(&all[chosen], launch->choice, sizeof(launch->choice));
-                append(launch->choice, sizeof(launch->choice),
-                       " of %s count, not those around it: ", row->name);
+                gyre_text_append(launch->choice, sizeof(launch->choice),
+                                 " of %s count, not those around it: ", row->name);
             } else {
-                append(launch->choice, sizeof(launch->choice), "; ");
+                gyre_text_append(launch->choice, sizeof(launch->choice), "; ");
             }
             text[0] = '\0';
             name_values(&all[i], text, sizeof(text));
-            append(launch->choice, sizeof(launch->choice), "%s (%s)", text, launchers[i].name);
+            gyre_text_append(launch->choice, sizeof(launch->choice), "%s (%s)", text,
+                             launchers[i].name);
         }
     return GYRE_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #include "core/foundation/base/log.h"
 #include "bootstrap/meet.h"
 #include "core/foundation/base/sock.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -215,10 +216,10 @@ static int listen_everywhere(struct reception *reception)
         all[i].port = (uint16_t)place->port;
         const int error_number =
             listen_at(reception, &name, gyre_sock_to_sockaddr(&all[i], &name), all[i].family);
-        const size_t used = strlen(reception->where);
         if (error_number == 0)
-            snprintf(reception->where + used, sizeof(reception->where) - used, "%s%s",
-                     used > 0 ? ", " : "", gyre_sock_to_text(&all[i], text, sizeof(text)));
+            gyre_text_append(reception->where, sizeof(reception->where), "%s%s",
+                             reception->where[0] != '\0' ? ", " : "",
+                             gyre_sock_to_text(&all[i], text, sizeof(text)));
         else if (error_number == EADDRINUSE)
             first_error = error_number;
     }
@@ -273,10 +274,10 @@ static int list_missing(const struct gyre_meet *meet, char *text_out, size_t tex
     int n_missing = 0;
     text_out[0] = '\0';
     for (int i = 1; i < meet->n_ranks; i++) {
-        const size_t used = strlen(text_out);
-        n_missing += meet->fds[i] < 0;
-        if (meet->fds[i] < 0 && used < text_bytes - 16)
-            snprintf(text_out + used, text_bytes - used, " %d", i);
+        if (meet->fds[i] >= 0)
+            continue;
+        n_missing++;
+        gyre_text_append(text_out, text_bytes, " %d", i);
     }
     return n_missing;
 }

@@ -152,10 +152,8 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     char *number = trim(equals + 1);
     size_t i = 0;
     char legal[1000] = "";
-    size_t used = 0;
     for (; i < N_KEYS && strcmp(keys[i].name, name) != 0; i++)
-        if (used < sizeof(legal))
-            used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);
+        gyre_text_append(legal, sizeof(legal), " %s", keys[i].name);
     if (i == N_KEYS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s", line,
                          name, legal);

@@ -6,6 +6,7 @@
 #include "algorithms/simulate/fabric.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <ctype.h>
@@ -431,11 +432,11 @@ static gyre_status take_pass(struct reader *reader, const char *text, enum pass 
         text += strcspn(text, "\n");
         text += *text == '\n';
         char legal[160] = "";
-        size_t i = 0, used = 0;
+        size_t i = 0;
         if (line->n_words == 0)
             continue;
         while (i < GYRE_ARRAY_LENGTH(keywords) && strcmp(line->words[0], keywords[i].word) != 0)
-            used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keywords[i++].word);
+            gyre_text_append(legal, sizeof(legal), " %s", keywords[i++].word);
         if (i == GYRE_ARRAY_LENGTH(keywords))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s",
                              line->number, line->words[0], legal);

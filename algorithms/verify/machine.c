@@ -2,6 +2,7 @@
 #include "algorithms/verify/machine.h"
 
 #include "core/foundation/base/status.h"
+#include "core/foundation/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,7 +280,6 @@ static gyre_status report_deadlock(const struct machine *machine, uint32_t numbe
                                    struct gyre_machine_result *result)
 {
     char text[640] = "";
-    size_t at = 0;
     uint32_t n = 0, n_followed = 0, in_cycle = number;
     while (n_followed < machine->network->n_workers && !machine->workers[in_cycle].is_done) {
         in_cycle = waits_for(machine, in_cycle);
@@ -303,9 +303,9 @@ static gyre_status report_deadlock(const struct machine *machine, uint32_t numbe
                                                           .step = (int32_t)step,
                                                           .tile = (int32_t)worker->tile,
                                                           .chunk = -1};
-        if (n++ < MOST_HOPS && at < sizeof(text))
-            at += (size_t)snprintf(
-                &text[at], sizeof(text) - at,
+        if (n++ < MOST_HOPS)
+            gyre_text_append(
+                text, sizeof(text),
                 "%srank %u, worker %u, step %u, tile %u waits for a %s rank %u, lane %u",
                 n == 1 ? "" : "; ", worker->rank, worker->index, step, worker->tile,
                 is_sender ? "free slot to" : "slot from", is_sender ? fifo->to : fifo->from,
@@ -314,11 +314,10 @@ static gyre_status report_deadlock(const struct machine *machine, uint32_t numbe
     } while (number != first && !machine->workers[number].is_done);
     result->n_waits = n;
     result->place = result->waits[0];
-    if (n > MOST_HOPS && at < sizeof(text))
-        at += (size_t)snprintf(&text[at], sizeof(text) - at, "; ... (%u more)", n - MOST_HOPS);
-    if (at < sizeof(text))
-        snprintf(&text[at], sizeof(text) - at, "%s",
-                 is_cycle ? "; so they wait for each other" : ", which is done");
+    if (n > MOST_HOPS)
+        gyre_text_append(text, sizeof(text), "; ... (%u more)", n - MOST_HOPS);
+    gyre_text_append(text, sizeof(text), "%s",
+                     is_cycle ? "; so they wait for each other" : ", which is done");
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "deadlock at depth %u: %s",
                      machine->options->depth, text);
 }

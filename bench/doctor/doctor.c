@@ -4,6 +4,7 @@
 #include "bench/command/command.h"
 #include "bench/driver/option_table.h"
 #include "core/foundation/base/file.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -150,7 +151,7 @@ static const char *name_hosts(struct bench_doctor *doctor)
         }
         bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
         if (is_first)
-            bench_append(text, 1024, "%s%.63s (rank %s)", i > 0 ? ", " : "", all[i], ranks);
+            gyre_text_append(text, 1024, "%s%.63s (rank %s)", i > 0 ? ", " : "", all[i], ranks);
     }
     return all == NULL ? NULL : text;
 }

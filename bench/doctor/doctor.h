@@ -163,10 +163,6 @@ const char *bench_fix_of_port(const char *fix, const char *device, const char *n
 /** Replaces bytes that a terminal or a JSON reader could misread. */
 void bench_text_clean(char *text);
 
-/** A text that does not fit is cut and ends with "...". */
-void bench_append(char *text, size_t text_bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /** NULL = not set. */
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 

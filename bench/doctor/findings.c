@@ -21,22 +21,6 @@ void bench_text_clean(char *text)
             *text = *text == '\t' ? ' ' : '?';
 }
 
-static void mark_cut(char *text, size_t text_bytes, size_t used, int n)
-{
-    if (n > 0 && used + (size_t)n >= text_bytes && text_bytes > 4)
-        memcpy(text + text_bytes - 4, "...", 4);
-}
-
-void bench_append(char *text, size_t text_bytes, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    const int n = vsnprintf(text + used, text_bytes - used, format, arguments);
-    va_end(arguments);
-    mark_cut(text, text_bytes, used, n);
-}
-
 const char *bench_fix_of_port(const char *fix, const char *device, const char *netdev)
 {
     char *text = bench_keep(BENCH_FIX_BYTES, 1);
@@ -46,16 +30,16 @@ const char *bench_fix_of_port(const char *fix, const char *device, const char *n
         const bool is_device =
             device != NULL && device[0] != '\0' && strncmp(fix, "DEVICE", 6) == 0;
         if (is_netdev || is_device)
-            bench_append(text, BENCH_FIX_BYTES, "%s", is_netdev ? netdev : device);
+            gyre_text_append(text, BENCH_FIX_BYTES, "%s", is_netdev ? netdev : device);
         else
-            bench_append(text, BENCH_FIX_BYTES, "%c", *fix);
+            gyre_text_append(text, BENCH_FIX_BYTES, "%c", *fix);
         fix += is_netdev || is_device ? 6 : 1;
     }
     if (is_unknown)
-        bench_append(text, BENCH_FIX_BYTES, "%s",
-                     device != NULL
-                         ? " (NETDEV is the interface of the port: rdma link show names it)"
-                         : " (NETDEV is an interface of this host: ip link lists them)");
+        gyre_text_append(text, BENCH_FIX_BYTES, "%s",
+                         device != NULL
+                             ? " (NETDEV is the interface of the port: rdma link show names it)"
+                             : " (NETDEV is an interface of this host: ip link lists them)");
     return text;
 }
 
@@ -77,9 +61,8 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
             fix = bench_fix_of_port(fix, machine->ports[i].device, machine->ports[i].netdev);
     snprintf(finding.fix, sizeof(finding.fix), "%s", fix);
     va_start(arguments, format);
-    const int n = vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
+    gyre_text_vappend(finding.evidence, sizeof(finding.evidence), format, arguments);
     va_end(arguments);
-    mark_cut(finding.evidence, sizeof(finding.evidence), 0, n);
     bench_text_clean(finding.subject);
     bench_text_clean(finding.fix);
     bench_text_clean(finding.evidence);
@@ -143,7 +126,6 @@ static void sort(struct bench_findings *findings)
 
 void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t text_bytes)
 {
-    size_t used = 0;
     text_out[0] = '\0';
     for (int first = 0; first < n_ranks; first++) {
         int last = first;
@@ -151,14 +133,13 @@ void bench_ranks_to_text(const bool *is_in, int n_ranks, char *text_out, size_t 
             continue;
         while (last + 1 < n_ranks && is_in[last + 1])
             last++;
-        if (used + 32 > text_bytes) {
-            snprintf(text_out + used, text_bytes - used, ",...");
+        if (strlen(text_out) + 32 > text_bytes) {
+            gyre_text_append(text_out, text_bytes, ",...");
             return;
         }
-        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s%d", used > 0 ? "," : "",
-                                 first);
+        gyre_text_append(text_out, text_bytes, "%s%d", text_out[0] != '\0' ? "," : "", first);
         if (last > first)
-            used += (size_t)snprintf(text_out + used, text_bytes - used, "-%d", last);
+            gyre_text_append(text_out, text_bytes, "-%d", last);
         first = last;
     }
 }

@@ -100,7 +100,7 @@ static const char *cell_text(const struct bench_matrix *matrix, const double *va
         return "?";
     snprintf(text_out, text_bytes, "%.4g", value);
     if (values == matrix->gbytes_per_s && line > 0)
-        bench_append(text_out, text_bytes, " (%.0f %%)", 100 * value / line);
+        gyre_text_append(text_out, text_bytes, " (%.0f %%)", 100 * value / line);
     return text_out;
 }
 

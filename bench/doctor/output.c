@@ -67,7 +67,7 @@ static void print_groups(const struct bench_findings *findings, FILE *file)
                 worst = findings->list[i].severity;
         if (worst != BENCH_OK)
             continue;
-        bench_append(names, sizeof(names), "%s%s", n++ > 0 ? ", " : "", id + n_group + 1);
+        gyre_text_append(names, sizeof(names), "%s%s", n++ > 0 ? ", " : "", id + n_group + 1);
     }
 }
 

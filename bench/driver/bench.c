@@ -4,6 +4,7 @@
 #include "bench/driver/signals.h"
 #include "bench/launch/launcher.h"
 #include "core/foundation/base/param.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -95,8 +96,8 @@ gyre_status bench_combination_path(const char *path, const struct bench_combinat
     char suffix[128] = "";
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
         if (words[i][0] != '\0')
-            snprintf(suffix + strlen(suffix), sizeof(suffix) - strlen(suffix), "%c%s",
-                     suffix[0] == '\0' ? '.' : '-', words[i]);
+            gyre_text_append(suffix, sizeof(suffix), "%c%s", suffix[0] == '\0' ? '.' : '-',
+                             words[i]);
     if (snprintf(path_out, PATH_MAX, "%.*s%s%s", (int)n_stem, path, suffix, path + n_stem) >=
         PATH_MAX)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--sweep: the name of a report is too long");

@@ -162,7 +162,7 @@ static gyre_status refuse(const struct bench_option *option, const char *text, b
         snprintf(legal, sizeof(legal), "%s", option->expected);
     else if (words != NULL)
         for (long i = option->low; i < (is_dtype ? GYRE_N_DTYPES : option->high); i++)
-            snprintf(legal + strlen(legal), sizeof(legal) - strlen(legal), " %s", words[i]);
+            gyre_text_append(legal, sizeof(legal), " %s", words[i]);
     else if (option->type == BENCH_BYTES)
         snprintf(legal, sizeof(legal),
                  "a size: a number, then nothing, K, M or G (KB and KiB, too)");

@@ -5,6 +5,7 @@
  */
 #include "bench/engines/compare.h"
 #include "bench/engines/nccl.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/device/cuda_error.h"
 
 #include <stdio.h>
@@ -191,9 +192,8 @@ static gyre_status open_modes(struct nccl *nccl)
         if (!is_lacking)
             return status;
         bench_nccl_windows_close(&nccl->own[own], true);
-        const size_t n = strlen(nccl->left_out);
-        snprintf(nccl->left_out + n, sizeof(nccl->left_out) - n, "%s%s", n == 0 ? "" : " and ",
-                 own_names[own]);
+        gyre_text_append(nccl->left_out, sizeof(nccl->left_out), "%s%s",
+                         nccl->left_out[0] == '\0' ? "" : " and ", own_names[own]);
     }
     return GYRE_SUCCESS;
 }
@@ -235,7 +235,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
         strcpy(modes, " plain");
     for (int own = 0; own < N_OWN; own++)
         if (nccl->is_open[own])
-            snprintf(modes + strlen(modes), sizeof(modes) - strlen(modes), " %s", own_names[own]);
+            gyre_text_append(modes, sizeof(modes), " %s", own_names[own]);
     bench_nccl_api_missing(&nccl->api, missing, sizeof(missing));
     snprintf(text_out, n_bytes, "NCCL %d.%d.%d, mode%s%s%s, algo %.16s, proto %.16s%s%s%s",
              version / 10000, version / 100 % 100, version % 100, modes,

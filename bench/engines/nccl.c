@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/engines/nccl.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <dlfcn.h>
@@ -56,10 +57,9 @@ gyre_status bench_nccl_api_load(const char *path, struct bench_nccl_api *api_out
 void bench_nccl_api_missing(const struct bench_nccl_api *api, char *text_out, size_t n_bytes)
 {
     char names[64] = "";
-#define ADD_MISSING(member, symbol)                                            \
-    if (api->calls.member == NULL)                                             \
-        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", \
-                 names[0] == '\0' ? "" : ", ", #symbol);
+#define ADD_MISSING(member, symbol) \
+    if (api->calls.member == NULL)  \
+        gyre_text_append(names, sizeof(names), "%s%s", names[0] == '\0' ? "" : ", ", #symbol);
     BENCH_NCCL_REPLACED_TABLE(ADD_MISSING)
 #undef ADD_MISSING
     snprintf(text_out, n_bytes, "%s%s", names,

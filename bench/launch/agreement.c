@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/launch/launcher.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 #include "core/foundation/device/device.h"
 
@@ -224,8 +225,8 @@ gyre_status bench_option_texts_compare(const struct bench_option_texts *all, int
         for (int i = 1; i < n_processes; i++) {
             const char *text = all[i].texts[i_option];
             if (memcmp(text, first, BENCH_OPTION_TEXT_BYTES) != 0 && n_others++ < MOST_NAMED)
-                snprintf(others + strlen(others), sizeof(others) - strlen(others), ", %d has %.*s",
-                         i, BENCH_OPTION_TEXT_BYTES, text);
+                gyre_text_append(others, sizeof(others), ", %d has %.*s", i,
+                                 BENCH_OPTION_TEXT_BYTES, text);
         }
         if (n_others == 0)
             continue;

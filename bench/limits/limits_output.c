@@ -147,6 +147,7 @@ void bench_limits_print(const struct bench_limits *limits)
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/report/json_add.h"
+#include "core/foundation/base/text.h"
 
 #include <unistd.h>
 
@@ -239,7 +240,6 @@ static struct json_object *find(struct json_object *object, const char *key, enu
 static gyre_status read_limit(struct json_object *root, int n_ranks, struct bench_limit *limit)
 {
     char known[96] = ""; /* the file's rings */
-    size_t used = 0;
     struct json_object *ring = NULL, *number = NULL;
     struct json_object *bench = find(root, "bench", json_type_string);
     struct json_object *version = find(root, "schema_version", json_type_int);
@@ -256,8 +256,7 @@ static gyre_status read_limit(struct json_object *root, int n_ranks, struct benc
         struct json_object *count = find(other, "gpus", json_type_int);
         const int n = count == NULL ? 0 : json_object_get_int(count);
         ring = n == n_ranks ? other : NULL;
-        if (used < sizeof(known))
-            used += (size_t)snprintf(&known[used], sizeof(known) - used, " %d", n);
+        gyre_text_append(known, sizeof(known), " %d", n);
     }
     if (ring == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "has no ring of %d GPUs, but of%s", n_ranks,

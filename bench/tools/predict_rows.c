@@ -95,8 +95,8 @@ static gyre_status read_word(const char *word, const char *text, struct row *row
         READ_##kind(#name, field);
     ROW_WORDS(ROW_READ)
 #undef ROW_READ
-    const size_t used = strlen(row->constants); /* a constant, or unknown */
-    snprintf(&row->constants[used], sizeof(row->constants) - used, "%s = %s\n", word, text);
+    /* a constant, or unknown */
+    gyre_text_append(row->constants, sizeof(row->constants), "%s = %s\n", word, text);
     return GYRE_SUCCESS;
 }
 

@@ -232,7 +232,7 @@ uint64_t fuzz_watchdog_newest_ns(void)
     return newest_ns;
 }
 
-/* Looks are counted, because the clock also runs while a virtual machine stands still. */
+/* Counts looks: the clock also runs while a virtual machine stands still. */
 static void *watch(void *unused)
 {
     uint64_t seen_ns = 0;

@@ -129,16 +129,13 @@ static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
 struct scan_notes {
     const char *hca;
     char seen[300];
-    size_t used;
     int n_too_many;
 };
 
 static void note(struct scan_notes *notes, const char *name, int port, const char *why)
 {
-    if (notes->used < sizeof(notes->seen))
-        notes->used +=
-            (size_t)snprintf(notes->seen + notes->used, sizeof(notes->seen) - notes->used,
-                             "%s%s:%d %s", notes->used > 0 ? ", " : "", name, port, why);
+    gyre_text_append(notes->seen, sizeof(notes->seen), "%s%s:%d %s",
+                     notes->seen[0] != '\0' ? ", " : "", name, port, why);
 }
 
 static void scan_port(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *rule,
@@ -259,12 +256,11 @@ void gyre_ib_scan_close(struct gyre_ib_scan *scan)
 
 const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out, size_t text_bytes)
 {
-    size_t used = 0;
     text_out[0] = '\0';
-    for (int i = 0; i < scan->n_ports && used < text_bytes; i++)
-        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s[%d]%s:%u/%s",
-                                 i > 0 ? " " : "", i, scan->ports[i].name, scan->ports[i].port,
-                                 scan->ports[i].is_roce ? "RoCE" : "IB");
+    for (int i = 0; i < scan->n_ports; i++)
+        gyre_text_append(text_out, text_bytes, "%s[%d]%s:%u/%s", i > 0 ? " " : "", i,
+                         scan->ports[i].name, scan->ports[i].port,
+                         scan->ports[i].is_roce ? "RoCE" : "IB");
     return text_out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -104,12 +105,11 @@ void gyre_ib_rails_to_text(const struct gyre_ib_transport *ib, const struct gyre
     text_out[0] = '\0';
     for (int i = 0; i < move->n_pairs; i++) {
         const struct gyre_ib_rail *rail = &ib->rails[move->pairs[i].mine];
-        const size_t n = strlen(text_out);
-        snprintf(text_out + n, text_bytes - n, "%s%s/%u: %s", i > 0 ? "; " : "", rail->port.name,
-                 rail->port.port,
-                 rail->down_since_ns != 0          ? "its port is down"
-                 : move->pairs[i].cause[0] != '\0' ? move->pairs[i].cause
-                                                   : "not usable on the peer's side");
+        gyre_text_append(text_out, text_bytes, "%s%s/%u: %s", i > 0 ? "; " : "", rail->port.name,
+                         rail->port.port,
+                         rail->down_since_ns != 0          ? "its port is down"
+                         : move->pairs[i].cause[0] != '\0' ? move->pairs[i].cause
+                                                           : "not usable on the peer's side");
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -326,13 +327,12 @@ static void run(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint64_
     }
     for (int i = 0; i < move->n_pairs; i++) {
         const struct gyre_ib_port *port = &ib->rails[move->pairs[i].mine].port;
-        const size_t n = strlen(rails);
         if ((move->used >> i & 1) == 0)
             continue;
         move->pairs[i].is_bad = false;
         move->pairs[i].cause[0] = '\0';
-        snprintf(rails + n, sizeof(rails) - n, "%s%s/%u", n_used++ > 0 ? ", " : "", port->name,
-                 port->port);
+        gyre_text_append(rails, sizeof(rails), "%s%s/%u", n_used++ > 0 ? ", " : "", port->name,
+                         port->port);
     }
     if ((n_used < move->n_pairs && gyre_ib_prober_start(ib) != GYRE_SUCCESS) ||
         (n_used == 0 && gyre_ib_socket_run(ib, peer, address) != GYRE_SUCCESS)) {

@@ -5,6 +5,7 @@
 #include "transport/ib/ib_transport.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -134,10 +135,8 @@ void gyre_ib_rails_close(struct gyre_ib_transport *ib)
 static void list_to_text(const struct gyre_ib_rail_list *list, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
-    for (int i = 0; i < list->n; i++) {
-        const size_t used = strlen(text_out);
-        snprintf(text_out + used, text_bytes - used, "%s%u", i > 0 ? "," : "", list->indices[i]);
-    }
+    for (int i = 0; i < list->n; i++)
+        gyre_text_append(text_out, text_bytes, "%s%u", i > 0 ? "," : "", list->indices[i]);
 }
 
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,

@@ -294,7 +294,7 @@ struct hello {
 
 GYRE_STATIC_ASSERT(sizeof(struct hello) == 40, "a wire format");
 
-#define SOCKET_TAKEN 1 /* a byte that follows the answer to a hello of set-up */
+#define SOCKET_TAKEN 1 /* a byte after the answer to a hello of set-up */
 
 /* A wire format, too. */
 struct socket_counts {

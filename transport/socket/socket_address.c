@@ -6,6 +6,7 @@
 #include "transport/socket/socket.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -58,9 +59,8 @@ gyre_status socket_listen(struct socket_transport *transport)
         transport->addresses[at] = list[i];
         transport->addresses[at].address = bound;
         transport->n_addresses++;
-        const size_t used = strlen(words);
-        snprintf(words + used, sizeof(words) - used, "%s[%d]%.15s:%s", at > 0 ? " " : "", at,
-                 list[i].name, gyre_sock_to_text(&bound, text, sizeof(text)));
+        gyre_text_append(words, sizeof(words), "%s[%d]%.15s:%s", at > 0 ? " " : "", at,
+                         list[i].name, gyre_sock_to_text(&bound, text, sizeof(text)));
     }
     if (transport->n_addresses == 0)
         return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/socket/socket.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
@@ -96,7 +97,6 @@ gyre_status socket_try_addresses(struct setup *setup, struct socket_peer *peer, 
                                  size_t why_bytes)
 {
     gyre_status status = GYRE_ERROR_REMOTE;
-    size_t used = 0;
     snprintf(whys_out, why_bytes, "it told of no address that this rank could reach");
     for (int i = 0; i < peer->n_addresses && show_fd(setup, -1); i++) {
         const int index = (peer->preferred + i) % peer->n_addresses;
@@ -106,9 +106,9 @@ gyre_status socket_try_addresses(struct setup *setup, struct socket_peer *peer, 
             peer->preferred = index;
             return status;
         }
-        if (used < why_bytes)
-            used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s", i > 0 ? "; " : "",
-                                     gyre_cause());
+        if (i == 0)
+            whys_out[0] = '\0';
+        gyre_text_append(whys_out, why_bytes, "%s%s", i > 0 ? "; " : "", gyre_cause());
         if (*is_limited_out)
             break;
     }
@@ -165,10 +165,9 @@ static gyre_status fail_missing(const struct setup *setup)
         bool is_missing = false;
         for (uint32_t l = 0; peer->rank < transport->config.rank && l < peer->n_links; l++)
             is_missing = is_missing || peer->links[l].fd < 0;
-        const size_t used = strlen(text);
         if (is_missing)
-            snprintf(text + used, sizeof(text) - used, " %d (%s)", peer->rank,
-                     transport->config.infos[peer->rank].host_name);
+            gyre_text_append(text, sizeof(text), " %d (%s)", peer->rank,
+                             transport->config.infos[peer->rank].host_name);
     }
     return gyre_fail(GYRE_ERROR_TIMEOUT,
                      "no connection came to %s from rank(s)%s; %d others were dropped",

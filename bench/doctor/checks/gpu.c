@@ -3,6 +3,7 @@
 
 #include "bench/command/command.h"
 #include "bench/doctor/trial.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/topo/topo_nvml.h"
 
 #include <ctype.h>
@@ -350,8 +351,8 @@ void bench_check_gpu_clocks(struct bench_doctor *doctor)
         for (size_t k = 0; k < sizeof(reasons_of_clocks) / sizeof(reasons_of_clocks[0]); k++)
             if (gpu->reasons >= 0 && (gpu->reasons & reasons_of_clocks[k].bit) != 0) {
                 is_bad = is_bad || reasons_of_clocks[k].is_bad;
-                bench_append(reasons, sizeof(reasons), "%s%s", reasons[0] != '\0' ? ", " : "",
-                             reasons_of_clocks[k].words);
+                gyre_text_append(reasons, sizeof(reasons), "%s%s", reasons[0] != '\0' ? ", " : "",
+                                 reasons_of_clocks[k].words);
             }
         if (gpu->sm_mhz < 0 || gpu->reasons < 0)
             bench_unknown(doctor, gpu->bus_id, NULL,

@@ -364,7 +364,7 @@ void bench_check_host_acs(struct bench_doctor *doctor)
         n_unread += result != BENCH_READ_OK;
         if (result != BENCH_READ_OK || (control & ACS_REDIRECT) == 0)
             continue;
-        bench_append(found, sizeof(found), " %s (control %04x)", pci->bus_id, control);
+        gyre_text_append(found, sizeof(found), " %s (control %04x)", pci->bus_id, control);
         first = first[0] == '\0' ? pci->bus_id : first;
     }
     if (found[0] != '\0')
@@ -399,7 +399,7 @@ void bench_check_host_iommu(struct bench_doctor *doctor)
         const char *path = bench_text("/sys/kernel/iommu_groups/%s/type", group);
         const enum bench_read result = bench_read_text(path, type, sizeof(type));
         if (strncmp(type, "DMA", 3) == 0)
-            bench_append(found, sizeof(found), " %s", pci->bus_id);
+            gyre_text_append(found, sizeof(found), " %s", pci->bus_id);
         else if (result != BENCH_READ_OK || strcmp(type, "identity") != 0)
             bench_say_unreadable(doctor, pci->bus_id, path, result);
     }

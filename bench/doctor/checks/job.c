@@ -5,6 +5,7 @@
 #include "bench/doctor/doctor.h"
 
 #include "bench/command/command.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
@@ -139,7 +140,7 @@ void bench_check_job_variables(struct bench_doctor *doctor)
             bench_warn(doctor, name, "correct the name; gyre env lists all variables",
                        "%s is unknown and has no effect: did you mean %s?", name, guess.nearest);
         else
-            bench_append(ignored, sizeof(ignored), " %s", name);
+            gyre_text_append(ignored, sizeof(ignored), " %s", name);
     }
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         n_set += gyre_param_is_set(&doctor->params, (enum gyre_param_id)id);
@@ -263,7 +264,7 @@ void bench_facts_gather(struct bench_doctor *doctor)
         hash = gyre_hash(hash, value, strlen(value));
         hash = gyre_hash(hash, name, strlen(name));
         if (strlen(text) < 120)
-            bench_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
+            gyre_text_append(text, 130, "%s%s=%s", text[0] != '\0' ? " " : "", name, value);
     }
     snprintf(fact, n_bytes, "%.147s (%08x)", text[0] == '\0' ? "none set" : text, (unsigned)hash);
     (void)bench_read_text("/proc/sys/kernel/osrelease", doctor->facts[BENCH_FACT_OF(kernel)], 128);
@@ -276,12 +277,13 @@ void bench_facts_gather(struct bench_doctor *doctor)
         if (port->why_unused[0] != '\0')
             continue;
         if (!port->is_soft && strstr(firmware, one) == NULL)
-            bench_append(firmware, n_bytes, "%s%s", firmware[0] != '\0' ? ", " : "", one);
+            gyre_text_append(firmware, n_bytes, "%s%s", firmware[0] != '\0' ? ", " : "", one);
         if (port->is_active)
-            bench_append(rates, n_bytes, "%s%.4g", rates[0] != '\0' ? "," : "", port->gbit_per_s);
+            gyre_text_append(rates, n_bytes, "%s%.4g", rates[0] != '\0' ? "," : "",
+                             port->gbit_per_s);
     }
     if (doctor->machine.n_used_ports > 0)
-        bench_append(rates, n_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
+        gyre_text_append(rates, n_bytes, "%s Gbit/s", rates[0] == '\0' ? "0" : "");
     if (first != NULL)
         snprintf(doctor->facts[BENCH_FACT_OF(mtu)], n_bytes, "%" PRId64, first->mtu);
     bench_fact_of_gids(doctor, doctor->facts[BENCH_FACT_OF(gid)], n_bytes);
@@ -348,8 +350,8 @@ void bench_check_facts(struct bench_doctor *doctor)
         }
         bench_ranks_to_text(is_in, n, ranks, sizeof(ranks));
         if (is_first)
-            bench_append(list, sizeof(list), "\nrank %s (%s): %s", ranks, all[i].host,
-                         all[i].text[0] == '\0' ? "not known" : all[i].text);
+            gyre_text_append(list, sizeof(list), "\nrank %s (%s): %s", ranks, all[i].host,
+                             all[i].text[0] == '\0' ? "not known" : all[i].text);
     }
     if (list[0] != '\0')
         bench_say(doctor, rules[fact].severity, NULL, rules[fact].fix,

@@ -22,18 +22,18 @@ static void describe(const struct bench_machine *machine,
                      const struct gyre_sock_interface *interface, char *text, size_t text_bytes)
 {
     const struct bench_netdev *device = bench_net_find(machine, interface->name);
-    bench_append(text, text_bytes, "%s %s", interface->name, host_text(interface));
+    gyre_text_append(text, text_bytes, "%s %s", interface->name, host_text(interface));
     if (device == NULL)
         return;
-    bench_append(text, text_bytes, ", %s", device->kind);
+    gyre_text_append(text, text_bytes, ", %s", device->kind);
     if (device->parent[0] != '\0')
-        bench_append(text, text_bytes, " on %s", device->parent);
+        gyre_text_append(text, text_bytes, " on %s", device->parent);
     if (device->mbit_per_s > 0)
-        bench_append(text, text_bytes, ", %.4g Gbit/s", (double)device->mbit_per_s / 1000);
-    bench_append(text, text_bytes, ", MTU %" PRId64 "%s", device->mtu,
-                 !device->is_up      ? ", down"
-                 : !device->has_link ? ", up but without a link"
-                                     : "");
+        gyre_text_append(text, text_bytes, ", %.4g Gbit/s", (double)device->mbit_per_s / 1000);
+    gyre_text_append(text, text_bytes, ", MTU %" PRId64 "%s", device->mtu,
+                     !device->is_up      ? ", down"
+                     : !device->has_link ? ", up but without a link"
+                                         : "");
 }
 
 void bench_check_net_interfaces(struct bench_doctor *doctor)
@@ -49,7 +49,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
     char list[1300];
     list[0] = '\0';
     for (int i = 0; i < machine->n_chosen; i++) {
-        bench_append(list, sizeof(list), "%s%d. ", i > 0 ? "\n" : "", i + 1);
+        gyre_text_append(list, sizeof(list), "%s%d. ", i > 0 ? "\n" : "", i + 1);
         describe(machine, &machine->chosen[i], list, sizeof(list));
     }
     for (int i = 0; i < machine->n_addresses; i++) {
@@ -61,7 +61,7 @@ void bench_check_net_interfaces(struct bench_doctor *doctor)
                               gyre_sock_is_same_host(&machine->chosen[k].address, &entry->address));
         if (is_chosen)
             continue;
-        bench_append(list, sizeof(list), "%snot used: ", list[0] != '\0' ? "\n" : "");
+        gyre_text_append(list, sizeof(list), "%snot used: ", list[0] != '\0' ? "\n" : "");
         describe(machine, &machine->addresses[i], list, sizeof(list));
     }
     bool is_bridge = false; /* of containers */

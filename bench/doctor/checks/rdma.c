@@ -90,8 +90,8 @@ void bench_check_rdma_ports(struct bench_doctor *doctor)
         if (port->state[0] < '1' || port->state[0] > '5' || port->state[1] != ':')
             bench_say_unreadable(doctor, port->name, path, BENCH_READ_BROKEN);
         else if (port->why_unused[0] != '\0')
-            bench_append(unused, sizeof(unused), "%s%s (%s)", unused[0] == '\0' ? "" : ", ",
-                         port->name, port->why_unused);
+            gyre_text_append(unused, sizeof(unused), "%s%s (%s)", unused[0] == '\0' ? "" : ", ",
+                             port->name, port->why_unused);
         else if (port->is_active)
             bench_ok(doctor, port->name, "%s: %s", path, port->state);
         else
@@ -132,9 +132,9 @@ void bench_check_rdma_hca(struct bench_doctor *doctor)
         const struct bench_rdma_port *port = &machine->ports[i];
         const char *widened = NULL;
         const bool takes = gyre_ib_hca_takes(&rule, port->device, port->port, &widened);
-        bench_append(all, sizeof(all), " %s", port->name);
+        gyre_text_append(all, sizeof(all), " %s", port->name);
         if (takes && port->is_active) {
-            bench_append(taken, sizeof(taken), " %s", port->name);
+            gyre_text_append(taken, sizeof(taken), " %s", port->name);
             n_taken++;
         }
         if (takes && widened != NULL)
@@ -312,11 +312,11 @@ void bench_fact_of_gids(const struct bench_doctor *doctor, char *text, size_t te
         if (table.n >= 0 && table.status == GYRE_SUCCESS) {
             const struct gyre_ib_gid_row *row = &table.rows[table.chosen];
             const enum gyre_ib_gid_class class = gyre_ib_gid_classify(row->raw);
-            bench_append(text, text_bytes, "%s%s %s %s", text[0] == '\0' ? "" : ", ", port->name,
-                         type_name(row),
-                         class == GYRE_IB_GID_IPV4         ? "IPv4"
-                         : class == GYRE_IB_GID_LINK_LOCAL ? "link-local"
-                                                           : "IPv6");
+            gyre_text_append(text, text_bytes, "%s%s %s %s", text[0] == '\0' ? "" : ", ",
+                             port->name, type_name(row),
+                             class == GYRE_IB_GID_IPV4         ? "IPv4"
+                             : class == GYRE_IB_GID_LINK_LOCAL ? "link-local"
+                                                               : "IPv6");
         }
     }
 }
@@ -338,9 +338,9 @@ void bench_check_rdma_gid(struct bench_doctor *doctor, const struct bench_rdma_p
             snprintf(verdict, sizeof(verdict), "would do, but row %u is %s",
                      table.rows[table.chosen].index,
                      table.rules.forced_index >= 0 ? "forced" : "better");
-        bench_append(rows, sizeof(rows), "\n[%u] %s, %s%s%s: %s", row->index,
-                     gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
-                     row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
+        gyre_text_append(rows, sizeof(rows), "\n[%u] %s, %s%s%s: %s", row->index,
+                         gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
+                         row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
     }
     struct gyre_ib_gid_rules free_rules = table.rules;
     const char *source = gyre_param_source(&doctor->params, GYRE_PARAM_IB_GID_INDEX);

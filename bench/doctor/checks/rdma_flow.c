@@ -6,6 +6,8 @@
  */
 #include "bench/doctor/doctor.h"
 
+#include "core/foundation/base/text.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,7 +281,7 @@ void bench_check_rdma_qos(struct bench_doctor *doctor, const struct bench_rdma_p
                             gyre_param_source(&doctor->params, GYRE_PARAM_IB_TC), class, dscp);
     for (int i = 0; i < N_PRIORITIES; i++)
         if (qos.pfc > 0 && (qos.pfc >> i & 1) != 0)
-            bench_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
+            gyre_text_append(with_pfc, sizeof(with_pfc), "%s%d", with_pfc[0] != '\0' ? "," : "", i);
     if (qos.trusts_dscp == 0 && dscp != 0)
         bench_warn(doctor, port->name, "mlnx_qos -i NETDEV --trust dscp",
                    "%s has no effect: the port trusts PCP, so packets without a VLAN are in "
@@ -379,7 +381,7 @@ static bool check_settings(struct bench_doctor *doctor, const struct bench_rdma_
                                   port->bus_id, put_port(setting->fix, port->port), port->bus_id),
                        "%s: %s is %s: %s", command, name, value, setting->words);
         else
-            bench_append(good, sizeof(good), " %s=%s", name, value);
+            gyre_text_append(good, sizeof(good), " %s=%s", name, value);
     }
     if (strstr(text, "Configurations") == NULL)
         bench_say_unreadable(doctor, port->name, command, BENCH_READ_BROKEN);

@@ -4,6 +4,8 @@
  */
 #include "bench/doctor/doctor.h"
 
+#include "core/foundation/base/text.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,8 +116,8 @@ static bool judge(struct bench_doctor *doctor, const struct row *row, const char
         bench_warn(doctor, subject, row->fix, "%s: %s%" PRId64 "%s", path, row->before, number,
                    row->behind);
     else if (row->owner == HOST)
-        bench_append(good, good_bytes, "%s%s: %s%" PRId64 "%s", good[0] != '\0' ? "; " : "", path,
-                     row->before, number, row->good);
+        gyre_text_append(good, good_bytes, "%s%s: %s%" PRId64 "%s", good[0] != '\0' ? "; " : "",
+                         path, row->before, number, row->good);
     return result == BENCH_READ_OK;
 }
 
@@ -179,8 +181,8 @@ void bench_check_host_expected(struct bench_doctor *doctor)
     for (int i = 0; i < doctor->machine.n_ports; i++) {
         const struct bench_rdma_port *port = &doctor->machine.ports[i];
         if (port->why_unused[0] != '\0' || !port->is_active) {
-            bench_append(missing, sizeof(missing), " %s (%s)", port->name,
-                         port->why_unused[0] != '\0' ? port->why_unused : port->state);
+            gyre_text_append(missing, sizeof(missing), " %s (%s)", port->name,
+                             port->why_unused[0] != '\0' ? port->why_unused : port->state);
             continue;
         }
         n_active++;

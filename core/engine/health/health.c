@@ -7,6 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
@@ -212,12 +213,11 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
         char text[GYRE_CAUSE_MAX_BYTES];
         gyre_health_call_text(health, call, sizeof(call));
         gyre_health_rank_name(health, event->rank, name);
-        const int n_text =
-            snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
-                     self->rank, health->comm->origin != NULL ? " of it" : "", call);
+        snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
+                 self->rank, health->comm->origin != NULL ? " of it" : "", call);
         /* The rank may only have given up because the parent had failed. */
         if (gyre_origin_word(health->comm->origin, before) && strstr(before, name) == NULL)
-            snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
+            gyre_text_append(text, sizeof(text), "; before that %.300s", before);
         if (gyre_load_acquire_u32(&self->has_left) == 0)
             gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
                              self->rank == (event->rank == 0 ? 1 : 0));

@@ -10,22 +10,12 @@
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define ASK_NS         GYRE_SECOND_NS
 #define ASK_SELDOM_NS  (10 * GYRE_SECOND_NS) /* a stopped rendezvous has to keep the questions */
 #define SELDOM_FROM_NS (30 * GYRE_SECOND_NS)
-
-void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, text_bytes - used, format, args);
-    va_end(args);
-}
 
 void gyre_health_post(const struct gyre_health *health, int rank,
                       const struct gyre_health_message *message, size_t body_bytes)

@@ -4,6 +4,7 @@
  */
 #include "core/engine/health/watch.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
@@ -58,24 +59,24 @@ static void append_cause(const struct gyre_position *position, const char *over,
 {
     switch ((enum gyre_wait)position->waits_for) {
     case GYRE_WAIT_SLOT:
-        gyre_health_append(text, text_bytes, "waits for slot %" PRIu64 " from rank %u%s",
-                           position->slot, position->peer, over);
+        gyre_text_append(text, text_bytes, "waits for slot %" PRIu64 " from rank %u%s",
+                         position->slot, position->peer, over);
         break;
     case GYRE_WAIT_CREDIT:
-        gyre_health_append(text, text_bytes,
-                           "waits for credit from rank %u%s, which has to consume slot %" PRIu64,
-                           position->peer, over, position->slot);
+        gyre_text_append(text, text_bytes,
+                         "waits for credit from rank %u%s, which has to consume slot %" PRIu64,
+                         position->peer, over, position->slot);
         break;
     case GYRE_WAIT_ENTRY:
-        gyre_health_append(text, text_bytes, "waits until rank %u begins the call%s",
-                           position->peer, over);
+        gyre_text_append(text, text_bytes, "waits until rank %u begins the call%s", position->peer,
+                         over);
         break;
     case GYRE_WAIT_FIT:
-        gyre_health_append(text, text_bytes, "has a slot of a different call from rank %u",
-                           position->peer);
+        gyre_text_append(text, text_bytes, "has a slot of a different call from rank %u",
+                         position->peer);
         break;
     default:
-        gyre_health_append(text, text_bytes, "%s", "can go on");
+        gyre_text_append(text, text_bytes, "%s", "can go on");
         break;
     }
 }
@@ -85,12 +86,12 @@ void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size
     const struct gyre_position *position = &wait->position;
     char over[32];
     snprintf(over, sizeof(over), " over %s", gyre_transports[wait->transport]->name);
-    gyre_health_append(text, text_bytes,
-                       "channel %u, worker %u, step %u of %s %s seq %" PRIu64 ", tile %" PRIu64
-                       " of %" PRIu64 " (%s) ",
-                       position->channel, position->worker, position->step, position->algorithm,
-                       gyre_collectives[position->coll].name, position->sequence, position->tile,
-                       position->n_tiles, position->step_text);
+    gyre_text_append(text, text_bytes,
+                     "channel %u, worker %u, step %u of %s %s seq %" PRIu64 ", tile %" PRIu64
+                     " of %" PRIu64 " (%s) ",
+                     position->channel, position->worker, position->step, position->algorithm,
+                     gyre_collectives[position->coll].name, position->sequence, position->tile,
+                     position->n_tiles, position->step_text);
     append_cause(position, over, text, text_bytes);
 }
 
@@ -163,34 +164,34 @@ static void append_end_rank(const struct gyre_health *health, int rank,
         gyre_health_rank_name(health, rank, name);
     if (mine->sequence != 0)
         gyre_record_text(mine, call, sizeof(call));
-    gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; ");
+    gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "; ");
     switch (gyre_health_stands(health, rank, now_ns, mine)) {
     case GYRE_STANDS_SILENT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s does not answer", name);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%s does not answer", name);
         break;
     case GYRE_STANDS_LEFT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s has left", name);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%s has left", name);
         break;
     case GYRE_STANDS_BEHIND:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s has not %s %s", name,
-                           mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
-                           call);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%s has not %s %s", name,
+                         mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
+                         call);
         break;
     case GYRE_STANDS_DONE:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%s waits in no call", name);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%s waits in no call", name);
         break;
     default: /* in a call, but not known to wait for a rank */
         if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "no unfinished worker of %s uses this connection", name);
+            gyre_text_append(why, GYRE_HEALTH_WHY_BYTES,
+                             "no unfinished worker of %s uses this connection", name);
         else if (of != NULL && !of->has_begun)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "%s has made the call, but it has not begun: other work is ahead of "
-                               "it on its stream",
-                               name);
+            gyre_text_append(why, GYRE_HEALTH_WHY_BYTES,
+                             "%s has made the call, but it has not begun: other work is ahead of "
+                             "it on its stream",
+                             name);
         else
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "%s is in a call, at a position that is not known", name);
+            gyre_text_append(why, GYRE_HEALTH_WHY_BYTES,
+                             "%s is in a call, at a position that is not known", name);
         break;
     }
 }
@@ -204,27 +205,27 @@ static void append_end(const struct gyre_health *health, const struct waits *wai
     case GYRE_WAIT_ENDS_IN_CYCLE: {
         /* "2 -> 3 -> 2" */
         const uint32_t n = path->n_edges - path->cycle_start;
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; these waits form a cycle: ");
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "; these waits form a cycle: ");
         for (uint32_t i = 0; i < n && i < MAX_IN_CYCLE; i++)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d -> ",
-                               waits->edges[waits->path[path->cycle_start + i]].rank);
+            gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%d -> ",
+                             waits->edges[waits->path[path->cycle_start + i]].rank);
         if (n > MAX_IN_CYCLE)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%u more -> ", n - MAX_IN_CYCLE);
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%d",
-                           waits->edges[waits->path[path->cycle_start]].rank);
+            gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%u more -> ", n - MAX_IN_CYCLE);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES, "%d",
+                         waits->edges[waits->path[path->cycle_start]].rank);
     } break;
     case GYRE_WAIT_ENDS_RUNNABLE:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                           ": its step can run, but no thread runs its stream");
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES,
+                         ": its step can run, but no thread runs its stream");
         break;
     case GYRE_WAIT_ENDS_MOVED:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                           "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
-                           " have arrived: the rest is lost or still under way over %s",
-                           last->position.peer,
-                           last->position.waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed",
-                           last->position.slot, last->n_peer_moved, last->position.n_seen,
-                           gyre_transports[last->transport]->name);
+        gyre_text_append(why, GYRE_HEALTH_WHY_BYTES,
+                         "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
+                         " have arrived: the rest is lost or still under way over %s",
+                         last->position.peer,
+                         last->position.waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed",
+                         last->position.slot, last->n_peer_moved, last->position.n_seen,
+                         gyre_transports[last->transport]->name);
         break;
     case GYRE_WAIT_ENDS_FREE:
     case GYRE_WAIT_ENDS_UNEXPLAINED:
@@ -243,18 +244,18 @@ static void append_chain(const struct waits *waits, const struct gyre_wait_path 
         const int rank = waits->edges[edge].rank;
         const bool is_last = i + 1 == path->n_edges;
         if (i == MAX_TOLD && !is_last)
-            gyre_health_append(why, why_bytes, "; and so on over %u more waits",
-                               path->n_edges - MAX_TOLD - 1);
+            gyre_text_append(why, why_bytes, "; and so on over %u more waits",
+                             path->n_edges - MAX_TOLD - 1);
         if (i >= MAX_TOLD && !is_last)
             continue;
-        gyre_health_append(why, why_bytes, "%srank %d", i > 0 ? "; " : "", rank);
+        gyre_text_append(why, why_bytes, "%srank %d", i > 0 ? "; " : "", rank);
         if (i == 0) {
-            gyre_health_append(why, why_bytes, ", ");
+            gyre_text_append(why, why_bytes, ", ");
             gyre_health_wait_text(waits->waits[edge], why, why_bytes);
             continue;
         }
-        gyre_health_append(why, why_bytes, " is at step %u (%s) and ", position->step,
-                           position->step_text);
+        gyre_text_append(why, why_bytes, " is at step %u (%s) and ", position->step,
+                         position->step_text);
         append_cause(position, "", why, why_bytes);
     }
 }
@@ -287,18 +288,17 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
         append_end(health, &waits, &path, mine, now_ns, end);
         /* the end names the cause, so a long text loses waits of the chain */
         append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
-        gyre_health_append(why_out, why_bytes, "%s", end);
+        gyre_text_append(why_out, why_bytes, "%s", end);
         is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;
     } else if (!health->waits.is_known) {
-        gyre_health_append(
-            why_out, why_bytes,
-            health->waits.has_begun
-                ? "the position in the program is not known on this device"
-                : "its kernel has not begun: other work is ahead of it on its stream");
+        gyre_text_append(why_out, why_bytes,
+                         health->waits.has_begun
+                             ? "the position in the program is not known on this device"
+                             : "its kernel has not begun: other work is ahead of it on its stream");
     } else if (!health->waits.has_begun) {
-        gyre_health_append(why_out, why_bytes,
-                           "on this rank the call has not begun: other work is ahead of it on its "
-                           "stream");
+        gyre_text_append(why_out, why_bytes,
+                         "on this rank the call has not begun: other work is ahead of it on its "
+                         "stream");
     }
     free(waits.edges);
     free(waits.waits);

@@ -7,6 +7,7 @@
 
 #include "core/foundation/base/log.h"
 #include "core/foundation/base/sync.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <inttypes.h>
@@ -28,10 +29,9 @@
 static void name_silent(const struct gyre_health *health, const char *name, int rank,
                         uint64_t now_ns, char *who)
 {
-    gyre_health_append(
-        who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
-        (uint64_t)((gyre_health_silent_ns(health, rank, now_ns) + GYRE_SECOND_NS / 2) /
-                   GYRE_SECOND_NS));
+    gyre_text_append(who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", name,
+                     (uint64_t)((gyre_health_silent_ns(health, rank, now_ns) + GYRE_SECOND_NS / 2) /
+                                GYRE_SECOND_NS));
 }
 
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
@@ -54,12 +54,12 @@ static void name_silent_rank(const struct gyre_health *health, int rank, uint64_
     }
     const char *end = strrchr(line, ')'); /* the process name may have any characters */
     const char state = end != NULL && end[1] == ' ' ? end[2] : '?';
-    gyre_health_append(who, WHO_BYTES, ": its process %s",
-                       state == 'T'   ? "is stopped (by a signal; SIGCONT lets it go on)"
-                       : state == 't' ? "is stopped by a debugger"
-                       : state == 'D'
-                           ? "waits in the kernel (state D: a disk or a network file system)"
-                           : "is stopped, swapped out or its host is overloaded");
+    gyre_text_append(who, WHO_BYTES, ": its process %s",
+                     state == 'T'   ? "is stopped (by a signal; SIGCONT lets it go on)"
+                     : state == 't' ? "is stopped by a debugger"
+                     : state == 'D'
+                         ? "waits in the kernel (state D: a disk or a network file system)"
+                         : "is stopped, swapped out or its host is overloaded");
 }
 
 static void name_rank(const struct gyre_health *health, int rank,
@@ -76,16 +76,16 @@ static void name_rank(const struct gyre_health *health, int rank,
     if (place->call.sequence != 0)
         gyre_record_text(&place->call, call, sizeof(call));
     if (standing == GYRE_STANDS_LEFT)
-        gyre_health_append(who, WHO_BYTES, "%s has left", name);
+        gyre_text_append(who, WHO_BYTES, "%s has left", name);
     else if (standing == GYRE_STANDS_ELSEWHERE)
-        gyre_health_append(who, WHO_BYTES, "%s waits in %s", name, call);
+        gyre_text_append(who, WHO_BYTES, "%s waits in %s", name, call);
     else if (place->is_waiting)
-        gyre_health_append(who, WHO_BYTES, "%s is behind: it waits in %s", name, call);
+        gyre_text_append(who, WHO_BYTES, "%s is behind: it waits in %s", name, call);
     else if (place->call.sequence != 0)
-        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing after %s", name,
-                           call);
+        gyre_text_append(who, WHO_BYTES, "%s is behind: it has called nothing after %s", name,
+                         call);
     else
-        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
+        gyre_text_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
 }
 
 /* Append "done with their part: ranks 0, 2, 3 and 17 more" for at least `n_least` ranks. */
@@ -98,12 +98,12 @@ static void list_numbers(const struct gyre_health *health, enum gyre_health_stan
         n_all += health->standings[rank] == standing;
     if (n_all < n_least)
         return;
-    gyre_health_append(who, WHO_BYTES, "%s%s: ranks ", who[0] != '\0' ? "; " : "", words);
+    gyre_text_append(who, WHO_BYTES, "%s%s: ranks ", who[0] != '\0' ? "; " : "", words);
     for (int rank = 0; rank < health->comm->self.n_ranks && n < MAX_NUMBERS; rank++)
         if (health->standings[rank] == standing)
-            gyre_health_append(who, WHO_BYTES, "%s%d", n++ == 0 ? "" : ", ", rank);
+            gyre_text_append(who, WHO_BYTES, "%s%d", n++ == 0 ? "" : ", ", rank);
     if (n_all > n)
-        gyre_health_append(who, WHO_BYTES, " and %d more", n_all - n);
+        gyre_text_append(who, WHO_BYTES, " and %d more", n_all - n);
 }
 
 /* @is_explained: leaves out general advice. @who_out: WHO_BYTES. */
@@ -118,7 +118,7 @@ static void name_culprits(struct gyre_health *health, const struct gyre_record *
             name_silent_rank(health, bootstrap->server_rank, now_ns, who_out);
         else
             name_silent(health, bootstrap->server_text, self->rank, now_ns, who_out);
-        gyre_health_append(
+        gyre_text_append(
             who_out, WHO_BYTES,
             "; that process carries the rendezvous, without which no other rank can be asked");
         return;
@@ -130,14 +130,14 @@ static void name_culprits(struct gyre_health *health, const struct gyre_record *
         for (int rank = 0; rank < self->n_ranks; rank++) {
             if (health->standings[rank] != standing || n++ >= MAX_NAMED)
                 continue;
-            gyre_health_append(who_out, WHO_BYTES, "%s", who_out[0] != '\0' ? "; " : "");
+            gyre_text_append(who_out, WHO_BYTES, "%s", who_out[0] != '\0' ? "; " : "");
             name_rank(health, rank, (enum gyre_health_standing)standing, now_ns, who_out);
         }
         if (n > MAX_NAMED)
-            gyre_health_append(who_out, WHO_BYTES, "; likewise %d more ranks", n - MAX_NAMED);
+            gyre_text_append(who_out, WHO_BYTES, "; likewise %d more ranks", n - MAX_NAMED);
     }
     if (who_out[0] == '\0' && !is_explained)
-        gyre_health_append(
+        gyre_text_append(
             who_out, WHO_BYTES,
             "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
             "of the call on its stream on each rank: work of the program, or another "
@@ -214,10 +214,9 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
         now_ns - health->late_ns < SPEAKER_NS)
         return;
     find_reasons(health, now_ns, &reasons);
-    const int n_text = snprintf(text, sizeof(text),
-                                "%s on %s took longer than %d ms (GYRE_TIMEOUT): ", reasons.call,
-                                reasons.name, self->config.timeout_ms);
-    snprintf(text + n_text, sizeof(text) - (size_t)n_text, "%s%s", reasons.who, reasons.why);
+    snprintf(text, sizeof(text), "%s on %s took longer than %d ms (GYRE_TIMEOUT): ", reasons.call,
+             reasons.name, self->config.timeout_ms);
+    gyre_text_append(text, sizeof(text), "%s%s", reasons.who, reasons.why);
     gyre_health_fail_all(health, GYRE_ERROR_TIMEOUT, text);
 }
 

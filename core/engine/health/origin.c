@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/health/health.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/thread.h"
 #include "core/foundation/base/util.h"
 
@@ -185,11 +186,9 @@ gyre_status gyre_origin_settle(struct gyre_rank *self, struct gyre_origin *origi
                         write_name(origin, lost, member->host_name, member->pid, name), verb,
                         cause + n_prefix);
     }
-    for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
-        const size_t used = strlen(ranks);
-        snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",
-                 origin->members[rank].parent_rank);
-    }
+    for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++)
+        gyre_text_append(ranks, sizeof(ranks), "%s%d", rank > 0 ? ", " : "",
+                         origin->members[rank].parent_rank);
     return gyre_fail_context(status,
                              "making the %s communicator of which ranks 0..%d are its "
                              "parent's %s%s",

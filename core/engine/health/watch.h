@@ -257,10 +257,6 @@ uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint6
 /** False if the rank has left. */
 bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** Cuts off what does not fit. */
-void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /** @mine: this rank waits in it. */
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);

@@ -95,7 +95,6 @@ void gyre_topology_compare(const struct gyre_rank *self, const struct gyre_links
 static uint8_t first_reachable(const struct gyre_rank *self, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
-    size_t used = 0;
     whys_out[0] = '\0';
     for (int i = 0; gyre_transports[i] != NULL; i++) {
         const struct gyre_transport_ops *ops = gyre_transports[i];
@@ -106,9 +105,8 @@ static uint8_t first_reachable(const struct gyre_rank *self, const struct gyre_p
             return (uint8_t)i;
         if (infos[self->rank].host_hash == infos[peer].host_hash)
             GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", self->rank, peer, ops->name, why);
-        if (used < why_bytes)
-            used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
-                                     used > 0 ? "; " : "", ops->name, why);
+        gyre_text_append(whys_out, why_bytes, "%s%s: %s", whys_out[0] != '\0' ? "; " : "",
+                         ops->name, why);
     }
     return NO_TRANSPORT;
 }
@@ -201,10 +199,9 @@ void gyre_links_log(const struct gyre_rank *self, struct gyre_links *links)
         const struct gyre_transport *transport = links->transports[links->transport_of[peer]];
         const char *words = transport->ops->describe(transport, peer);
         GYRE_INFO(INIT, "rank %d -> %d via %s", self->rank, peer, words);
-        const size_t used = strlen(links->summary);
         if (strstr(links->summary, words) == NULL)
-            snprintf(links->summary + used, sizeof(links->summary) - used, "%s%s",
-                     used > 0 ? "+" : "", words);
+            gyre_text_append(links->summary, sizeof(links->summary), "%s%s",
+                             links->summary[0] != '\0' ? "+" : "", words);
     }
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
         if (links->transports[i] != NULL)

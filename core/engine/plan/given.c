@@ -8,6 +8,7 @@
 #include "core/engine/links/links.h"
 #include "core/foundation/base/file.h"
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -103,10 +104,9 @@ static void describe(const struct gyre_algo_file *file, char *text_out, size_t t
 {
     text_out[0] = '\0';
     for (int i = 0; i < file->content.n_sets; i++) {
-        const size_t used = strlen(text_out);
         char one[96];
         describe_set(gyre_program_file_set(&file->content, i)[0], one, sizeof(one));
-        snprintf(text_out + used, text_bytes - used, "%s%s", i == 0 ? "" : "; ", one);
+        gyre_text_append(text_out, text_bytes, "%s%s", i == 0 ? "" : "; ", one);
     }
 }
 

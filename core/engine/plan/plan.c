@@ -46,24 +46,22 @@ __attribute__((noinline)) static void log_choice(struct gyre_plan_cache *cache,
         gyre_text_format(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)%s", us,
                          cache->is_tuned ? "measured" : "shipped", share);
     /* " (h200.rows:35,146,182)": the rows that chose. */
-    const size_t text_bytes = sizeof(won);
     const char *file = NULL;
-    size_t n = 0;
     won[0] = '\0';
-    for (int i = 0; i < GYRE_N_WON && n < text_bytes; i++) {
+    for (int i = 0; i < GYRE_N_WON; i++) {
         const struct gyre_row *row = choice->won[i];
         if (row == NULL)
             continue;
         const bool is_same = row->file == file;
-        n += (size_t)snprintf(won + n, text_bytes - n, "%s%s%s%u",
-                              is_same        ? ","
-                              : file != NULL ? " "
-                                             : " (",
-                              is_same ? "" : row->file, is_same ? "" : ":", row->line);
+        gyre_text_append(won, sizeof(won), "%s%s%s%u",
+                         is_same        ? ","
+                         : file != NULL ? " "
+                                        : " (",
+                         is_same ? "" : row->file, is_same ? "" : ":", row->line);
         file = row->file;
     }
-    if (n > 0 && n < text_bytes)
-        snprintf(won + n, text_bytes - n, ")");
+    if (file != NULL)
+        gyre_text_append(won, sizeof(won), ")");
     if (run->kernel != NULL)
         snprintf(kernel, sizeof(kernel), ", kernel %s (kernels:%u)", run->kernel, run->row);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];

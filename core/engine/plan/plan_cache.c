@@ -3,6 +3,7 @@
 
 #include "core/engine/plan/plan.h"
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <stdio.h>
@@ -163,12 +164,12 @@ static void relax_nccl(struct gyre_plan_cache *cache)
         if (is_algo && filter->algorithms[coll] != UINT32_MAX && !has_algorithm(cache, coll)) {
             filter->algorithms[coll] = UINT32_MAX;
             filter->is_forced[coll] = false;
-            snprintf(algos + strlen(algos), sizeof(algos) - strlen(algos), " %s", name);
+            gyre_text_append(algos, sizeof(algos), " %s", name);
         }
         if (is_proto && filter->protos[coll] != UINT32_MAX && !has_proto(cache, coll)) {
             filter->protos[coll] = UINT32_MAX;
             filter->net_protos[coll] = UINT32_MAX;
-            snprintf(protos + strlen(protos), sizeof(protos) - strlen(protos), " %s", name);
+            gyre_text_append(protos, sizeof(protos), " %s", name);
         }
     }
     if (algos[0] != '\0' && cache->self->rank == 0)

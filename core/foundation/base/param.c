@@ -67,9 +67,8 @@ static const char *find_variable(char *const *environment, const char *prefix, c
 
 static void add_note(struct gyre_params *params, const char *note)
 {
-    const size_t used = strlen(params->notes);
-    if (note[0] != '\0' && used + strlen(note) + 2 <= sizeof(params->notes))
-        snprintf(params->notes + used, sizeof(params->notes) - used, "%s\n", note);
+    if (note[0] != '\0' && strlen(params->notes) + strlen(note) + 2 <= sizeof(params->notes))
+        gyre_text_append(params->notes, sizeof(params->notes), "%s\n", note);
 }
 
 gyre_status gyre_param_take(const struct gyre_param_sources *sources, enum gyre_param_id id,

@@ -6,6 +6,7 @@
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <assert.h>
@@ -246,10 +247,9 @@ const char *gyre_sock_list_to_text(const struct gyre_sock_address *addresses, in
                                    size_t text_bytes)
 {
     char one[64];
-    size_t used = 0;
     text_out[0] = '\0';
-    for (int i = 0; i < n && used < text_bytes; i++)
-        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s%s", i == 0 ? "" : ", ",
-                                 gyre_sock_to_text(&addresses[i], one, sizeof(one)));
+    for (int i = 0; i < n; i++)
+        gyre_text_append(text_out, text_bytes, "%s%s", i == 0 ? "" : ", ",
+                         gyre_sock_to_text(&addresses[i], one, sizeof(one)));
     return text_out;
 }

@@ -2,6 +2,7 @@
 #include "core/foundation/base/sock.h"
 
 #include "core/foundation/base/log.h"
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <errno.h>
@@ -217,17 +218,15 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
         chosen_out[i] = interfaces[candidates[i].index];
     if (n_chosen == 0) {
         char list[512] = "";
-        size_t n_list = 0;
         for (int j = 0; j < n; j++) {
             char text[64];
-            if (n_list > sizeof(list) - 128) {
-                snprintf(list + n_list, sizeof(list) - n_list, " and %d more addresses", n - j);
+            if (strlen(list) > sizeof(list) - 128) {
+                gyre_text_append(list, sizeof(list), " and %d more addresses", n - j);
                 break;
             }
             host_text(&interfaces[j].address, text, sizeof(text));
-            n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
-                                       j == 0 ? "" : ", ", interfaces[j].name, text,
-                                       state_of(&interfaces[j]));
+            gyre_text_append(list, sizeof(list), "%s%s (%s%s)", j == 0 ? "" : ", ",
+                             interfaces[j].name, text, state_of(&interfaces[j]));
         }
         const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
         if (ifname[0] == '\0')
@@ -328,24 +327,20 @@ static void describe_one(const struct ifaddrs *list, const struct ifaddrs *link,
         .is_running = (link->ifa_flags & IFF_RUNNING) != 0,
     };
     const char *state = state_of(&interface);
-    size_t used = strlen(text_out);
     int n_addresses = 0;
-    snprintf(text_out + used, text_bytes - used, "%s%s (", used > 0 ? ", " : "", link->ifa_name);
+    gyre_text_append(text_out, text_bytes, "%s%s (", text_out[0] != '\0' ? ", " : "",
+                     link->ifa_name);
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
         char text[64];
         if (strcmp(entry->ifa_name, link->ifa_name) != 0 || !read_interface(entry, &interface))
             continue;
-        used = strlen(text_out);
         if (n_addresses++ < MAX_DESCRIBED)
-            snprintf(text_out + used, text_bytes - used, "%s%s", n_addresses > 1 ? ", " : "",
-                     host_text(&interface.address, text, sizeof(text)));
+            gyre_text_append(text_out, text_bytes, "%s%s", n_addresses > 1 ? ", " : "",
+                             host_text(&interface.address, text, sizeof(text)));
     }
-    used = strlen(text_out);
     if (n_addresses > MAX_DESCRIBED)
-        snprintf(text_out + used, text_bytes - used, " and %d more", n_addresses - MAX_DESCRIBED);
-    used = strlen(text_out);
-    snprintf(text_out + used, text_bytes - used, "%s%s)", n_addresses > 0 ? "" : "no address",
-             state);
+        gyre_text_append(text_out, text_bytes, " and %d more", n_addresses - MAX_DESCRIBED);
+    gyre_text_append(text_out, text_bytes, "%s%s)", n_addresses > 0 ? "" : "no address", state);
 }
 
 const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
@@ -357,11 +352,10 @@ const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
         return text_out;
     }
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
-        const size_t used = strlen(text_out);
         if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_PACKET)
             continue;
-        if (used + 128 > text_bytes) {
-            snprintf(text_out + used, text_bytes - used, " and more");
+        if (strlen(text_out) + 128 > text_bytes) {
+            gyre_text_append(text_out, text_bytes, " and more");
             break;
         }
         describe_one(list, entry, text_out, text_bytes - 16);

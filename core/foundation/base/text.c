@@ -36,6 +36,22 @@ int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
     return n;
 }
 
+void gyre_text_vappend(char *text, size_t n_bytes, const char *format, va_list args)
+{
+    const size_t n_used = strlen(text);
+    const int n = vsnprintf(text + n_used, n_bytes - n_used, format, args);
+    if (n > 0 && n_used + (size_t)n >= n_bytes && n_bytes > 4)
+        memcpy(text + n_bytes - 4, "...", 4);
+}
+
+void gyre_text_append(char *text, size_t n_bytes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    gyre_text_vappend(text, n_bytes, format, args);
+    va_end(args);
+}
+
 double gyre_text_to_double(const char *text, char **end_out)
 {
     const locale_t c_locale = open_c_locale();

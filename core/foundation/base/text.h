@@ -13,6 +13,12 @@ int gyre_text_format(char *text_out, size_t n_bytes, const char *format, ...)
 int gyre_text_vformat(char *text_out, size_t n_bytes, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/** A text that does not fit is cut and ends with "...". */
+void gyre_text_append(char *text, size_t n_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void gyre_text_vappend(char *text, size_t n_bytes, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
 /** In the locale "C". @end_out: may be NULL. */
 double gyre_text_to_double(const char *text, char **end_out);
 

@@ -145,10 +145,8 @@ static gyre_status read_head(struct reader *reader)
     const int coll = gyre_collective_find(reader->token);
     if (coll < 0) {
         char what[192] = "a collective:";
-        for (int i = 0; i < GYRE_N_COLLECTIVES; i++) {
-            const size_t n_used = strlen(what);
-            snprintf(what + n_used, sizeof(what) - n_used, " %s", gyre_collectives[i].name);
-        }
+        for (int i = 0; i < GYRE_N_COLLECTIVES; i++)
+            gyre_text_append(what, sizeof(what), " %s", gyre_collectives[i].name);
         return EXPECTED(reader, what);
     }
     next_token(reader);

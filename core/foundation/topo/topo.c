@@ -47,10 +47,8 @@ gyre_status gyre_topo_level_parse(const char *variable, const char *text,
         return GYRE_SUCCESS;
     }
     char legal[128] = "";
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(levels); i++) {
-        const size_t used = strlen(legal);
-        snprintf(legal + used, sizeof(legal) - used, "%s ", levels[i].name);
-    }
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(levels); i++)
+        gyre_text_append(legal, sizeof(legal), "%s ", levels[i].name);
     return gyre_fail(
         GYRE_ERROR_INVALID_ARGUMENT,
         "%s=%.64s is no path level; legal: %sor 0 (LOC) 1 (PIX) 2 (PXB) 3 (PHB) 4 (SYS)", variable,

@@ -369,12 +369,10 @@ static gyre_status read_system(struct reader *reader, const xmlDoc *doc)
 #undef SKIPPED_WORDS
     };
     struct gyre_topo *topo = reader->topo;
-    for (int i = 0; i < N_SKIPPED; i++) {
-        const size_t used = strlen(topo->skipped);
+    for (int i = 0; i < N_SKIPPED; i++)
         if (reader->n_skipped[i] > 0)
-            snprintf(topo->skipped + used, sizeof(topo->skipped) - used, "%s%u %s",
-                     used > 0 ? ", " : "", reader->n_skipped[i], words[i]);
-    }
+            gyre_text_append(topo->skipped, sizeof(topo->skipped), "%s%u %s",
+                             topo->skipped[0] != '\0' ? ", " : "", reader->n_skipped[i], words[i]);
     if (topo->skipped[0] != '\0')
         GYRE_INFO(INIT, "topology %s: skipped %s", reader->name, topo->skipped);
     return GYRE_SUCCESS;

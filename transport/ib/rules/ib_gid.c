@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/ib/rules/ib_gid.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <arpa/inet.h>
@@ -264,23 +265,22 @@ int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid
 static void describe(const struct gyre_ib_gid_row *rows, int n,
                      char (*reasons)[GYRE_IB_GID_REASON_BYTES], char *text_out, size_t text_bytes)
 {
-    size_t used = 0;
     text_out[0] = '\0';
-    for (int i = 0; i < n && used < text_bytes; i++) {
+    for (int i = 0; i < n; i++) {
         char address[48];
         if (gyre_ib_gid_classify(rows[i].raw) == GYRE_IB_GID_ZERO)
             continue;
-        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s[%u] %s %s%s%s%s%s",
-                                 used > 0 ? "; " : "", rows[i].index,
-                                 gyre_ib_gid_to_text(rows[i].raw, address, sizeof(address)),
-                                 rows[i].type == GYRE_IB_GID_ROCE_V2   ? "v2"
-                                 : rows[i].type == GYRE_IB_GID_ROCE_V1 ? "v1"
-                                                                       : "v?",
-                                 rows[i].netdev[0] != '\0' ? " " : "", rows[i].netdev,
-                                 reasons != NULL && reasons[i][0] != '\0' ? ": " : "",
-                                 reasons != NULL ? reasons[i] : "");
+        gyre_text_append(text_out, text_bytes, "%s[%u] %s %s%s%s%s%s",
+                         text_out[0] != '\0' ? "; " : "", rows[i].index,
+                         gyre_ib_gid_to_text(rows[i].raw, address, sizeof(address)),
+                         rows[i].type == GYRE_IB_GID_ROCE_V2   ? "v2"
+                         : rows[i].type == GYRE_IB_GID_ROCE_V1 ? "v1"
+                                                               : "v?",
+                         rows[i].netdev[0] != '\0' ? " " : "", rows[i].netdev,
+                         reasons != NULL && reasons[i][0] != '\0' ? ": " : "",
+                         reasons != NULL ? reasons[i] : "");
     }
-    if (used == 0)
+    if (text_out[0] == '\0')
         snprintf(text_out, text_bytes, "all rows are empty");
 }
 

@@ -29,12 +29,10 @@ static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "Colln
 void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
-    for (int i = 0; i < N_NCCL_ONLY; i++) {
-        const size_t used = strlen(text_out);
+    for (int i = 0; i < N_NCCL_ONLY; i++)
         if ((filter->nccl_only >> i & 1U) != 0)
-            snprintf(text_out + used, text_bytes - used, "%s%s", used > 0 ? "," : "",
-                     nccl_only_names[i]);
-    }
+            gyre_text_append(text_out, text_bytes, "%s%s", text_out[0] != '\0' ? "," : "",
+                             nccl_only_names[i]);
 }
 
 /* "[^]a,b" */
@@ -48,8 +46,7 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
     uint32_t nccl_only = 0;
     char *rest = NULL, legal[GYRE_PARAM_MAX_BYTES] = "";
     for (int i = 0; i < vocabulary->n_names; i++)
-        snprintf(legal + strlen(legal), sizeof(legal) - strlen(legal), "%s%s", i > 0 ? " " : "",
-                 vocabulary->names[i]);
+        gyre_text_append(legal, sizeof(legal), "%s%s", i > 0 ? " " : "", vocabulary->names[i]);
     for (char *word = strtok_r(list, ", ", &rest); word != NULL;
          word = strtok_r(NULL, ", ", &rest)) {
         const int index = gyre_name_find(vocabulary->names, vocabulary->n_names, word);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/engine/plan/tuner/rows.h"
 
+#include "core/foundation/base/text.h"
 #include "core/foundation/base/util.h"
 
 #include <assert.h>
@@ -63,7 +64,7 @@ static gyre_status refuse_word(const struct reader *reader, const char *word,
 {
     char names[200] = "";
     for (size_t i = 0; i < n_legal; i++)
-        snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", legal[i]);
+        gyre_text_append(names, sizeof(names), " %s", legal[i]);
     return refuse(reader, "\"%.40s\" is none of:%s", word, names);
 }
 
