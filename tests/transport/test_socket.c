@@ -38,7 +38,7 @@ static uint32_t n_authenticated;
 static gyre_status authenticate(int fd, const uint8_t *secret, bool is_server, uint64_t deadline_ns)
 {
     const gyre_status status = gyre_authenticate(fd, secret, is_server, deadline_ns);
-    if (gives_up == NULL || is_server || status != GYRE_SUCCESS)
+    if (is_server || status != GYRE_SUCCESS || gives_up == NULL)
         return status;
     const struct socket_transport *transport = (struct socket_transport *)gives_up->transports[0];
     const struct socket_peer *peer = &transport->peers[0];
