@@ -120,7 +120,8 @@ static gyre_status gather_locked(struct local *local, const void *mine, size_t n
         if (gyre_now_ns() >= deadline_ns && shared->n_gathers_done == number &&
             local->broken == GYRE_SUCCESS) {
             char missing[256] = "";
-            for (int rank = 0; rank < shared->n_ranks; rank++)
+            for (int rank = 0; rank < shared->n_ranks && strlen(missing) < sizeof(missing) - 16;
+                 rank++)
                 if (!shared->ranks[rank].has_gathered)
                     gyre_text_append(missing, sizeof(missing), "%s%d",
                                      missing[0] == '\0' ? "" : ", ", rank);

@@ -70,6 +70,13 @@ static void send_answer(int fd, enum gyre_meet_verdict verdict, gyre_status stat
     (void)gyre_sock_send(fd, &answer, sizeof(answer), gyre_now_ns() + GYRE_MEET_HELLO_NS);
 }
 
+static bool has_closed(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 static enum gyre_meet_verdict judge(struct reception *reception,
                                     const struct gyre_meet_hello *hello, char text_out[TEXT_BYTES])
 {
@@ -102,10 +109,7 @@ static enum gyre_meet_verdict judge(struct reception *reception,
     if (hello->number != place->number)
         return GYRE_MEET_LATER;
     int *fd = &meet->fds[hello->rank];
-    char byte;
-    const ssize_t n = *fd >= 0 ? recv(*fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : -1;
-    const bool has_closed = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-    if (*fd >= 0 && has_closed) {
+    if (*fd >= 0 && has_closed(*fd)) {
         gyre_sock_close(*fd);
         *fd = -1;
     }
@@ -140,6 +144,8 @@ static bool read_hello(struct reception *reception, int i)
         hello->host[sizeof(hello->host) - 1] = '\0';
         hello->job[sizeof(hello->job) - 1] = '\0';
         verdict = judge(reception, hello, text);
+        if (verdict == GYRE_MEET_TAKEN && has_closed(one->fd))
+            verdict = GYRE_MEET_LATER; /* it comes again */
         send_answer(one->fd, verdict, GYRE_ERROR_INVALID_USAGE, text);
     }
     if (verdict == GYRE_MEET_TAKEN) {
@@ -277,7 +283,8 @@ static int list_missing(const struct gyre_meet *meet, char *text_out, size_t tex
         if (meet->fds[i] >= 0)
             continue;
         n_missing++;
-        gyre_text_append(text_out, text_bytes, " %d", i);
+        if (strlen(text_out) < text_bytes - 16)
+            gyre_text_append(text_out, text_bytes, " %d", i);
     }
     return n_missing;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bootstrap/launch.h"
+#include "bootstrap/meet.h"
 #include "core/foundation/base/sock.h"
 #include "core/foundation/base/util.h"
 #include "tests/support/bootstrap_rig.h"
@@ -262,6 +263,25 @@ TEST_CASE("ranks meet at every kind of address")
         for (int rank = 0; rank < 3; rank++)
             finish(&guests[rank], GYRE_SUCCESS, "");
     }
+}
+
+TEST_CASE("a rank that hung up before it was answered may come again")
+{
+    struct guest guests[2];
+    struct gyre_meet_hello hello = {.rank = 1, .n_ranks = 2, .pid = 1, .job = "A=1"};
+    struct gyre_sock_address address = {.family = AF_INET, .bytes = {127, 0, 0, 1}};
+    const int port = free_port();
+    int fd = -1;
+    memcpy(hello.magic, GYRE_MEET_MAGIC, sizeof(GYRE_MEET_MAGIC));
+    address.port = (uint16_t)port;
+    start(&guests[0], 0, 2, "127.0.0.1", port, "A=1", 20000);
+    TEST_YIELD_UNTIL(gyre_sock_connect(&address, gyre_now_ns() + GYRE_SECOND_NS, &fd) ==
+                     GYRE_SUCCESS);
+    CHECK(send(fd, &hello, sizeof(hello), MSG_MORE) == sizeof(hello)); /* arrives with the end */
+    gyre_sock_close(fd);
+    start(&guests[1], 1, 2, "127.0.0.1", port, "A=1", 20000);
+    finish(&guests[0], GYRE_SUCCESS, "");
+    finish(&guests[1], GYRE_SUCCESS, "");
 }
 
 /* At SOCKET_IFNAME, at loopback, and where the place's name leads. */
