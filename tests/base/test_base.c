@@ -78,6 +78,21 @@ static const char *const utf8_texts[][2] = {
     {"\xe2\x82x\xf0\x9f\x98", BAD "x" BAD},
 };
 
+TEST_CASE("a text that has no room for more ends with three dots")
+{
+    char text[10] = "", tiny[4] = "ab";
+    gyre_text_append(text, sizeof(text), "%s %d", "ab", 12);
+    CHECK(strcmp(text, "ab 12") == 0);
+    gyre_text_append(text, sizeof(text), "6789");
+    CHECK(strcmp(text, "ab 126789") == 0); /* just fits */
+    for (int i = 0; i < 3; i++) {
+        gyre_text_append(text, sizeof(text), "%d more", i);
+        CHECK(strcmp(text, "ab 126...") == 0);
+    }
+    gyre_text_append(tiny, sizeof(tiny), "cd"); /* no room for the dots */
+    CHECK(strcmp(tiny, "abc") == 0);
+}
+
 TEST_CASE("any bytes become UTF-8")
 {
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(utf8_texts); i++) {

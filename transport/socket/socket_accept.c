@@ -93,8 +93,8 @@ static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
     }
     const struct hello mine = socket_make_hello(link->peer, link->index, 0);
     GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
-    /* The other rank alone decides whether it was in time: without a limit of its own this rank
-     * drops none that the other has taken. */
+    /* The other rank alone decides whether it was in time: a limit here could drop what it has
+     * taken. */
     GYRE_TRY(gyre_sock_recv(joiner->fd, &taken, sizeof(taken), setup->deadline_ns));
     if (taken != SOCKET_TAKEN)
         return gyre_fail(GYRE_ERROR_REMOTE, "rank %u does not take link %u", theirs.from_rank,
